@@ -1,17 +1,16 @@
-//! A driver presses accept.
-//! Design: docs/design/accept.md.
+//! A driver accepts an offer. Design: docs/design/accept.md.
 //!
-//! 1. Pass the gate, so that of a hundred drivers one goes on and the others hear at once. Redis knows the offers of an order, so
-//!    this comes before any question to Postgres.
-//! 2. Redis does not know the offer: look whether it is live. If not, the full decision says why, and nothing is written; if it
-//!    is, take the lock. If Redis does not answer at all, the first at this process goes on, and the others when it is through:
-//!    they find the order taken, where each would have tried to write.
-//! 3. Decide and write, on the condition that nothing has changed. A driver who fails here gives the gate back. The first who presses
-//!    at a process will pass most likely: the order is loaded while Redis is asked.
-//! 4. The driver is told. Redis hears of it behind the answer, which need not wait for that: the row is written.
+//! 1. Ask the gate in Redis. Of many drivers it lets one pass and refuses the others immediately. Redis knows the
+//!    offers of an order, so the gate comes before any query to Postgres.
+//! 2. If Redis does not know the offer, check in Postgres whether it is live. If it is live, take the lock in Redis. If
+//!    it is not, the full decision returns the reason and writes nothing. If Redis does not respond, the first driver
+//!    of this process proceeds and the others wait. They then find the order taken instead of trying to write.
+//! 3. Decide, and write on condition that the row has not changed. A driver who fails here releases the gate. The order
+//!    of the first driver at a process is loaded while Redis is asked, because that driver will probably pass.
+//! 4. Respond to the driver. The row is written, so Redis is updated after the response.
 //!
-//! If the process dies before 3, the lock ends by itself; after 3, the order is the driver's, and pressing accept again says
-//! so.
+//! If the process dies before step 3, the lock expires. If it dies later, the driver has the order, and a repeated
+//! accept confirms this.
 
 use std::time::Instant;
 
@@ -36,8 +35,8 @@ use crate::{
 };
 use foundation::crash;
 
-/// Gives order `id` to driver `driver`, who answers `offer`; `by` sent the answer. Repeating it is harmless. Returns once Redis is told
-/// of it, too.
+/// Assigns order `id` to driver `driver`, who accepts `offer`; `by` is the author of the request. Repeating it is
+/// harmless. Returns after Redis has been updated.
 pub async fn accept_offer(
     orders: &Orders,
     id: &OrderId,
@@ -50,7 +49,7 @@ pub async fn accept_offer(
     Ok(taken)
 }
 
-/// As [`accept_offer`], and returns once the order is the driver's. What is left to do goes on behind the answer.
+/// Assigns the order like [`accept_offer`], but returns once the row is written. The rest continues in the background.
 pub async fn accept_offer_at_once(
     orders: &Orders,
     id: &OrderId,
@@ -87,7 +86,7 @@ async fn begin_accept(
     }
     crash::reach_point("accept", "entered");
     let turn = if entry == GateEntry::Silent { orders.gate_views.await_turn(id).await } else { None };
-    // What was loaded before another driver's turn is no longer so.
+    // A snapshot that was loaded before another driver's turn is outdated.
     let seen = match loading {
         Some((asked_at, loading)) if turn.is_some() || entry == GateEntry::Open => {
             loading.await.ok().flatten().map(|order| SeenOrder::asked_at(order, asked_at))
@@ -97,7 +96,7 @@ async fn begin_accept(
     let taken = take_order(orders, id, driver, offer, seen, by).await;
     drop(turn);
     match taken {
-        // Where a driver holds one live offer at most, by a unique index, there are no others.
+        // A unique index limits the driver to one live offer, so there are no others to withdraw.
         Ok((taken, rest)) if !orders.config.allows_several_offers() => Ok((taken, rest)),
         Ok((taken, rest)) => {
             let withdrawn = withdraw_others_in_time(orders, id, driver);
@@ -111,8 +110,9 @@ async fn begin_accept(
         }
         Err(error) => {
             accept_gate::leave_gate(orders, id, driver, offer).await;
-            // Free a moment ago, so another accept of this driver was quicker. Of an offer that Redis knew, that accept
-            // withdraws it; a driver who was busy before may be free again before the offer lapses.
+            // The offer was live and the driver free a moment ago, so another accept of this driver was faster. That
+            // accept withdraws the offers that Redis knew. A driver who was already busy may be free again before the
+            // offer expires.
             if is_looked_up && matches!(error, ChangeError::Refused(OrderRefusal::DriverBusy)) {
                 withdraw_offer(orders, id, offer).await;
             }
@@ -121,8 +121,9 @@ async fn begin_accept(
     }
 }
 
-/// A driver who is told that the time is over must not get the order after all. An accept sent before may have been decided in
-/// time and not be written yet: it must be written, or decide again, before this one is refused.
+/// Writes the assignment. If the offer has expired, makes sure that the driver does not get the order after the
+/// refusal: an earlier accept may have been decided in time and not be written yet. That accept must be written, or
+/// decide again, before this one is refused.
 async fn take_order(
     orders: &Orders,
     id: &OrderId,
@@ -141,7 +142,7 @@ async fn take_order(
     }
 }
 
-/// As [`withdraw_others`]. Other orders may keep it waiting; after a while it goes on by itself.
+/// Runs [`withdraw_others`] in the background and waits for it up to the patience, because other orders may delay it.
 fn withdraw_others_in_time(
     orders: &Orders,
     taken: &OrderId,
@@ -154,7 +155,8 @@ fn withdraw_others_in_time(
     }
 }
 
-/// Other orders need not wait for a driver who is on this one. If it fails, their attempts end at their deadlines.
+/// Withdraws the driver's offers for other orders, so that those orders need not wait. If this fails, their attempts
+/// end at their deadlines.
 async fn withdraw_others(orders: &Orders, taken: &OrderId, driver: &DriverId) {
     let others: Result<Vec<(String, OfferId)>, sqlx::Error> = sqlx::query_as(
         "-- other offers
@@ -173,17 +175,17 @@ async fn withdraw_others(orders: &Orders, taken: &OrderId, driver: &DriverId) {
             }
         }
         Err(error) => {
-            tracing::warn!(order.id = %taken, %error, "The other offers of a driver who accepted stay until they lapse.");
+            tracing::warn!(order.id = %taken, %error, "The other offers of a driver who accepted could not be withdrawn; they stay until they expire.");
         }
     }
 }
 
-/// The driver of this offer is on another order.
+/// Withdraws the offer of a driver who took another order.
 async fn withdraw_offer(orders: &Orders, order: &OrderId, offer: OfferId) {
     let withdrawn =
         update::update_for_offer(orders, order, offer, |s| actions::withdraw_offer(s, offer, "took another order"))
             .await;
     if let Err(error) = withdrawn {
-        tracing::warn!(order.id = %order, %error, "An offer of a driver on another order stays until it lapses.");
+        tracing::warn!(order.id = %order, %error, "The offer of a driver who took another order could not be withdrawn; it stays until it expires.");
     }
 }

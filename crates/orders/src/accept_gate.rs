@@ -1,21 +1,20 @@
-//! `trip_lock:{order}`: who is taking this order right now. `dispatchq:offered:{trip_lock:{order}}`, beside it: which drivers are asked
-//! for it.
-//! Design: docs/design/accept.md.
+//! The Redis gate of an order. `trip_lock:{order}` holds the driver who is accepting the order;
+//! `dispatchq:offered:{trip_lock:{order}}`, in the same slot, holds the drivers it is offered to. Design:
+//! docs/design/accept.md.
 //!
-//! An order is known here by its offers. So all drivers but one have their answer after one call to Redis, beside the winner and
-//! afterwards, and Postgres hears of the one alone: it is not asked first whether the offer is live, nor Redis for the lock by
-//! itself.
+//! The gate knows an order by its offers. One call to Redis answers all drivers but one, and only that one causes a
+//! query to Postgres. Neither the state of the offer nor the lock needs a separate query.
 //!
-//! Of those who press at the same process at once the first asks Redis, and the others lose by what it heard
-//! ([`gate_views`](crate::gate_views)): the last of a hundred waits for one answer and not for a hundred.
+//! If several drivers accept at the same process at once, the first asks Redis, and its result refuses the others
+//! ([`gate_views`](crate::gate_views)). The last of a hundred drivers waits for one response, not for a hundred.
 //!
-//! A lock that is not removed ends by itself after ten seconds, so a process that dies in between blocks an order for so long at
-//! most. After an order was taken its lock stays for the rest of them.
+//! A lock expires after ten seconds, so a process that dies blocks an order for at most ten seconds. After an order was
+//! taken, its lock remains until it expires.
 //!
-//! The gate decides nothing: the versioned update of the order's row alone does, as for every other change. So Redis may be slow,
-//! away or empty, and the answers stay the same: what it does not know goes to the row. What it says of an offer holds for that
-//! offer alone, and an offer that has ended never lives again: a message that comes late may cost a look at the row and no driver
-//! an order.
+//! The gate decides nothing: only the versioned update of the order's row does, as for every other change. If Redis is
+//! slow, unavailable or empty, the results are the same, because unknown offers are decided at the row. A gate entry is
+//! valid for one offer, and an ended offer never becomes live again. A late update of the gate can therefore cost a
+//! query of the row, but never a driver's order.
 
 use std::{collections::HashMap, fmt, time::Instant};
 
@@ -36,9 +35,9 @@ use foundation::{
 
 const SECONDS: u64 = 10;
 
-/// A driver answers an offer. KEYS: lock, offers. ARGV: driver, offer, seconds of the lock. Takes the lock if the offer is known
-/// and the order neither taken nor locked. Returns the answer, who holds the lock (empty: not asked), and the offers.
-/// Bound: the drivers asked at once.
+/// Presents a driver's offer. KEYS: lock, offers. ARGV: driver, offer, seconds of the lock. Takes the lock if the offer
+/// is known and the order is neither taken nor locked. Returns the result, the holder of the lock (empty if not read),
+/// and the offers. Bound: the drivers with an offer at the same time.
 const PRESENT: &str = "
     local known = redis.call('HMGET', KEYS[2], ARGV[2], 'taken')
     if known[1] ~= ARGV[1] then return { 'unknown', '', {} } end
@@ -50,43 +49,43 @@ const PRESENT: &str = "
     if holder == ARGV[1] then return { 'own', holder, offers } end
     return { 'lost', holder, offers }";
 
-/// Replaces what is known of an order's offers. KEYS: offers. ARGV: ms until they end, then offer and driver of each.
-/// Bound: the drivers asked at once.
+/// Replaces the known offers of an order. KEYS: offers. ARGV: ms until they expire, then offer and driver of each.
+/// Bound: the drivers with an offer at the same time.
 const ANNOUNCE: &str = "
     redis.call('DEL', KEYS[1])
     redis.call('HSET', KEYS[1], unpack(ARGV, 2))
     return redis.call('PEXPIRE', KEYS[1], ARGV[1])";
 
-/// The order was taken by this offer. KEYS: offers. ARGV: offer, driver. Does nothing if other offers are known by now.
-/// Bound: two fields.
+/// Records the offer by which the order was taken. KEYS: offers. ARGV: offer, driver. Does nothing if the offer is no
+/// longer known. Bound: two fields.
 const TAKE: &str = "
     if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return 0 end
     return redis.call('HSET', KEYS[1], 'taken', ARGV[1])";
 
-/// A driver failed at the row. KEYS: lock, offers. ARGV: driver, offer. Removes the lock if it is this driver's, and the offer:
-/// the next answer to it asks Postgres first.
-/// Bound: a field and a string.
+/// Releases the gate for a driver who failed at the row. KEYS: lock, offers. ARGV: driver, offer. Removes the lock if
+/// it is this driver's, and removes the offer, so that the next accept of it queries Postgres first. Bound: a field and
+/// a string.
 const LEAVE: &str = "
     if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
     return redis.call('HDEL', KEYS[2], ARGV[2])";
 
-/// What the gate says to a driver.
+/// Answer of the gate to a driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum GateEntry {
-    /// This driver may try: no other is at it.
+    /// The driver may try to take the order: the lock is this driver's.
     Open,
     /// Another driver is taking the order, or has just taken it.
     Held,
-    /// Another driver has taken the order by an offer made together with this one.
+    /// Another driver has taken the order by an offer of the same attempt.
     Taken,
     /// Redis does not know the offer: it has ended, was never announced, or Redis has lost it.
     Unknown,
-    /// Redis does not answer.
+    /// Redis does not respond.
     Silent,
 }
 
-/// Takes the lock of this order for this driver, if Redis knows the offer. The same driver may enter again. `when_first` is called while
-/// Redis is asked, if this driver is the first who presses at this process, and so may well pass.
+/// Takes the lock of this order for this driver if Redis knows the offer. The same driver may enter again. Calls
+/// `when_first` during the Redis call if this driver is the first at this process and will probably pass.
 pub(crate) async fn present_offer(
     orders: &Orders,
     order: &OrderId,
@@ -119,7 +118,7 @@ pub(crate) async fn present_offer(
     entry
 }
 
-/// What Redis said to another driver a moment ago answers this one, unless this one might pass.
+/// Returns the answer from the result of another driver's recent call, or `None` if this driver might pass.
 fn refuse_by_view(view: &GateView, driver: &DriverId, offer: OfferId) -> Option<GateEntry> {
     if view.is_silent {
         return Some(GateEntry::Silent);
@@ -168,7 +167,8 @@ fn count_entry(result: &'static str) {
     counter!("dispatchq_reservations_total", "result" => result).increment(1);
 }
 
-/// Takes the lock of this order for this driver, whose offer Postgres says is live. The same driver may enter again.
+/// Takes the lock of this order for a driver whose offer is live according to Postgres. The same driver may enter
+/// again.
 pub(crate) async fn enter_gate(core: &Core, order: &OrderId, driver: &DriverId) -> GateEntry {
     let mut take = cmd("SET");
     take.arg(trip_lock(order)).arg(driver.as_str()).arg("NX").arg("EX").arg(SECONDS).arg("GET");
@@ -183,11 +183,11 @@ pub(crate) async fn enter_gate(core: &Core, order: &OrderId, driver: &DriverId) 
 }
 
 fn log_silence(order: &OrderId, error: &str) -> GateEntry {
-    tracing::debug!(order.id = %order, %error, "The gate of an order could not be asked.");
+    tracing::debug!(order.id = %order, %error, "The gate of an order could not be queried.");
     GateEntry::Silent
 }
 
-/// Gives the lock back, if it is this driver's. The driver's next answer goes by way of Postgres.
+/// Releases the lock if it is this driver's. The driver's next accept queries Postgres.
 pub(crate) async fn leave_gate(orders: &Orders, order: &OrderId, driver: &DriverId, offer: OfferId) {
     let mut leave = cmd("EVAL");
     leave.arg(LEAVE).arg(2).arg(trip_lock(order)).arg(offered_drivers(order));
@@ -196,7 +196,7 @@ pub(crate) async fn leave_gate(orders: &Orders, order: &OrderId, driver: &Driver
     orders.gate_views.forget(order);
 }
 
-/// The order has lost its driver and is free for all.
+/// Removes the lock of an order that has lost its driver.
 pub(crate) async fn forget_lock(orders: &Orders, order: &OrderId) {
     log_release(order, orders.core.query_optional::<i64>("remove trip lock", cmd("DEL").arg(trip_lock(order))).await);
     orders.gate_views.forget(order);
@@ -204,21 +204,21 @@ pub(crate) async fn forget_lock(orders: &Orders, order: &OrderId) {
 
 fn log_release(order: &OrderId, result: Result<i64, impl fmt::Display>) {
     if let Err(error) = result {
-        tracing::debug!(order.id = %order, %error, "The gate of an order stays closed for some seconds.");
+        tracing::debug!(order.id = %order, %error, "The lock of an order could not be removed; it expires in some seconds.");
     }
 }
 
-/// What the gate is to be told of a committed change.
+/// Update of the gate after a committed change.
 #[derive(Debug)]
 pub(crate) struct GateUpdate {
     order: OrderId,
     command: Cmd,
-    /// This process knows already who has taken the order.
+    /// Whether this process has already recorded the driver who took the order.
     is_taken: bool,
 }
 
-/// Makes this process' own view that of a committed change. Returns what Redis is to be told of it: which offers there are, which have
-/// ended, and by which one the order was taken.
+/// Updates this process' view after a committed change. Returns the update for Redis: the new offers, the ended offers,
+/// or the offer by which the order was taken.
 pub(crate) fn begin_update(
     orders: &Orders,
     before: &Snapshot,
@@ -230,7 +230,7 @@ pub(crate) fn begin_update(
     let command = build_update(before, change, after)?;
     let taken_by = change.offers.iter().find(|end| end.to == OfferState::Accepted);
     match taken_by {
-        // Those who press from now on lose by this, also before Redis has heard of it.
+        // Later accepts at this process are refused by this view, even before Redis is updated.
         Some(taken_by) => {
             let asked = change.offers.iter().map(|end| &end.offer);
             let view = GateView {
@@ -247,20 +247,21 @@ pub(crate) fn begin_update(
     Some(GateUpdate { order: order.clone(), command, is_taken: taken_by.is_some() })
 }
 
-/// Tells Redis.
+/// Sends the update to Redis. A failure is logged.
 pub(crate) async fn send_update(orders: &Orders, update: &GateUpdate) {
     let GateUpdate { order, command, is_taken } = update;
     if let Err(error) = orders.core.query_optional::<Value>("tell gate of offers", command).await {
-        tracing::debug!(order.id = %order, %error, "The gate of an order was not told of its offers.");
+        tracing::debug!(order.id = %order, %error, "The gate of an order could not be updated.");
     }
-    // What Redis said to others meanwhile was said before it heard of this.
+    // Views that were loaded from Redis before this update are outdated.
     if !is_taken {
         orders.gate_views.forget(order);
     }
 }
 
-/// `None`: the gate knows no offers of this order, or what it knows keeps no other driver away. The end of an offer that was made
-/// alone is not told: an answer to it costs a look at the row until it would have lapsed, and new offers take its place.
+/// Builds the update for Redis. Returns `None` if the gate knows no offers of this order, or if its entries refuse no
+/// other driver. The end of a single offer is not sent: an accept of it costs a query of the row until the offer would
+/// have expired, and new offers replace it.
 fn build_update(before: &Snapshot, change: &Change, after: &Snapshot) -> Option<Cmd> {
     let offers = offered_drivers(&after.order.id);
     let live: Vec<&Offer> = after.live_offers().collect();

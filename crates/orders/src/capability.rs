@@ -1,4 +1,4 @@
-//! Orders: their rows, timers and offers, and the drivers who take them.
+//! The capability of orders: their rows, timers and offers, and the drivers who take them.
 
 use std::{ops::Deref, sync::Arc};
 
@@ -16,11 +16,11 @@ use foundation::{core::Core, error::ServiceError};
 use notify::capability::Notify;
 use settings::Config;
 
-/// Orders: their rows, timers and offers, and the drivers who take them. Cheap to clone.
+/// Rows, timers and offers of orders, and the drivers who take them. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Orders(Arc<OrdersParts>);
 
-/// What [`Orders`] holds.
+/// Contents of [`Orders`].
 #[derive(Debug, Clone)]
 pub struct OrdersParts {
     pub core: Core,
@@ -34,12 +34,12 @@ pub struct OrdersParts {
     pub feed: FeedBoard,
     pub timer_calls: TimerCalls,
     pub unsent: UnsentTimers,
-    /// Who pays back; `None`: people do.
+    /// Service that pays refunds. `None` if people pay them.
     pub payments: Option<PaymentService>,
 }
 
 impl Orders {
-    /// Returns an error if the payment service is not configured correctly.
+    /// Creates the capability. Returns an error if the payment service is misconfigured.
     pub fn new(core: &Core, config: &Arc<Config>, areas: &Areas, notify: &Notify) -> Result<Self, ServiceError> {
         Ok(Self(Arc::new(OrdersParts {
             core: core.clone(),
@@ -57,7 +57,7 @@ impl Orders {
         })))
     }
 
-    /// Returns a copy that uses these connections, and these areas.
+    /// Returns a copy that uses these connections and areas.
     #[must_use]
     pub fn with_core(mut self, core: &Core, areas: &Areas) -> Self {
         let parts = Arc::make_mut(&mut self.0);
@@ -69,7 +69,7 @@ impl Orders {
         self
     }
 
-    /// Returns whether new work is better refused: too many requests wait for Postgres.
+    /// Returns whether new work should be refused because too many requests wait for Postgres.
     pub fn is_overloaded(&self) -> bool {
         self.core.db.is_overloaded() || self.core.batches.is_overloaded() || self.rows.is_overloaded()
     }

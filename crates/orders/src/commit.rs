@@ -1,4 +1,5 @@
-//! Decides on an order, has the change written, and tells those who go by it: metrics, who waits in its area, the gate of accept.
+//! Decides on an order, writes the change, and updates the values derived from it: metrics, the waiting orders of its
+//! area, the gate.
 
 use std::sync::Arc;
 
@@ -29,15 +30,15 @@ use foundation::{
 };
 use queue::{JobAddress, Outcome};
 
-/// Attempts at a change before its maker waits for its turn.
+/// Attempts at a change before it is made under a row lock.
 const MAX_CONFLICTS: usize = 4;
 
-/// An order whose change was committed.
+/// Order whose change was committed.
 #[derive(Debug)]
 pub struct ChangedOrder {
-    /// As it now is.
+    /// State after the change.
     pub after: Snapshot,
-    /// Timers that it will never ask for again.
+    /// Timers that the order will never need again.
     pub superseded: Vec<JobAddress>,
 }
 
@@ -47,8 +48,8 @@ impl ChangedOrder {
     }
 }
 
-/// What Redis is to be told of a committed change beside timers: who waits in its area, the gate of accept, and which drivers are free
-/// again, for those who look for orders of such drivers. Hints: what is not told is found out later.
+/// Best-effort Redis updates after a commit, timers excluded: the waiting orders of the area, the gate, and drivers who
+/// may be free again. They are hints; a lost update is repaired later.
 #[derive(Debug, Default)]
 #[must_use = "it is told by `tell`"]
 pub struct ChangeNews {
@@ -73,20 +74,20 @@ impl ChangeNews {
     }
 }
 
-/// A change that was committed, and what others are to be told of it.
+/// A committed change and the Redis updates that follow it.
 struct CommittedChange {
     after: Snapshot,
     news: ChangeNews,
 }
 
-/// What became of a request, and what others are to be told of it.
+/// Outcome of a request and the Redis updates that follow it.
 pub type ToldOutcome = (ChangeOutcome, ChangeNews);
 
-/// What became of a request to change an order.
+/// Outcome of a request to change an order.
 #[derive(Debug)]
 pub enum ChangeOutcome {
     Yes(Box<ChangedOrder>),
-    /// It was so already.
+    /// The order was already in this state.
     No(Box<Snapshot>),
 }
 
@@ -98,7 +99,7 @@ impl ChangeOutcome {
         }
     }
 
-    /// Returns the end of a job that asked for this change.
+    /// Returns the outcome of a job that made this change.
     pub fn into_job_outcome(self) -> Outcome {
         match self {
             Self::Yes(changed) => {
@@ -131,7 +132,7 @@ impl From<ChangeError> for ServiceError {
     }
 }
 
-/// Loads, decides and writes, and again whenever another change was quicker.
+/// Loads the order, decides and writes. Repeats this if another change was written first.
 pub async fn change_order(
     orders: &Orders,
     id: &OrderId,
@@ -140,7 +141,7 @@ pub async fn change_order(
     change_about(orders, id, None, decide).await
 }
 
-/// As [`change_order`], of a decision on this offer.
+/// Changes an order like [`change_order`], for a decision about this offer.
 pub async fn change_about(
     orders: &Orders,
     id: &OrderId,
@@ -152,7 +153,8 @@ pub async fn change_about(
     Ok(changed)
 }
 
-/// As [`change_about`], of an order that may have been `seen` a moment ago; what others are to be told of the change is left to the caller.
+/// Changes an order like [`change_about`], starting from the snapshot `seen` if it is recent. The caller sends the
+/// Redis updates.
 pub(crate) async fn change_without_news(
     orders: &Orders,
     id: &OrderId,
@@ -164,8 +166,8 @@ pub(crate) async fn change_without_news(
     change_until_written(orders, id, offer, seen, decide).instrument(traces::change_span(id)).await
 }
 
-/// As [`change_order`], of an order that was read a moment ago: it is decided on as it was, and read again only if another change was
-/// quicker, if nothing would come of it, or if that moment was long.
+/// Changes an order like [`change_order`], starting from a recent snapshot. The order is read again if another change
+/// was written first, if the decision changes nothing, or if the snapshot is too old.
 pub async fn change_seen_order(
     orders: &Orders,
     seen: &SeenOrder,
@@ -190,8 +192,8 @@ async fn change_until_written(
         match try_with_others(orders, id, offer, seen.take(), &mut decide).await {
             Ok(Some(changed)) => return Ok(changed),
             Ok(None) => {}
-            // The connection was lost, perhaps after the change was committed. The row knows: it is read and decided on once
-            // more, on another connection. What was written then is so already.
+            // The connection was lost, possibly after the commit. The row is read and decided on once more, on another
+            // connection. If the change was committed, the second decision finds it done.
             Err(ChangeError::Database(e)) if !read_again && classify_error(&e) == DatabaseFailure::OutcomeUnknown => {
                 read_again = true;
             }
@@ -200,7 +202,7 @@ async fn change_until_written(
             Err(error) => return Err(error),
         }
     }
-    // Many want to change it. A change that lost so often waits for its turn: with the row locked no other is quicker.
+    // Many changes compete. With the row locked, no other change can be written first.
     let mut tx = orders.core.db.begin().await?;
     sqlx::query(
         "-- lock order
@@ -223,8 +225,8 @@ async fn change_until_written(
     outcome_of(&before, committed)?.ok_or(ChangeError::Busy)
 }
 
-/// Loads, decides and writes once, each together with others; what was `seen` is not loaded. `None`: another change was first, or may
-/// have been.
+/// Loads, decides and writes once, each step in a batch. Skips the load if there is a `seen` snapshot. Returns `None`
+/// if another change was, or may have been, written first.
 async fn try_with_others(
     orders: &Orders,
     id: &OrderId,
@@ -239,7 +241,7 @@ async fn try_with_others(
     };
     let change = match decide(&before) {
         Decision::Change(change) => change,
-        // Only what is written is held against the row.
+        // Only a write is checked against the row, so a result without a write needs a fresh snapshot.
         Decision::Unchanged | Decision::Refuse(_) if is_seen => return Ok(None),
         Decision::Unchanged => return Ok(Some(unchanged(before))),
         Decision::Refuse(refusal) => return Err(refusal.into()),
@@ -247,7 +249,7 @@ async fn try_with_others(
     outcome_of(&before, commit_change(orders, &before, *change).await)
 }
 
-/// Nothing was changed: there is nothing to tell.
+/// Returns an outcome without changes and Redis updates.
 fn unchanged(before: Snapshot) -> ToldOutcome {
     (ChangeOutcome::No(Box::new(before)), ChangeNews::default())
 }
@@ -266,19 +268,19 @@ fn outcome_of(
     }
 }
 
-/// Writes a change decided on `before`, or nothing at all. Returns the order as it now is.
+/// Writes a change decided on `before`, completely or not at all. Returns the order after the change.
 pub async fn apply_change(orders: &Orders, before: &Snapshot, change: Change) -> Result<Snapshot, ApplyError> {
     let committed = commit_change(orders, before, change).instrument(traces::change_span(&before.order.id)).await?;
     committed.news.tell(orders).await;
     Ok(committed.after)
 }
 
-/// Commits a change, with others if it can be.
+/// Commits a change, in a batch if possible.
 async fn commit_change(orders: &Orders, before: &Snapshot, change: Change) -> Result<CommittedChange, ApplyError> {
     let change = Arc::new(with_settings(orders, before, change));
     let write_id = Uuid::now_v7();
     let written = match write_once(orders, before, &change, write_id).await {
-        // The connection was lost, perhaps after the commit. The row knows.
+        // The connection was lost, possibly after the commit. The row shows whether it was written.
         Err(ApplyError::Database(error)) if classify_error(&error) == DatabaseFailure::OutcomeUnknown => {
             match orders.rows.find_written(&before.order.id, write_id).await {
                 Ok(Some(after)) => Ok(after),
@@ -303,8 +305,8 @@ async fn write_once(
     }
 }
 
-/// Gives a change what the settings say of it: one that begins a trip, or a leg of one, the time by which it is stale; one that
-/// begins or ends a refund, whether the payment service is asked for it.
+/// Completes a change from the settings. A change that starts a trip or a leg of one gets the time at which it is
+/// stale. A change to a refund status records whether the payment service is asked or the refund is done.
 fn with_settings(orders: &Orders, before: &Snapshot, mut change: Change) -> Change {
     let status = change.order.status;
     if status == before.order.status {
@@ -324,7 +326,7 @@ fn with_settings(orders: &Orders, before: &Snapshot, mut change: Change) -> Chan
     change
 }
 
-/// Counts a change that was committed or has failed, and makes up what others are to be told of it.
+/// Counts a change that was committed or failed, and prepares the Redis updates.
 fn follow_up(
     orders: &Orders,
     before: &Snapshot,

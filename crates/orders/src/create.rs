@@ -1,8 +1,8 @@
-//! How an order is created: with others in one INSERT, or, where places are counted, by the SQL function that other programs call, too
-//! ([`order_store::create`](crate::order_store::create)).
+//! Creation of orders: in batches with one INSERT, or through the SQL function that other programs also call if area
+//! limits apply ([`order_store::create`](crate::order_store::create)).
 //!
-//! The row is committed first, its timers are enqueued after. If the process dies in between, or Redis is away, the
-//! reconciler finds the order overdue and enqueues them: an accepted order is never lost.
+//! The row is committed before its timers are enqueued. If the process dies in between, or Redis is unavailable, the
+//! reconciler finds the order overdue and enqueues them. An accepted order is never lost.
 
 use std::time::SystemTime;
 
@@ -41,15 +41,15 @@ use foundation::{
 };
 use notify::outbox;
 
-/// What a producer says of a new order.
+/// Order to be created, as sent by a producer.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, utoipa::ToSchema)]
 pub struct NewOrder {
-    /// The producer's own id; without it one is made.
+    /// The producer's id for the order. If omitted, an id is generated.
     #[schema(value_type = Option<String>, pattern = "^[A-Za-z0-9_-]{1,64}$")]
     pub order_id: Option<OrderId>,
     #[schema(value_type = String)]
     pub service_type: ServiceType,
-    /// Also read under the name of the availability check, `pickup_location`.
+    /// Also accepted as `pickup_location`, the name in the availability check.
     #[serde(alias = "pickup_location")]
     pub pickup: OrderLocation,
     #[serde(default = "default_payment")]
@@ -63,18 +63,18 @@ pub struct NewOrder {
     pub currency: Option<String>,
     #[schema(value_type = Option<String>, pattern = "^[A-Za-z0-9_-]{1,64}$")]
     pub area_id: Option<AreaId>,
-    /// Also read under its older name, `user_id`.
+    /// Also accepted as `user_id`, the older name.
     #[serde(alias = "user_id")]
     #[schema(min_length = 1, max_length = 64, pattern = "^[!-~]([ -~]{0,62}[!-~])?$")]
     pub customer_id: Option<String>,
-    /// BCP 47: in which the customer is told what becomes of the order. Without it, and where there are no texts in it: in the
-    /// installation's.
+    /// BCP 47: language of the messages to the customer. If omitted, or without texts in this language, the language of
+    /// the installation.
     #[schema(value_type = Option<String>, max_length = 35, pattern = "^[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8})*$", example = "id")]
     pub language: Option<LanguageTag>,
-    /// Where the customer orders, such as MYBB or WEB.
+    /// Channel through which the customer orders, such as MYBB or WEB.
     #[schema(min_length = 1, max_length = 64, pattern = "^[!-~]([ -~]{0,62}[!-~])?$")]
     pub channel: Option<String>,
-    /// EXPLORER, TRAVELER, VOYAGER or ELITE; another one counts as none.
+    /// EXPLORER, TRAVELER, VOYAGER or ELITE. Any other value counts as no level.
     #[schema(min_length = 1, max_length = 64, pattern = "^[!-~]([ -~]{0,62}[!-~])?$")]
     pub loyalty_level: Option<String>,
 }
@@ -89,7 +89,7 @@ pub enum CreateError {
     Invalid(#[from] FieldError),
     #[error("an order with the id {0} exists already")]
     Exists(OrderId),
-    /// Its area takes no more orders, or there is no area.
+    /// Its area accepts no more orders, or there is no area.
     #[error("{}", .0.message_in(ReplyLanguage::English))]
     Refused(Box<AdmissionAnswer>),
     #[error(transparent)]
@@ -97,27 +97,27 @@ pub enum CreateError {
 }
 
 impl NewOrder {
-    /// A new, unique id.
+    /// Returns a new, unique id.
     pub fn random_id() -> OrderId {
         Self::id_of(Uuid::now_v7())
     }
 
-    /// The id that this work always leads to, so that work done again cannot make a second order.
+    /// Returns the id derived from `work`, so that repeated work cannot create a second order.
     pub fn id_of(work: Uuid) -> OrderId {
         format!("ORD-{}", work.simple()).parse().expect("a UUID fits into an order id")
     }
 
-    /// Did this request make that order?
+    /// Returns whether this request created that order.
     pub fn matches_order(&self, order: &Order) -> bool {
         self.service_type == order.service_type
             && self.pickup.as_lat_lng() == order.pickup()
             && (self.amount_minor, &self.currency) == (order.amount_minor, &order.currency)
             && (&self.customer_id, &self.language) == (&order.customer_id, &order.language)
-            // Without one, or with one we know nothing of, the area follows from the pickup.
+            // If the area is missing or unknown, it was derived from the pickup.
             && self.area_id.as_ref().is_none_or(|area| order.area_id.as_ref() == Some(area) || order.area_id.is_some())
     }
 
-    /// Who asks for a place.
+    /// Returns the caller's properties that area limits use.
     fn place_asker(&self) -> AdmissionCaller<'_> {
         AdmissionCaller {
             channel: self.channel.as_deref(),
@@ -168,14 +168,14 @@ async fn order_exists(core: &Core, id: &OrderId) -> Result<bool, sqlx::Error> {
     .await
 }
 
-/// Returns the producer, if it wants to hear of creations.
+/// Returns the producer, if it subscribes to creations.
 fn created_subscription<'a>(orders: &'a Orders, owner: Option<&'a str>) -> Option<&'a str> {
     let subscribed = orders.config.notifications.subscription_of(owner);
     let (producer, _) = subscribed.filter(|(_, wanted)| wanted.has_step(OrderStep::Created))?;
     Some(producer)
 }
 
-/// Creates the row: with others, or with a message to its producer, if that wants to hear of creations.
+/// Creates the row: in a batch, or in a transaction with a message to its producer, if that subscribes to creations.
 async fn write_creation(orders: &Orders, creation: OrderCreation) -> Result<CreateVerdict, sqlx::Error> {
     let routes = &orders.config.notifications;
     let Some(producer) = created_subscription(orders, creation.owner.as_deref()) else {
@@ -195,7 +195,7 @@ async fn write_creation(orders: &Orders, creation: OrderCreation) -> Result<Crea
     Ok(verdict)
 }
 
-/// Creates the order under `id` and enqueues its timers. Its trace begins here.
+/// Creates the order under `id`, enqueues its timers and starts its trace.
 pub async fn create_order(
     orders: &Orders,
     id: OrderId,
@@ -205,15 +205,16 @@ pub async fn create_order(
     create_with_key(orders, id, new, actor, None).await
 }
 
-/// Returns whether the statement that creates the order may keep the key of its request, too: no area has a say in it, and no subscriber
-/// is told of it.
+/// Returns whether the statement that creates the order can store the idempotency key, too. It can if no area applies
+/// and no subscriber is notified.
 pub fn keeps_keys(orders: &Orders, new: &NewOrder, actor: &Actor) -> bool {
     let is_told = created_subscription(orders, actor.producer_name()).is_some();
     new.area_id.is_none() && orders.areas.rules.get().geofence.is_empty() && !is_told
 }
 
-/// As [`create_order`], of a request with a key, where an order [may keep it](keeps_keys): the key, its answer and the order are one
-/// commit. [`CreateError::Exists`] says that there is an order of this id or a request of this key.
+/// Creates an order like [`create_order`], for a request with a key that [can be stored with it](keeps_keys). The key,
+/// its response and the order are committed together. Returns [`CreateError::Exists`] if the id or the key is already
+/// in use.
 pub async fn create_order_once(
     orders: &Orders,
     id: OrderId,
@@ -247,11 +248,11 @@ async fn create_with_key(
     created
 }
 
-/// Counts a creation whose caller is told that the service is not available, for Postgres did not answer. The order may be there all
-/// the same, where only the answer was lost.
+/// Counts a creation that failed with "service unavailable" because Postgres did not respond. The order may exist if
+/// only the response was lost.
 pub fn record_undecided(orders: &Orders, new: &NewOrder) {
     let pickup = new.pickup.as_lat_lng();
-    // What is no valid request asks for no place.
+    // An invalid request does not ask for a place.
     if orders.config.knows_service_type(&new.service_type) && pickup.is_on_earth() {
         place::record_undecided(&orders.areas, &new.service_type, pickup, new.place_asker());
     }
@@ -271,13 +272,13 @@ async fn admit_and_create(
         area: new.area_id.as_ref(),
         asker: new.place_asker(),
     };
-    // An order that is there needs no place, and a repeated request must hear of it whatever has become of its area.
+    // An existing order needs no place, and a repeated request must find it even if its area has changed.
     if !orders.areas.rules.get().geofence.is_empty() && order_exists(&orders.core, &id).await? {
         return Err(CreateError::Exists(id));
     }
     let place =
         place::take_place(&orders.areas, seeker).await.map_err(|answer| CreateError::Refused(Box::new(answer)))?;
-    // Given back if this ends before the row may be written.
+    // The place is returned if creation ends before the row may have been written.
     let held = place.hold_for(&orders.areas, seeker);
     crash::reach_point("create", "place taken");
     let creation = OrderCreation {
@@ -305,7 +306,7 @@ async fn admit_and_create(
         key,
     };
     let write_id = creation.write_id;
-    // A request that is given up does not take its creation back: it may be in a batch that is being committed.
+    // From here on, an aborted request keeps its place: the creation may be in a batch that is being committed.
     let held = held.begin_write();
     let snapshot = match write_creation(orders, creation).await {
         Ok(CreateVerdict::Created(Some(snapshot))) => *snapshot,
@@ -317,7 +318,7 @@ async fn admit_and_create(
             let area = place.area.as_ref().ok_or(sqlx::Error::RowNotFound)?;
             return Err(CreateError::Refused(Box::new(place::refused_by_postgres(&orders.areas, seeker, area).await)));
         }
-        // Where the answer to the commit was lost, the row says whether it was carried out.
+        // The response to the commit was lost; the row shows whether it happened.
         Err(error) if classify_error(&error) == DatabaseFailure::OutcomeUnknown => {
             match orders.rows.find_created(&id, write_id).await {
                 Ok(Some(snapshot)) => snapshot,

@@ -1,7 +1,8 @@
-//! Drivers who may be free again: they moved, began to want work, or lost an order or an offer. Workers look whether orders wait
-//! near them; see `fleet::waiting_orders`.
+//! Drivers who may be free again: they moved, became available, or lost an order or an offer. Workers check whether
+//! orders wait near them; see `fleet::waiting_orders`.
 //!
-//! A hint like everything in Redis: one that is lost costs time, for each order that waits searches by itself as well.
+//! This is a hint like everything in Redis. A lost hint only costs time, because each waiting order also searches for
+//! drivers.
 
 use std::time::Duration;
 
@@ -10,19 +11,18 @@ use redis::cmd;
 
 use foundation::{core::Core, error::ServiceError, redis_keys};
 
-/// Drivers whom no worker looks at are forgotten after this.
+/// Expiry of drivers that no worker takes.
 const KEPT_SECS: u64 = 3_600;
 
-/// Notes drivers who are to be looked at after a delay; one who is to be looked at earlier stays so. KEYS: set. ARGV: delay ms,
-/// seconds after which the set is forgotten, drivers.
-/// Bound: as many as one change frees.
+/// Records drivers to check after a delay. An earlier time of a driver is kept. KEYS: set. ARGV: delay ms, expiry of
+/// the set in seconds, drivers. Bound: as many as one change frees.
 const RECORD: &str = "
     local time = redis.call('TIME')
     local at = time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[1]
     for n = 3, #ARGV do redis.call('ZADD', KEYS[1], 'LT', at, ARGV[n]) end
     return redis.call('EXPIRE', KEYS[1], ARGV[2])";
 
-/// Takes drivers who are to be looked at by now, those who have waited longest first. KEYS: set. ARGV: how many at most.
+/// Takes the drivers whose time has come, the earliest first. KEYS: set. ARGV: maximum number.
 const TAKE: &str = "
     local time = redis.call('TIME')
     local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -30,12 +30,12 @@ const TAKE: &str = "
     if #drivers > 0 then redis.call('ZREM', KEYS[1], unpack(drivers)) end
     return drivers";
 
-/// Has these drivers looked at soon.
+/// Records drivers to check immediately.
 pub(crate) async fn record_freed(core: &Core, drivers: &[DriverId]) {
     record_freed_in(core, drivers, Duration::ZERO).await;
 }
 
-/// Has these drivers looked at after this time.
+/// Records drivers to check after `delay`.
 pub(crate) async fn record_freed_in(core: &Core, drivers: &[DriverId], delay: Duration) {
     if drivers.is_empty() {
         return;
@@ -47,18 +47,18 @@ pub(crate) async fn record_freed_in(core: &Core, drivers: &[DriverId], delay: Du
         record.arg(driver.as_str());
     }
     if let Err(error) = core.query_optional::<i64>("record freed drivers", &record).await {
-        tracing::debug!(%error, "Drivers who are free again were not noted; orders near them search by themselves.");
+        tracing::debug!(%error, "Freed drivers could not be recorded; orders near them continue to search.");
     }
 }
 
-/// Returns whether any driver is noted: one command, which is all that an idle worker asks.
+/// Returns whether any driver is recorded. This is the only command of an idle worker.
 pub(crate) async fn is_any_freed(core: &Core) -> Result<bool, ServiceError> {
     let mut exists = cmd("EXISTS");
     exists.arg(redis_keys::FREED_DRIVERS);
     Ok(core.store.run_command("look for freed drivers", &exists).await?)
 }
 
-/// Takes drivers whose time has come. Another process that asks gets others.
+/// Takes drivers whose time has come. A driver is returned to one process only.
 pub(crate) async fn take_freed(core: &Core, most: usize) -> Result<Vec<DriverId>, ServiceError> {
     let mut take = cmd("EVAL");
     take.arg(TAKE).arg(1).arg(redis_keys::FREED_DRIVERS).arg(most);

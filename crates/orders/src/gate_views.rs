@@ -1,8 +1,8 @@
-//! What Redis said at the gate of an order a moment ago, as this process remembers it; see `orders::accept_gate`.
+//! Cache of the gate's answers in this process; see `orders::accept_gate`.
 //!
-//! Of the drivers who press accept at one process in the same millisecond the first asks Redis, and what it hears answers the
-//! others: they lose without a call of their own. Nothing else is decided by it. If Redis does not answer, the first goes to the
-//! row and the others go after it.
+//! If several drivers accept at one process in the same millisecond, the first asks Redis, and its answer refuses the
+//! others without a call. The cache decides nothing else. If Redis does not respond, the first driver proceeds to the
+//! row and the others follow after it.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -17,31 +17,31 @@ use tokio::{
     time::timeout,
 };
 
-/// A lock is believed for so long: its holder may fail at the row in another process, and give it back.
+/// Time for which a lock is cached. Its holder may fail at the row in another process and release it.
 const LOCK_BELIEVED: Duration = Duration::from_millis(100);
-/// That an order was taken is believed for so long: its driver may give it back in another process.
+/// Time for which "taken" is cached. Its driver may lose the order in another process.
 const TAKEN_BELIEVED: Duration = Duration::from_secs(1);
-/// A driver who is longer at the row holds the others up no more.
+/// Maximum time that other accepts wait for the driver that is writing the row.
 const LONGEST_TURN: Duration = Duration::from_millis(500);
-/// Orders remembered; then those that are believed no longer are forgotten, or all.
+/// Maximum cached orders. Above it, expired views are removed, and all views if none has expired.
 const MOST_ORDERS: usize = 256;
 
-/// What Redis knew of an order. Empty: it did not know the offer it was asked about.
+/// State of an order's gate in Redis. Empty if Redis did not know the presented offer.
 #[derive(Debug)]
 pub(crate) struct GateView {
     pub(crate) seen_at: Instant,
-    /// Redis did not answer.
+    /// Whether Redis did not respond.
     pub(crate) is_silent: bool,
-    /// The driver who holds the lock.
+    /// Driver who holds the lock.
     pub(crate) holder: Option<String>,
-    /// The drivers by their offers.
+    /// Drivers by offer.
     pub(crate) offers: HashMap<String, String>,
-    /// The offer by which the order was taken.
+    /// Offer by which the order was taken.
     pub(crate) taken_by: Option<String>,
 }
 
 impl GateView {
-    /// An offer that was made alone has no other driver to be answered by what its own was told.
+    /// Returns whether the view is still valid. With a single offer there is no other driver to refuse.
     fn is_believed(&self) -> bool {
         if self.offers.len() < 2 {
             return false;
@@ -51,23 +51,24 @@ impl GateView {
     }
 }
 
-/// A view, once Redis has answered. If the request that asks is dropped, the next one that waits asks.
+/// View that is filled when Redis responds. If the request that asks is dropped, the next waiting request asks.
 type AwaitedView = Arc<OnceCell<GateView>>;
 
-/// Cheap to clone; clones share the views.
+/// Cached views of gates. Cheap to clone; clones share the views.
 #[derive(Debug, Clone, Default)]
 pub struct GateViews {
     views: Arc<Mutex<HashMap<OrderId, AwaitedView>>>,
-    /// Orders that a driver takes at this process without Redis.
+    /// Orders that a driver is taking at this process without Redis.
     turns: Arc<Mutex<HashMap<OrderId, watch::Sender<()>>>>,
 }
 
-/// A driver is at the row of an order. Those who wait for it go on when the row is written, or when this is dropped.
+/// Turn of a driver who writes the row of an order. Waiting drivers continue when the row is written or the turn is
+/// dropped.
 #[derive(Debug)]
 pub(crate) struct AcceptTurn {
     turns: GateViews,
     order: OrderId,
-    /// Which turn at this order it is.
+    /// Identifies the turn.
     turn: watch::Sender<()>,
 }
 
@@ -84,7 +85,7 @@ fn is_usable(view: &AwaitedView) -> bool {
     view.get().is_none_or(GateView::is_believed)
 }
 
-/// Forgets others where there are too many.
+/// Inserts a view. Removes others if there are too many.
 fn insert_view(views: &mut HashMap<OrderId, AwaitedView>, order: &OrderId, view: AwaitedView) {
     if views.len() >= MOST_ORDERS {
         views.retain(|_, view| is_usable(view));
@@ -96,8 +97,8 @@ fn insert_view(views: &mut HashMap<OrderId, AwaitedView>, order: &OrderId, view:
 }
 
 impl GateViews {
-    /// Returns the view that is being asked for or is believed; otherwise a new one, to be filled by the caller. Also returns whether
-    /// nothing was seen of this order before, or all that was is forgotten.
+    /// Returns the pending or valid view, or a new one for the caller to fill. Also returns whether there was no
+    /// earlier view of this order.
     pub(crate) fn get(&self, order: &OrderId) -> (AwaitedView, bool) {
         let mut views = self.lock_views();
         let earlier = views.get(order);
@@ -110,18 +111,18 @@ impl GateViews {
         (view, is_first)
     }
 
-    /// Remembers what this process itself has brought about, in the place of what was seen.
+    /// Replaces the view with the result of this process' own change.
     pub(crate) fn remember(&self, order: &OrderId, view: GateView) {
         insert_view(&mut self.lock_views(), order, Arc::new(OnceCell::new_with(Some(view))));
     }
 
-    /// Forgets what was seen: this process has changed it.
+    /// Removes the view after this process has changed the gate.
     pub(crate) fn forget(&self, order: &OrderId) {
         self.lock_views().remove(order);
     }
 
-    /// Returns the turn of the first that asks for this order, or `None` once that one is through or takes too long: the others
-    /// are at it together then.
+    /// Returns a turn to the first caller for this order. The other callers get `None` after that turn ends or takes
+    /// too long, and then proceed concurrently.
     pub(crate) async fn await_turn(&self, order: &OrderId) -> Option<AcceptTurn> {
         let mut first = match self.lock_turns().entry(order.clone()) {
             Entry::Occupied(turn) => turn.get().subscribe(),
@@ -130,12 +131,12 @@ impl GateViews {
                 return Some(AcceptTurn { turns: self.clone(), order: order.clone(), turn });
             }
         };
-        // It says that the row is written, or is closed.
+        // A message, or the end of the channel, ends the wait.
         let _ = timeout(LONGEST_TURN, first.changed()).await;
         None
     }
 
-    /// Lets those go on who wait for the driver at the row: it is written. They need not wait until Redis is told of it.
+    /// Ends the turn after the row is written. The waiting drivers continue before Redis is updated.
     pub(crate) fn end_turn(&self, order: &OrderId) {
         if let Some(turn) = self.lock_turns().remove(order) {
             turn.send_replace(());

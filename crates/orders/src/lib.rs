@@ -1,23 +1,25 @@
-//! Orders: their rows, the one way to change them, and the drivers who serve them. States and decisions are in [`model::order`]
-//! and [`model::decide`].
+//! Orders: their rows, every change to them, and the drivers who serve them. States and decisions are in
+//! [`model::order`] and [`model::decide`].
 //!
-//! * [`capability`]: the struct that the other crates hold.
-//! * [`create`]: creates orders. [`service_types`]: the configured service types in Postgres, for orders created in SQL.
-//! * [`update`]: changes an order on request and enqueues its timers. [`timer_calls`]: these calls to Redis, in batches.
-//!   [`unsent`], [`unsent_timers`]: orders whose timers Redis did not take.
-//! * [`commit`]: decides on an order, writes the change, and does what follows a commit.
-//! * [`store`], [`order_store`]: load and write rows, alone and in batches. No other code writes to `orders`.
-//! * [`step`]: the common part of all timers of orders. [`seen`]: an order as it was read shortly before a call to another server.
-//! * [`accept`]: gives an order to one driver, however many accept. `accept_gate` refuses all others; [`gate_views`] remembers
-//!   what the gate answered.
-//! * [`offers`]: live offers, and apps that wait for them. [`fleet`]: drivers, the index of places, candidates, waiting orders.
-//!   `freed_drivers`: drivers who may be free again.
-//! * [`compensation`]: what the end of an order means for the payment. [`payments`]: the client of the payment service.
-//! * [`query`]: timelines and single orders for people. [`search`]: lists for staff, page by page. [`feed`]: steps of orders for
-//!   producers.
+//! * [`capability`]: the struct through which other crates use orders.
+//! * [`create`]: creates orders. [`service_types`]: copies the configured service types to Postgres, for orders created
+//!   in SQL.
+//! * [`update`]: changes an order on request and enqueues its timers. [`timer_calls`]: batches the calls to Redis for
+//!   timers. [`unsent`], [`unsent_timers`]: orders whose timers Redis did not accept.
+//! * [`commit`]: decides on an order, writes the change, and prepares the updates that follow a commit.
+//! * [`store`], [`order_store`]: load and write rows, singly and in batches. No other code writes to `orders`.
+//! * [`step`]: the common part of all timers of orders. [`seen`]: a snapshot read shortly before a call to another
+//!   server.
+//! * [`accept`]: assigns an order to one of the drivers who accept it. `accept_gate` refuses the others; [`gate_views`]
+//!   caches the answers of the gate.
+//! * [`offers`]: live offers, and requests of apps that wait for them. [`fleet`]: drivers, the driver index,
+//!   candidates, waiting orders. `freed_drivers`: drivers who may be free again.
+//! * [`compensation`]: alerts when the end of an order cannot be written. [`payments`]: client of the payment service.
+//! * [`query`]: timelines and single orders for people. [`search`]: paged lists for staff. [`feed`]: steps of orders
+//!   for producers.
 //! * [`metrics`]: counters of changes. [`retrieval_log`]: log lines about missing job ids.
 
-// Futures of handlers are nested deeper than the default allows.
+// Futures of handlers are nested deeper than the default limit.
 #![recursion_limit = "256"]
 
 pub mod accept;

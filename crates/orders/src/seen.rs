@@ -1,18 +1,19 @@
-//! An order as this process read it a moment ago.
+//! An order that this process read a moment ago.
 //!
-//! What a partner answers is decided on the order as it was before the partner was asked: the change is written on the condition that
-//! it is still so, and most often it is. Otherwise the order is read again. So a question costs one load and not two.
+//! A partner's response is decided on the order as it was read before the call. The change is written on condition that
+//! the row is unchanged, which is the usual case. Otherwise the order is read again. A call thus costs one load instead
+//! of two.
 //!
-//! Such a decision is made at the time of the reading, by Postgres' clock. After an answer that took long the order is read again.
+//! The decision uses Postgres' time of that read. After a slow response the order is read again.
 
 use std::time::{Duration, Instant};
 
 use model::order::Snapshot;
 
-/// So far behind may the time of a decision be.
+/// Maximum age of a snapshot used for a decision.
 const MOST_BEHIND: Duration = Duration::from_secs(1);
 
-/// An order, and when it was read.
+/// An order and the time of its read.
 #[derive(Debug, Clone)]
 pub struct SeenOrder {
     snapshot: Snapshot,
@@ -20,17 +21,17 @@ pub struct SeenOrder {
 }
 
 impl SeenOrder {
-    /// An order that has just been read.
+    /// Wraps an order that has just been read.
     pub fn new(snapshot: Snapshot) -> Self {
         Self { snapshot, read_at: Instant::now() }
     }
 
-    /// An order that was asked for at this time.
+    /// Wraps an order whose read was started at `read_at`.
     pub(crate) fn asked_at(snapshot: Snapshot, read_at: Instant) -> Self {
         Self { snapshot, read_at }
     }
 
-    /// The order as a change has left it that was decided on what was read.
+    /// Returns the order after a change that was decided on this read. The time of the read is kept.
     #[must_use]
     pub fn changed_to(self, after: Snapshot) -> Self {
         Self { snapshot: after, ..self }
@@ -44,12 +45,12 @@ impl SeenOrder {
         self.snapshot
     }
 
-    /// As [`recent`](Self::recent).
+    /// Returns the order like [`recent`](Self::recent), without a copy.
     pub fn into_recent(self) -> Option<Snapshot> {
         (self.read_at.elapsed() < MOST_BEHIND).then_some(self.snapshot)
     }
 
-    /// The order, unless it was read too long ago to decide on.
+    /// Returns the order unless it was read too long ago to decide on.
     pub fn recent(&self) -> Option<Snapshot> {
         (self.read_at.elapsed() < MOST_BEHIND).then(|| self.snapshot.clone())
     }
@@ -62,12 +63,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn recent_reading_is_used_for_a_moment() {
+    fn snapshot_expires_after_maximum_age() {
         let read = fixture::created_snapshot();
         let mut seen = SeenOrder::new(read.clone());
         assert_eq!(seen.recent(), Some(read.clone()));
         seen.read_at -= MOST_BEHIND;
         assert_eq!(seen.recent(), None);
-        assert_eq!(seen.changed_to(read).recent(), None, "a change is no new reading");
+        assert_eq!(seen.changed_to(read).recent(), None, "a change does not renew the read");
     }
 }

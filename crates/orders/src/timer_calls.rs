@@ -1,7 +1,8 @@
-//! Timers of changed orders, sent to Redis with those of others; see `orders::update`.
+//! Batches the calls to Redis for timers of changed orders; see `orders::update`.
 //!
-//! What arrives while a call is under way goes with the next. No call has two changes of one order: the later would cancel what the
-//! earlier asks for, which it inserts last. Each shard has calls of its own: one without an answer holds up no orders of others.
+//! Timers that arrive during a call go into the next call. A call never contains two changes of one order: the later
+//! change would cancel timers that the earlier one wants, because inserts run last. Each shard has separate calls, so
+//! an unresponsive shard does not delay the orders of others.
 
 use std::sync::{Arc, OnceLock};
 
@@ -15,14 +16,14 @@ use queue::{JobAddress, NewJob, ShardCount, Shards, StoreError};
 
 const CALLS: BatchSize = BatchSize { most: 100, lanes: 4, crowd: 25 };
 
-/// What a change wants of Redis.
+/// Timers that a change enqueues and cancels.
 #[derive(Debug)]
 struct WantedTimers {
     jobs: Vec<NewJob>,
     superseded: Vec<JobAddress>,
 }
 
-/// Why timers were not sent. All that share a call are told the same.
+/// Reason why timers were not sent. All changes in a call get the same error.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum TimerCallError {
     #[error(transparent)]
@@ -35,11 +36,11 @@ type CallResult = Result<(), Arc<StoreError>>;
 
 type ShardCalls = BatchQueue<OrderId, WantedTimers, CallResult>;
 
-/// Sends timers of changed orders. Cheap to clone.
+/// Sender for timers of changed orders. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct TimerCalls {
     shards: QueueShards,
-    /// By the number of the shard, made when first used.
+    /// Calls by shard number, created on first use.
     calls: Arc<[OnceLock<ShardCalls>]>,
 }
 
@@ -48,16 +49,17 @@ impl TimerCalls {
         Self { shards: shards.clone(), calls: (0..ShardCount::MOST).map(|_| OnceLock::new()).collect() }
     }
 
-    /// Enqueues the jobs of an order and cancels those that it will never ask for again. A caller that goes away takes nothing back.
+    /// Enqueues the jobs of an order and cancels those that it will never need again. Both happen even if the caller
+    /// goes away.
     ///
-    /// They have their place in line when this returns, before the answer is waited for: what is sent of an order later comes later.
+    /// They are queued before this function returns, so later calls for the same order are sent later.
     pub(crate) fn send(
         &self,
         order: &OrderId,
         jobs: Vec<NewJob>,
         superseded: Vec<JobAddress>,
     ) -> impl Future<Output = Result<(), TimerCallError>> + Send + use<> {
-        // All jobs of an order lie in one shard.
+        // All jobs of an order are in one shard.
         let id = jobs.first().map(|job| &job.id).or_else(|| superseded.first().map(|job| &job.id));
         let shard = id.map(|id| usize::from(self.shards.get().shard_of(id)));
         let sent = shard.map(|shard| {
@@ -75,14 +77,14 @@ impl TimerCalls {
     fn calls_of_shard(&self) -> ShardCalls {
         let shards = self.shards.clone();
         BatchQueue::new("send timers", CALLS, move |items: Vec<WantedTimers>| {
-            // As many as there are by now: an item may have waited while their number changed.
+            // Read now, because the number of shards may have changed while an item waited.
             let queue = shards.get();
             async move { send_all(&queue, items).await }
         })
     }
 }
 
-/// One result per item, in their order.
+/// Sends the timers of all items in one call. Returns one result per item, in their order.
 async fn send_all(queue: &Shards, items: Vec<WantedTimers>) -> Vec<CallResult> {
     let count = items.len();
     let (mut jobs, mut superseded) = (Vec::new(), Vec::new());

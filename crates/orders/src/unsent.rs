@@ -1,7 +1,8 @@
-//! Orders whose timers Redis did not take, because it was full or did not answer.
+//! Retries for orders whose timers Redis did not accept, because it was full or did not respond.
 //!
-//! The reconciler enqueues a missing timer once it is overdue. This process enqueues it as soon as Redis takes jobs again, so that a
-//! timer of a later hour is there in time. The set is a hint: a process that ends takes it along, and the reconciler remains.
+//! The reconciler enqueues a missing timer only when it is overdue. This process enqueues it as soon as Redis accepts
+//! jobs again, so that a later timer fires on time. The set is a hint: it is lost when the process ends, and then the
+//! reconciler handles its orders.
 
 use std::time::Duration;
 
@@ -15,12 +16,12 @@ use foundation::{core::Core, db};
 use model::decide::timers;
 use queue::retry::add_jitter;
 
-/// Between two tries.
+/// Pause between two tries.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Loading an order and enqueueing its timers may take so long.
+/// Timeout for loading an order and enqueueing its timers.
 const DEADLINE: Duration = Duration::from_secs(15);
 
-/// Remembers an order whose timers Redis did not take.
+/// Remembers an order whose timers Redis did not accept.
 pub fn remember_unsent(orders: &Orders, order: OrderId) {
     orders.unsent.put_back(order);
     if orders.unsent.begin_retrying() {
@@ -28,11 +29,11 @@ pub fn remember_unsent(orders: &Orders, order: OrderId) {
     }
 }
 
-/// Enqueues what was remembered, until nothing is left.
+/// Enqueues the timers of remembered orders until none are left.
 async fn retry_all(orders: Orders) {
     sleep(add_jitter(PAUSE, 0.5, orders.core.rng.next_unit())).await;
     while let Some(order) = orders.unsent.take_next() {
-        // A task of its own: a panic about one order is not to end the others' retries.
+        // A separate task, so that a panic about one order does not end the retries of others.
         let trying = AbortOnDropHandle::new(tokio::spawn(enqueue_timers(orders.core.clone(), order.clone())));
         let is_settled = timeout(DEADLINE, trying).await.is_ok_and(|tried| tried.unwrap_or(true));
         if !is_settled {
@@ -42,20 +43,20 @@ async fn retry_all(orders: Orders) {
     }
 }
 
-/// Enqueues the timers that an order has by now. Returns whether that is settled: done, or left to the reconciler. It is not while a
-/// server does not answer or Redis is full.
+/// Enqueues the current timers of an order. Returns whether the order is done, or left to the reconciler. Returns false
+/// while a server does not respond or Redis is full.
 async fn enqueue_timers(core: Core, order: OrderId) -> bool {
     let jobs = match store::load_order(&core.db, &order).await {
         Ok(snapshot) => snapshot.map(|snapshot| timers::derive_jobs(&snapshot)).unwrap_or_default(),
         Err(error) if db::is_transient(&error) => return false,
         Err(error) => {
-            tracing::warn!(order.id = %order, %error, "The timers of an order cannot be enqueued; the reconciler will look at it.");
+            tracing::warn!(order.id = %order, %error, "The timers of an order cannot be enqueued; the reconciler will handle them.");
             return true;
         }
     };
     let enqueued = core.queue().enqueue(&jobs).await;
     if let Err(error) = &enqueued {
-        tracing::debug!(order.id = %order, %error, "Redis does not take timers yet.");
+        tracing::debug!(order.id = %order, %error, "Redis does not accept timers yet.");
     }
     enqueued.is_ok()
 }

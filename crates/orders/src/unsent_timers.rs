@@ -1,20 +1,20 @@
-//! Orders whose timers Redis did not take, as this process remembers them; see `orders::unsent`.
+//! Set of the orders whose timers Redis did not accept; see `orders::unsent`.
 
 use std::{collections::BTreeSet, mem, sync::Arc};
 
 use jobs::OrderId;
 use parking_lot::{Mutex, MutexGuard};
 
-/// Orders remembered. Those above it are left to the reconciler.
+/// Maximum remembered orders. Further orders are left to the reconciler.
 const MOST: usize = 50_000;
-/// Cheap to clone; clones share the orders.
+/// Orders with unsent timers. Cheap to clone; clones share the orders.
 #[derive(Debug, Clone, Default)]
 pub struct UnsentTimers(Arc<Mutex<UnsentOrders>>);
 
 #[derive(Debug, Default)]
 struct UnsentOrders {
     orders: BTreeSet<OrderId>,
-    /// A task is at it.
+    /// Whether a retry task is running.
     is_retrying: bool,
 }
 
@@ -23,7 +23,7 @@ impl UnsentTimers {
         self.0.lock()
     }
 
-    /// Takes the next order out. `None`: none is left, and the task ends.
+    /// Takes the next order. Returns `None` if none is left, which ends the task.
     pub(crate) fn take_next(&self) -> Option<OrderId> {
         let mut unsent = self.lock_orders();
         let next = unsent.orders.pop_first();
@@ -38,7 +38,7 @@ impl UnsentTimers {
         }
     }
 
-    /// Returns whether a task must be started: none is at it.
+    /// Returns whether the caller must start the retry task, because none is running.
     pub(crate) fn begin_retrying(&self) -> bool {
         !mem::replace(&mut self.lock_orders().is_retrying, true)
     }

@@ -1,4 +1,4 @@
-//! Changes an order on request, and enqueues what follows.
+//! Changes an order on request, and enqueues the follow-up jobs.
 
 use futures_util::{
     FutureExt,
@@ -28,10 +28,11 @@ use foundation::{
 };
 use queue::{JobAddress, NewJob};
 
-/// What is left to do of a committed change: Redis is told of it.
+/// Remaining work of a committed change: the updates in Redis.
 pub type RestOfChange = BoxFuture<'static, ()>;
 
-/// Decides and writes, then enqueues the jobs the order must now have and cancels those it left behind. Repeating it is harmless.
+/// Decides and writes, then enqueues the jobs that the order must now have and cancels those that it no longer needs.
+/// Repeating it is harmless.
 pub async fn update_order(
     orders: &Orders,
     id: &OrderId,
@@ -40,7 +41,7 @@ pub async fn update_order(
     update_about(orders, id, None, decide).await
 }
 
-/// As [`update_order`], of a decision on this offer, however old it is.
+/// Updates an order like [`update_order`], for a decision about this offer, however old it is.
 pub async fn update_for_offer(
     orders: &Orders,
     id: &OrderId,
@@ -79,9 +80,10 @@ async fn update_about(
     Ok(changed)
 }
 
-/// As [`update_for_offer`], of an order that may have been `seen` a moment ago, and for a change that begins a trip. Returns once it is
-/// committed, with the rest: Redis is told of it. The timers have their place in line by then, so the order's next change comes after
-/// them. The caller need not wait for the rest; where it is not done, the reconciler does it by the row.
+/// Updates an order like [`update_for_offer`], for a change that starts a trip. Uses the snapshot `seen` if it is
+/// recent. Returns after the commit, with the remaining Redis updates as a future. The timers are already queued, so
+/// those of the order's next change are sent later. The caller need not await the future; if it is not run, the
+/// reconciler repairs Redis from the row.
 pub(super) async fn begin_trip(
     orders: &Orders,
     id: &OrderId,
@@ -94,7 +96,7 @@ pub(super) async fn begin_trip(
     Ok((changed, rest))
 }
 
-/// Puts the timers of a committed change in line, and returns the rest: Redis is told.
+/// Queues the timers of a committed change, and returns the remaining Redis updates.
 fn begin_rest(orders: &Orders, changed: &ChangeOutcome, news: ChangeNews) -> RestOfChange {
     let timers = match changed {
         ChangeOutcome::Yes(changed) => Some(update_jobs(orders, changed)),
@@ -107,7 +109,7 @@ fn begin_rest(orders: &Orders, changed: &ChangeOutcome, news: ChangeNews) -> Res
     rest.boxed()
 }
 
-/// A person has decided that a held order goes on: a timer that is dead must not hold it again.
+/// Removes the dead timers of an order that a person took out of review, so that they do not hold it again.
 async fn revive_dead_timers(core: &Core, snapshot: &Snapshot) {
     let ids: Vec<_> = timers::derive_jobs(snapshot).into_iter().map(|job| job.id.to_string()).collect();
     let revived = Resolution::revived("its order was taken out of review");
@@ -121,13 +123,13 @@ async fn revive_dead_timers(core: &Core, snapshot: &Snapshot) {
     }
 }
 
-/// Enqueues the jobs a new order must have, as [`update_jobs`] does.
+/// Enqueues the jobs that a new order must have, as [`update_jobs`] does.
 pub async fn enqueue_jobs(orders: &Orders, snapshot: &Snapshot) {
     send_jobs(orders, &snapshot.order.id, timers::derive_jobs(snapshot), Vec::new()).await;
 }
 
-/// Enqueues the current timers of an order, because those of its last change may not have been sent. If the order cannot be loaded,
-/// its timers are enqueued later.
+/// Enqueues the current timers of an order, because those of its last change may not have been sent. If the order
+/// cannot be loaded, its timers are enqueued later.
 pub async fn resend_timers(orders: &Orders, order: &OrderId) {
     match orders.rows.load_order(order).await {
         Ok(Some(s)) => enqueue_jobs(orders, &s).await,
@@ -136,15 +138,15 @@ pub async fn resend_timers(orders: &Orders, order: &OrderId) {
     }
 }
 
-/// Enqueues the jobs a changed order must have, and cancels those it will never ask for again, in one call. A failure is logged and
-/// not returned: the row is committed, and the jobs are enqueued when Redis takes them, by this process or by the reconciler. A Redis
-/// that hangs keeps its caller waiting no longer than `app.patience`; the call goes on behind its back.
+/// Enqueues the jobs that a changed order must have, and cancels those that it will never need again, in one call. A
+/// failure is logged and not returned, because the row is committed: this process retries, or the reconciler enqueues
+/// the jobs. The caller waits no longer than `core.patience`; the call then continues in the background.
 pub fn update_jobs(orders: &Orders, changed: &ChangedOrder) -> impl Future<Output = ()> + Send + use<> {
     let order = &changed.after.order.id;
     send_jobs(orders, order, timers::derive_jobs(&changed.after), changed.superseded.clone())
 }
 
-/// As [`update_jobs`], of the jobs of an order that a committed change led to.
+/// Enqueues and cancels jobs of an order like [`update_jobs`], from separate lists.
 pub fn send_jobs(
     orders: &Orders,
     order: &OrderId,
@@ -169,12 +171,12 @@ fn begin_sending(orders: &Orders, order: OrderId, jobs: Vec<NewJob>, superseded:
     let send = async move {
         match sending.await {
             Ok(()) => {}
-            // They fire, and find that the row asks for none of them.
+            // They fire and find that the row does not require them.
             Err(error) if only_cancels => {
-                tracing::debug!(order.id = %order, %error, "Superseded timers of an order stay.");
+                tracing::debug!(order.id = %order, %error, "Superseded timers of an order could not be cancelled.");
             }
             Err(error) => {
-                tracing::warn!(order.id = %order, %error, "The timers of an order could not be enqueued; they will be.");
+                tracing::warn!(order.id = %order, %error, "The timers of an order could not be enqueued; retrying.");
                 unsent::remember_unsent(&orders, order);
             }
         }

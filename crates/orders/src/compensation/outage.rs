@@ -1,11 +1,13 @@
-//! STATUS_UPDATE_FAILED while Postgres is away: one message for each channel of support and outage, however many orders wait
-//! for their end. It needs Redis and the channels alone.
+//! STATUS_UPDATE_FAILED during a Postgres outage: one message per support channel and outage, however many orders wait
+//! for their end. It needs only Redis and the channels.
 //!
-//! No job is taken while Postgres takes no writes, so each worker looks by itself. When the outage began, and which channel
-//! was told, lies in Redis, so all workers speak of one outage and one of them tells of it. A channel is claimed before it is
-//! told: if the process dies in between, or the receiver is down, the claim ends and another worker tells it under the same
-//! message id. An outage that is shorter than [`OUTAGE_GRACE`], or in which no order ends, is not told. Without Redis no
-//! person is told by us; `dispatchq_dependency_up` and the log say so.
+//! Workers take no jobs while Postgres accepts no writes, so each worker checks independently. Redis stores the start
+//! of the outage and the channels that were notified. All workers thus agree on the outage, and one of them sends the
+//! message. A worker claims a channel before it sends. If the process dies or the receiver is down, the claim expires,
+//! and another worker sends the message under the same message id.
+//!
+//! No message is sent for an outage shorter than [`OUTAGE_GRACE`], or if no order waits for its end. Without Redis no
+//! message can be sent; `dispatchq_dependency_up` and the log show the outage.
 
 use std::time::Duration;
 
@@ -30,29 +32,29 @@ use notify::channels::OutgoingMessage;
 use queue::{Job, JobId, StoreError, store::JobState};
 
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// A channel that was not told within this time may be tried again.
+/// Expiry of a claim. Then another worker may try the channel again.
 const CLAIM_SECONDS: u64 = 60;
-/// What is known of an outage is kept for so long; one that lasts longer is told again.
+/// Retention of the outage's keys. A longer outage is reported again.
 const KEPT_SECONDS: u64 = 24 * 3600;
-/// Jobs looked at in each queue; of more orders the message says that there are more.
+/// Maximum jobs read from each queue. If there are more, the message gives the count with a `+`.
 const MAX_LISTED: usize = 1000;
 
-/// The orders whose end waits for Postgres.
+/// Orders whose end waits for Postgres.
 struct WaitingEnds {
     first: OrderId,
-    /// With `+` if there are more.
+    /// Number of orders, with `+` if there are more.
     count: String,
 }
 
-/// Looks every 5 s, until told to stop.
+/// Checks every 5 s until `stop`.
 pub async fn run(orders: Orders, stop: CancellationToken) {
     let turns = orders.core.loops.register_loop("outage alarm");
-    // A process before this one may have noted an outage.
+    // An earlier process may have recorded an outage.
     let mut was_away = true;
     while !stop.is_cancelled() {
         match turns.run_turn(look_once(&orders, was_away)).await {
             Some(Ok(is_away)) => was_away = is_away,
-            Some(Err(error)) => tracing::debug!(%error, "Redis cannot be asked about an outage."),
+            Some(Err(error)) => tracing::debug!(%error, "Redis cannot be queried about an outage."),
             None => {}
         }
         tokio::select! {
@@ -62,8 +64,8 @@ pub async fn run(orders: Orders, stop: CancellationToken) {
     }
 }
 
-/// Tells support of an outage that has lasted for [`OUTAGE_GRACE`] and keeps orders from their end. `was_away`: the answer of
-/// the look before. Returns whether Postgres takes no writes.
+/// Notifies support of an outage that has lasted for [`OUTAGE_GRACE`] and delays the end of orders. `was_away` is the
+/// result of the previous check. Returns whether Postgres accepts no writes.
 pub async fn look_once(orders: &Orders, was_away: bool) -> Result<bool, StoreError> {
     if orders.core.readiness.is_writable().await {
         if was_away {
@@ -87,14 +89,14 @@ pub async fn look_once(orders: &Orders, was_away: bool) -> Result<bool, StoreErr
     Ok(true)
 }
 
-/// Finds the orders whose lifetime is over, and those that wait for their final status.
+/// Returns the orders whose lifetime is over and those that wait for their final status.
 async fn find_waiting_ends(core: &Core, now_ms: u64) -> Result<Option<WaitingEnds>, StoreError> {
     let mut orders = Vec::new();
     let mut is_all = true;
     for (queue, kind) in [(queues::COMPENSATION, CompensateOrder::KIND), (queues::LIFETIME_CANCEL, ExpireOrder::KIND)] {
         let listed = core.queue().list_jobs(queue, JobState::Due, 0, MAX_LISTED).await?;
         is_all &= listed.len() < MAX_LISTED || listed.last().is_some_and(|job| job.at_ms > now_ms);
-        // A compensation that failed is put off, and its order waits for it all the same.
+        // A failed compensation is delayed, but its order is waiting.
         let waits = listed.into_iter().filter(|job| kind == CompensateOrder::KIND || job.at_ms <= now_ms);
         let ids = waits.filter_map(|job| JobId::parse(&job.id).ok()).filter(|id| id.kind() == kind);
         orders.extend(ids.filter_map(|id| timers::order_of(&id)));
@@ -104,9 +106,9 @@ async fn find_waiting_ends(core: &Core, now_ms: u64) -> Result<Option<WaitingEnd
     Ok(orders.into_iter().next().map(|first| WaitingEnds { first, count }))
 }
 
-/// Tells a channel, unless it was told of this outage, or is being told.
+/// Notifies a channel unless it was notified of this outage, or a worker is notifying it.
 async fn tell_channel(orders: &Orders, channel: &str, since_ms: u64, waiting: &WaitingEnds) -> Result<(), StoreError> {
-    // A channel without room is tried at the next look.
+    // A channel without a free slot is tried at the next check.
     let Ok(place) = orders.notify.channels.enter_lane(channel) else { return Ok(()) };
     let key = outage_told(since_ms, channel);
     let mut claim = cmd("SET");
@@ -116,7 +118,7 @@ async fn tell_channel(orders: &Orders, channel: &str, since_ms: u64, waiting: &W
     }
     let since = DateTime::from_timestamp_millis(since_ms.cast_signed()).unwrap_or_default();
     let error = format!(
-        "Postgres has taken no writes since {}; orders whose end waits for it: {}, this one among them",
+        "Postgres has accepted no writes since {}; orders whose end waits for it: {}, including this one",
         since.to_rfc3339_opts(SecondsFormat::Secs, true),
         waiting.count
     );
@@ -126,7 +128,7 @@ async fn tell_channel(orders: &Orders, channel: &str, since_ms: u64, waiting: &W
     let parcel = OutgoingMessage { id, subject: &subject, content: &content, phone: None, email: None };
     match orders.notify.channels.deliver_message(place, channel, &parcel).await {
         Ok(_) => {
-            tracing::error!(channel, orders = waiting.count, "Orders wait for Postgres to end; support was told.");
+            tracing::error!(channel, orders = waiting.count, "Orders wait for Postgres to end; support was notified.");
             let mut told = cmd("SET");
             told.arg(&key).arg("told").arg("EX").arg(KEPT_SECONDS);
             orders.core.store.run_command::<()>("note outage alarm", &told).await
@@ -136,7 +138,7 @@ async fn tell_channel(orders: &Orders, channel: &str, since_ms: u64, waiting: &W
                 channel,
                 orders = waiting.count,
                 %error,
-                "Orders wait for Postgres to end, and support could not be told."
+                "Orders wait for Postgres to end, and support could not be notified."
             );
             Ok(())
         }

@@ -1,8 +1,8 @@
-//! Requests that wait for the next step (long polls).
+//! Long polls of the feed: requests that wait for the next step.
 //!
-//! One question to Postgres, four times a second, serves all who wait at this process; while no request waits, nothing is asked.
-//! It asks how far the feed of each waiting producer reaches, and wakes those whose feed has grown. So a step reaches a waiting
-//! request within a quarter of a second, whichever process wrote it.
+//! One query to Postgres, four times a second, serves all waiting requests of this process. Without waiting requests
+//! there are no queries. The query returns the end of each waiting producer's feed, and requests whose feed has grown
+//! are woken. A step thus reaches a waiting request within 250 ms, whichever process wrote it.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -17,31 +17,31 @@ use foundation::{db::Pool, loops::LoopRegistry};
 
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// Requests that may wait for one scope at this process. Others are answered at once.
+/// Maximum waiting requests per scope and process. Further requests are answered immediately.
 const MOST_PER_SCOPE: usize = 32;
 
-/// Who waits at this process.
+/// Waiting requests of this process.
 #[derive(Debug, Clone, Default)]
 pub struct FeedBoard(Arc<Mutex<WaitingReaders>>);
 
 #[derive(Debug, Default)]
 struct WaitingReaders {
     by_scope: HashMap<FeedScope, ScopeRequests>,
-    /// A task looks for them.
+    /// Whether a polling task is running.
     looked_for: bool,
-    /// This process ends: no request waits any more.
+    /// Whether this process is stopping, so that requests no longer wait.
     closed: bool,
 }
 
-/// The waiting requests of one scope.
+/// Waiting requests of one scope.
 #[derive(Debug)]
 struct ScopeRequests {
-    /// Rings when there is something to look at.
+    /// Notifies the requests when their feed may have grown.
     bell: watch::Sender<()>,
     count: usize,
 }
 
-/// A place in the board; leaves it when dropped, also when the client hangs up.
+/// Registration of a waiting request. Dropping it, for example when the client disconnects, removes the request.
 struct FeedBoardPlace<'a> {
     board: &'a FeedBoard,
     scope: &'a FeedScope,
@@ -61,8 +61,8 @@ impl Drop for FeedBoardPlace<'_> {
 }
 
 impl FeedBoard {
-    /// Returns the steps after a cursor: as soon as there is one, or none after `at_most`. `None`: the cursor lies ahead of this
-    /// database, so another one gave it.
+    /// Returns the steps after a cursor: as soon as there is one, or an empty page after `at_most`. Returns `None` if
+    /// the cursor is ahead of this database and therefore from another one.
     pub async fn wait_for_steps(
         &self,
         (db, loops): (&Pool, &LoopRegistry),
@@ -72,7 +72,7 @@ impl FeedBoard {
         at_most: Duration,
     ) -> Result<Option<FeedPage>, sqlx::Error> {
         let end = Instant::now() + at_most;
-        // First the place, then the look: what comes in between rings.
+        // Register before reading, so that a step written in between wakes the request.
         let mut place = if at_most.is_zero() { None } else { self.enter_board(db, loops, scope) };
         loop {
             let Some(page) = load_page(db, scope, after, limit).await? else { return Ok(None) };
@@ -86,7 +86,7 @@ impl FeedBoard {
         }
     }
 
-    /// Answers all who wait, and lets no request wait any more: for the end of a process.
+    /// Wakes all waiting requests and lets no further request wait. Called when the process stops.
     pub fn close(&self) {
         let mut waiting = self.lock_board();
         waiting.closed = true;
@@ -101,7 +101,7 @@ impl FeedBoard {
         self.lock_board().closed
     }
 
-    /// `None`: too many requests of this scope wait here.
+    /// Registers a request. Returns `None` if too many requests of this scope are waiting.
     fn enter_board<'a>(&'a self, db: &Pool, loops: &LoopRegistry, scope: &'a FeedScope) -> Option<FeedBoardPlace<'a>> {
         let mut waiting = self.lock_board();
         let requests = waiting
@@ -120,7 +120,7 @@ impl FeedBoard {
         Some(FeedBoardPlace { board: self, scope, rung })
     }
 
-    /// Until no request waits any more.
+    /// Polls the feeds until no request is waiting.
     async fn poll_feed(self, db: Pool, loops: LoopRegistry) {
         let turns = loops.register_loop("feed board");
         let mut next = Instant::now();
@@ -137,7 +137,7 @@ impl FeedBoard {
                 }
                 waiting.by_scope.keys().cloned().collect()
             };
-            // A turn that was given up is an answer that failed.
+            // A cancelled turn counts as a failed query.
             let answer = turns.run_turn(load_ends(&db, &scopes)).await;
             match answer.unwrap_or(Err(sqlx::Error::PoolTimedOut)) {
                 Ok(ends) => {
@@ -150,7 +150,7 @@ impl FeedBoard {
                 Err(_) if failing => {}
                 Err(error) => {
                     failing = true;
-                    tracing::warn!(%error, "Requests that wait for steps of orders could not be looked after.");
+                    tracing::warn!(%error, "The feed could not be polled for the requests that wait for steps of orders.");
                 }
             }
         }
@@ -163,10 +163,10 @@ impl ScopeRequests {
     }
 }
 
-/// The last readable step of a feed: transaction and number.
+/// Last readable step of a feed: transaction and number.
 type FeedEnd = (String, i64);
 
-/// Returns how far each of these feeds reaches.
+/// Returns the end of each of these feeds.
 async fn load_ends(db: &Pool, scopes: &[FeedScope]) -> Result<HashMap<FeedScope, FeedEnd>, sqlx::Error> {
     let owners: Vec<&str> = scopes
         .iter()

@@ -1,8 +1,7 @@
-//! The steps of orders, as producers read them: what `GET /api/v1/events` answers with.
-//! Design: docs/design/events-feed.md.
+//! Steps of orders for producers: the response of `GET /api/v1/events`. Design: docs/design/events-feed.md.
 //!
-//! Rows are written in the transaction of their step: those of changes by [`store`](crate::store), those of creations by
-//! a trigger.
+//! Rows are written in the transaction of their step: by [`store`](crate::store) for changes, by a trigger for
+//! creations.
 //!
 //! * `read`: pages of steps, and the cursor between them. `board`: requests that wait for the next step.
 

@@ -1,9 +1,9 @@
 //! Pages of steps, and the cursor between them.
 //!
-//! A sequence is no order of commits: a transaction may draw a number, and become visible after one that drew a higher number. A
-//! reader that remembers the highest number it saw would skip it. So rows are read in the order of their transactions, and only of
-//! those below the oldest one that still runs. No row can be added below that line, so a cursor skips nothing. The price: a
-//! transaction that is left open holds the steps of all later ones back, until it ends.
+//! The order of a sequence is not the order of commits: a transaction may become visible after one that drew a higher
+//! number. A reader that remembers the highest number would skip it. Rows are therefore read in the order of their
+//! transactions, up to the oldest transaction that is still running. No row can be added below that horizon, so a
+//! cursor skips nothing. The cost: an open transaction delays the steps of all later transactions until it ends.
 
 use std::{fmt, str::FromStr};
 
@@ -19,18 +19,18 @@ use sqlx::PgExecutor;
 
 use foundation::db::{Connection, Pool};
 
-/// Steps that one statement looks through for a driver who is erased.
+/// Steps that one statement checks when a driver is erased.
 const ERASED_AT_ONCE: i64 = 5_000;
 
-/// Whose orders' steps are read.
+/// Orders whose steps are read.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum FeedScope {
     All,
-    /// Of the orders that belong to the producer of this name.
+    /// The orders of the producer with this name.
     Producer(String),
 }
 
-/// A place in the feed: after this step, or before all steps of a transaction.
+/// Position in the feed: after this step, or before all steps of a transaction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FeedCursor {
     tx: u64,
@@ -58,44 +58,44 @@ impl FromStr for FeedCursor {
     }
 }
 
-/// A step, in the form that webhooks have, too.
+/// A step, in the same format as in webhooks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub struct StepEvent {
     #[serde(rename = "type")]
     #[schema(value_type = OrderStep)]
     pub step: String,
-    /// When it happened.
+    /// Time of the step.
     pub timestamp: DateTime<Utc>,
-    /// Of this form. Fields may be added to a version.
+    /// Version of this format. Fields may be added within a version.
     pub version: u16,
     pub data: StepData,
 }
 
-/// What a step says of its order.
+/// Data of a step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub struct StepData {
-    /// Rises with the steps of one order. No two steps have the same.
+    /// Increases with the steps of one order. Unique among all steps.
     pub seq: i64,
     pub order_id: String,
-    /// After the step.
+    /// Status after the step.
     #[schema(value_type = OrderStatus)]
     pub status: String,
-    /// Before the step; null of a creation.
+    /// Status before the step; null for a creation.
     #[schema(value_type = Option<OrderStatus>)]
     pub previous_status: Option<String>,
-    /// Why, as the timeline of the order says it.
+    /// Reason, as in the order's timeline.
     pub reason: String,
     /// The attempt, from 1; null before the first.
     pub attempt_no: Option<i32>,
-    /// Who has the order after the change that the step is part of.
+    /// Driver of the order after the change that the step belongs to.
     pub driver_id: Option<String>,
 }
 
-/// Some of the steps after a cursor.
+/// Page of steps after a cursor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FeedPage {
     pub events: Vec<StepEvent>,
-    /// What the next page begins after.
+    /// Start of the next page.
     pub next: FeedCursor,
 }
 
@@ -113,15 +113,15 @@ struct FeedRow {
     at: DateTime<Utc>,
 }
 
-/// Returns the steps after `after` that no later one can come before, at most `limit`. `None`: the cursor lies ahead of this
-/// database, so another one gave it.
+/// Returns at most `limit` steps after `after`, up to the horizon below which no step can be added. Returns `None` if
+/// the cursor is ahead of this database and therefore from another one.
 pub(super) async fn load_page(
     db: &Pool,
     scope: &FeedScope,
     after: FeedCursor,
     limit: u32,
 ) -> Result<Option<FeedPage>, sqlx::Error> {
-    // First the line, then the rows below it: whatever ended before the line was drawn is visible to the second statement.
+    // Read the horizon before the rows: all transactions below it have ended, so the second statement sees their rows.
     let horizon = parse_tx(&load_horizon(db).await?)?;
     if after.tx > horizon {
         return Ok(None);
@@ -137,7 +137,7 @@ pub(super) async fn load_page(
     Ok(Some(FeedPage { events: rows.into_iter().map(StepEvent::from).collect(), next }))
 }
 
-/// The oldest transaction that still runs, or the next one if none does.
+/// Returns the oldest running transaction, or the next one if none is running.
 async fn load_horizon(db: &Pool) -> Result<String, sqlx::Error> {
     sqlx::query_scalar(
         "-- horizon of feed
@@ -209,7 +209,7 @@ impl From<FeedRow> for StepEvent {
     }
 }
 
-/// Returns the creation of an order, as its producer is told of it; `None` of an order that is older than the feed.
+/// Returns the creation of an order for its producer, or `None` if the order is older than the feed.
 pub async fn load_creation(tx: &mut Connection, order: &OrderId) -> Result<Option<StepBody>, sqlx::Error> {
     let row: Option<(i64, OrderStatus, DateTime<Utc>)> = sqlx::query_as(
         "-- creation in feed
@@ -232,9 +232,9 @@ pub async fn load_creation(tx: &mut Connection, order: &OrderId) -> Result<Optio
     }))
 }
 
-/// Puts a pseudonym in the place of a driver, in one page of the steps behind `after`. Returns the last of the page; `None` behind the
-/// last step. No index knows the drivers of steps: one would cost a write for each step, for what is asked once in a driver's life. A
-/// transaction that lasts as long as it takes to read all steps would hold every stream back for that time.
+/// Replaces a driver by a pseudonym in one page of the steps after `after`. Returns the last step of the page, or
+/// `None` after the last step. The drivers of steps have no index: it would cost a write per step for a query that runs
+/// once per driver. Pages keep transactions short, because a long one would delay the feed for its duration.
 pub async fn erase_driver_in_page(
     db: impl PgExecutor<'_>,
     driver: &DriverId,

@@ -1,7 +1,8 @@
-//! The drivers near a pickup, and whether each may be asked.
+//! Drivers near a pickup, and whether each may get an offer.
 //!
-//! [`nearby`] says who is near; Postgres says who may be asked, and where they really are. A driver taken between this
-//! read and the offer is noticed by the unique index on live offers, and the next one is asked.
+//! [`driver_index`] returns the drivers nearby; Postgres decides which may get an offer, and has their exact positions.
+//! If a driver is taken between this read and the offer, the unique index on live offers prevents the offer, and the
+//! next driver gets it.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use model::{
@@ -19,7 +20,7 @@ use foundation::{
 };
 use queue::Outcome;
 
-/// Who could be asked for this order, and the rules it goes by; or what becomes of a job that cannot know.
+/// Returns the ranked drivers for this order and its policy, or the outcome of the job if Postgres fails.
 pub async fn rank_for_order(orders: &Orders, s: &Snapshot) -> Result<(DriverRanking, DispatchPolicy), Outcome> {
     let policy = orders.areas.policy_for_order(&s.order);
     let ranking = rank_drivers(&orders.core, &orders.core.batches, s, &policy)
@@ -31,7 +32,7 @@ pub async fn rank_for_order(orders: &Orders, s: &Snapshot) -> Result<(DriverRank
     Ok((ranking, policy))
 }
 
-/// This driver alone, ranked or excluded.
+/// Ranks or excludes this driver only.
 pub(super) async fn rank_driver(
     core: &Core,
     s: &Snapshot,
@@ -44,8 +45,8 @@ pub(super) async fn rank_driver(
     Ok(rank_candidates(candidates, pickup, policy.weights, s.now))
 }
 
-/// Everybody near, ranked or excluded. The nearest are looked at first, on `db`; only if too few of them may be asked, all are, and
-/// as Postgres knows them.
+/// Ranks or excludes the drivers nearby. Reads the nearest drivers first, on `db`. If too few of them may get an offer,
+/// it also reads the nearest eligible drivers from Postgres.
 pub async fn rank_drivers(
     core: &Core,
     db: &Pool,
@@ -65,13 +66,13 @@ pub async fn rank_drivers(
     Ok(ranked(load_candidates(db, &s.order, policy, warm, &ids).await?))
 }
 
-/// Those of `ids` who drive for this service type and want work, and why some of them are not asked.
+/// Returns the drivers of `ids` that serve this service type and are available, with the reason why some are excluded.
+/// Runs on connections that cache plans ([`CoreParts::batches`](foundation::core::CoreParts::batches)), because
+/// planning takes as long as execution.
 ///
-/// Searches ask on connections whose plans are kept ([`App::batches`](app::AppParts::batches)): to plan it takes as long as to run it.
-///
-/// A driver's last refusal is asked for by `max`, which reads one entry of the index. Asked whether there `EXISTS` one since the
-/// cool-down began, Postgres reads all offers there are: of a small fleet it expects to find one at once. The order a driver is on is
-/// counted: for an `EXISTS` Postgres may read all orders on the way, where it believes that there are few.
+/// The driver's last refusal is read with `max`, which reads one index entry. With `EXISTS` and the start of the
+/// cool-down, Postgres would scan all offers of a small fleet, because it expects to find one early. The driver's
+/// active orders are counted for the same reason: with `EXISTS` Postgres may scan all active orders if it expects few.
 async fn load_candidates(
     db: &Pool,
     order: &Order,
@@ -113,8 +114,8 @@ async fn load_candidates(
     .await
 }
 
-/// The nearest of those who may be asked, however many who may not are nearer. The rare case, and the dear one: not on connections that
-/// orders are written on.
+/// Returns the nearest eligible drivers, even if many ineligible ones are nearer. This case is rare and expensive, so
+/// it does not use the connections that write orders.
 async fn find_eligible(
     db: &Pool,
     order: &Order,
@@ -154,8 +155,8 @@ async fn find_eligible(
     .await
 }
 
-/// Start of the cool-down: drivers who declined or let an offer expire after it are skipped. As a value, so that an index
-/// finds it; `None`: no cool-down.
+/// Returns the start of the cool-down, or `None` if there is none. Drivers who declined an offer or let it expire after
+/// this time are skipped. It is computed here so that an index can be used.
 fn warm_since(s: &Snapshot, policy: &DispatchPolicy) -> Option<DateTime<Utc>> {
     let cool_down = TimeDelta::from_std(policy.cool_down).ok().filter(|c| !c.is_zero())?;
     s.now.checked_sub_signed(cool_down)

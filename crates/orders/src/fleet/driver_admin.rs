@@ -1,4 +1,4 @@
-//! Drivers as staff handle them: added, changed, disabled, listed. Each change is one transaction with its record.
+//! Driver administration by staff: add, change, disable, list. Each change and its audit record are one transaction.
 
 use model::{
     field_error::FieldError,
@@ -21,7 +21,7 @@ use foundation::{
 };
 use settings::Config;
 
-/// Why a driver was not added or changed.
+/// Reason why a driver was not added or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum DriverError {
     #[error("no driver of this id")]
@@ -34,19 +34,19 @@ pub enum DriverError {
     Database(#[from] sqlx::Error),
 }
 
-/// What is to be another. What is left out stays.
+/// Fields to change. Omitted fields keep their values.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DriverChange {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service_types: Option<Vec<ServiceType>>,
-    /// Null removes it.
+    /// Phone number. Null removes it.
     #[serde(default, deserialize_with = "present_or_null", skip_serializing_if = "Option::is_none")]
     pub phone: Option<Option<String>>,
 }
 
 impl DriverChange {
-    /// Returns the rule that it breaks, if any.
+    /// Returns the first invalid field, if any.
     fn find_problem(&self, config: &Config) -> Option<FieldError> {
         let service_types = self.service_types.as_deref();
         service_types
@@ -55,7 +55,6 @@ impl DriverChange {
     }
 }
 
-/// Adds a driver.
 pub async fn create_driver(
     orders: &Orders,
     new: &NewDriver,
@@ -85,7 +84,7 @@ pub async fn create_driver(
     finish_change(orders, tx, &new.id, StaffAction::DriverCreated, ActionValues::created(recorded), by).await
 }
 
-/// Changes what a driver drives for, and the driver's phone number.
+/// Changes a driver's service types and phone number.
 pub async fn change_driver(
     orders: &Orders,
     id: &DriverId,
@@ -119,7 +118,7 @@ pub async fn change_driver(
     if changed.rows_affected() == 0 {
         return Err(DriverError::NotFound);
     }
-    // The record tells that the number changed, and not the number.
+    // The record shows that the number changed, but not the number.
     let is_new_phone = change.phone.as_ref().is_some_and(|new| *new != phone);
     let new_types = change.service_types.as_ref().unwrap_or(&service_types);
     let values = ActionValues::changed(
@@ -133,7 +132,8 @@ pub async fn change_driver(
     finish_change(orders, tx, id, StaffAction::DriverChanged, values, by).await
 }
 
-/// Adds drivers, or brings those that exist up to date, each with its record. All or none. A driver that only moves has no record.
+/// Adds drivers or updates existing ones, each with an audit record, all or none. A driver whose position alone changes
+/// has no record.
 pub async fn import_drivers(db: &Pool, new: &[NewDriver], by: ActionAuthor<'_>) -> Result<(), sqlx::Error> {
     let mut tx = db.begin().await?;
     for driver in new {
@@ -148,7 +148,8 @@ pub async fn import_drivers(db: &Pool, new: &[NewDriver], by: ActionAuthor<'_>) 
     tx.commit().await
 }
 
-/// Locks a driver's row and returns what records hold of it: the number alone is in none. `None`: there is no such driver.
+/// Locks a driver's row and returns its values for audit records, which never contain the phone number. Returns `None`
+/// if the driver does not exist.
 async fn find_values(tx: &mut Connection, id: &DriverId) -> Result<Option<Value>, sqlx::Error> {
     let found: Option<(Vec<ServiceType>, bool, bool, bool)> = sqlx::query_as(
         "-- lock driver for its record
@@ -162,21 +163,22 @@ async fn find_values(tx: &mut Connection, id: &DriverId) -> Result<Option<Value>
     }))
 }
 
-/// What became of a driver who was to be removed.
+/// Outcome of a driver's removal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DriverRemoval {
-    /// The row is gone, and so many keys are revoked.
+    /// The row was deleted, and this many keys were revoked.
     Removed {
         keys: usize,
     },
-    /// The driver has this order.
+    /// The driver has this active order.
     Busy {
         order: String,
     },
     NoSuchDriver,
 }
 
-/// Removes a driver and revokes the driver's keys, with a record of each. The history keeps the id; see `privacy erase`.
+/// Removes a driver and revokes the driver's keys, with an audit record for each. The history keeps the id; see
+/// `privacy erase`.
 pub async fn remove_driver(db: &Pool, id: &DriverId, by: ActionAuthor<'_>) -> Result<DriverRemoval, sqlx::Error> {
     let mut tx = db.begin().await?;
     let order: Option<String> = sqlx::query_scalar(
@@ -208,7 +210,7 @@ pub async fn remove_driver(db: &Pool, id: &DriverId, by: ActionAuthor<'_>) -> Re
     Ok(DriverRemoval::Removed { keys })
 }
 
-/// Returns the driver's phone number, and records who has seen it. `None`: none is stored.
+/// Returns the driver's phone number and records that the actor saw it. Returns `None` if no number is stored.
 pub async fn reveal_phone(db: &Pool, id: &DriverId, by: ActionAuthor<'_>) -> Result<Option<String>, DriverError> {
     let mut tx = db.begin().await?;
     let phone: Option<Option<String>> = sqlx::query_scalar(
@@ -225,7 +227,8 @@ pub async fn reveal_phone(db: &Pool, id: &DriverId, by: ActionAuthor<'_>) -> Res
     Ok(phone)
 }
 
-/// Gives the driver no more work and refuses the driver's keys, or takes both back. An order the driver has stays with the driver.
+/// Disables or enables a driver. A disabled driver gets no offers, and the driver's keys are refused. The driver keeps
+/// an active order.
 pub async fn set_disabled(db: &Pool, id: &DriverId, disabled: bool, by: ActionAuthor<'_>) -> Result<(), DriverError> {
     let mut tx = db.begin().await?;
     let was_disabled: Option<bool> = sqlx::query_scalar(
@@ -244,7 +247,7 @@ pub async fn set_disabled(db: &Pool, id: &DriverId, disabled: bool, by: ActionAu
     Ok(tx.commit().await?)
 }
 
-/// Records the change and commits it; the index is rebuilt, for it holds drivers by service type.
+/// Records and commits the change. Invalidates the index, which stores drivers by service type.
 async fn finish_change(
     orders: &Orders,
     mut tx: Transaction<'static>,
@@ -259,7 +262,7 @@ async fn finish_change(
     drivers::find_driver(&orders.core.db, id).await?.ok_or(DriverError::NotFound)
 }
 
-/// Which drivers; by id. What is `None` does not matter.
+/// Filter for drivers. `None` matches every driver.
 #[derive(Debug, Clone, Default)]
 pub struct DriverFilter {
     pub service_type: Option<ServiceType>,
@@ -267,7 +270,7 @@ pub struct DriverFilter {
     pub disabled: Option<bool>,
 }
 
-/// One page of drivers, behind this one.
+/// Returns one page of drivers in the order of their ids, starting after `after`.
 pub async fn list_page(
     db: &Pool,
     filter: &DriverFilter,

@@ -1,10 +1,12 @@
-//! Which drivers are near a place: a Redis GEO index per service type, and Postgres where Redis does not know.
+//! Index of drivers by position: one Redis GEO index per service type, with Postgres as fallback.
 //!
-//! The index is a hint like everything in Redis. It says who is near, not where they are and not whether they may be
-//! asked; both are read from Postgres, which alone orders fixes by their time: of two that arrive together the older may be the
-//! last in the index, until the driver moves or the index is refreshed. No order ends because the index knows of no driver: then Postgres is searched
-//! after all. A key with a time to live vouches for each index: while that is missing (Redis was flushed, or no process has refreshed the
-//! index for a while) Postgres is searched, and the reconciler builds a new index.
+//! The index is a hint like everything in Redis. It finds the drivers nearby. Their exact positions and eligibility are
+//! read from Postgres, which alone orders positions by their time. If two positions arrive together, the index may keep
+//! the older one until the driver moves or the index is refreshed.
+//!
+//! An order never ends because the index has no driver for it: Postgres is searched first. Each index has a marker key
+//! with an expiry. While the marker is missing (Redis was flushed, or no process refreshed the index), Postgres is
+//! searched, and the reconciler rebuilds the index.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -23,32 +25,34 @@ use foundation::{
     redis_keys,
 };
 
-/// Metres of one degree of latitude; rather too few, so that a box holds all of its circle. `offers::free_drivers` reckons the same.
+/// Metres per degree of latitude, rounded down so that a box contains its whole circle. `offers::free_drivers` uses the
+/// same value.
 const METRES_PER_DEGREE: f64 = 111_000.0;
-/// An index that was not refreshed for so long is not believed: positions may have been missed while Redis was away.
+/// Lifetime of the marker after a refresh. An older index is not trusted, because updates may have been lost while
+/// Redis was unavailable.
 const TRUSTED_MS: u64 = 120_000;
-/// An index is refreshed when it is trusted for less than this.
+/// Remaining lifetime of a marker below which its index is refreshed.
 const REFRESH_BELOW: Duration = Duration::from_secs(60);
 /// Drivers per command.
 const BATCH: usize = 1_000;
-/// An index that is being built is forgotten after this.
+/// Expiry of an index that is being built.
 const UNFINISHED_SECS: u64 = 60;
-/// An index is refreshed every minute; one of a service type that is no more is forgotten after this.
+/// Expiry of an index, which is normally refreshed every minute. It removes the indexes of deleted service types.
 const INDEX_SECS: u64 = 3_600;
-/// Any number, the same in every replica.
+/// Advisory lock id: an arbitrary number, the same in every process.
 const LOCK: i64 = 0x6470_6e65_6172_6279;
-/// Redis places nothing nearer to the poles (EPSG:3857).
+/// Maximum latitude that Redis stores (EPSG:3857).
 const MAX_LAT: f64 = 85.05;
 
-/// Who is near, nearest first.
+/// Drivers nearby, the nearest first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NearDrivers {
     pub ids: Vec<DriverId>,
-    /// Postgres says that no other driver is within the radius.
+    /// Whether Postgres found no other driver within the radius.
     pub is_all: bool,
 }
 
-/// A driver's place, for the index.
+/// Position of a driver, for the index.
 #[derive(Debug, Clone, sqlx::FromRow)]
 pub struct DriverPlace {
     pub id: DriverId,
@@ -58,7 +62,7 @@ pub struct DriverPlace {
     pub available: bool,
 }
 
-/// Half the height and half the width, in degrees, of the box around everything within the radius.
+/// Returns half the height and half the width, in degrees, of the box around the circle.
 pub(super) fn degree_spans(pickup: SearchCircle) -> (f64, f64) {
     // Distances are compared in full metres.
     let lat_span = (pickup.radius_m + 1.0) / METRES_PER_DEGREE;
@@ -66,7 +70,7 @@ pub(super) fn degree_spans(pickup: SearchCircle) -> (f64, f64) {
     (lat_span, lat_span / pickup.centre.lat.to_radians().cos().max(0.01))
 }
 
-/// The nearest available drivers of a service type within the radius, `most` at most.
+/// Returns at most `most` available drivers of a service type within the radius, the nearest first.
 pub async fn search_drivers(
     core: &Core,
     service_type: &ServiceType,
@@ -80,7 +84,7 @@ pub async fn search_drivers(
     Ok(NearDrivers { is_all: ids.len() < most, ids })
 }
 
-/// `None`: Redis does not know.
+/// Searches the index. Returns `None` if it is missing, not trusted, or Redis does not respond.
 async fn search_redis(
     core: &Core,
     service_type: &ServiceType,
@@ -102,7 +106,7 @@ async fn search_redis(
     match core.query_optional::<Option<Vec<String>>>("nearby", &search).await {
         Ok(ids) => ids.map(|ids| ids.into_iter().map(DriverId::from).collect()),
         Err(error) => {
-            tracing::debug!(%error, "The index of drivers could not be asked; Postgres is searched.");
+            tracing::debug!(%error, "The driver index could not be queried; searching Postgres.");
             None
         }
     }
@@ -132,10 +136,11 @@ async fn search_postgres(
     .await
 }
 
-/// Notes where a driver is now, and has one who wants work looked at. If Redis cannot be told, the next refresh will.
+/// Updates a driver's position in the index, and has waiting orders near an available driver checked. If Redis fails,
+/// the next refresh corrects the index.
 pub async fn upsert_driver(core: &Core, place: &DriverPlace) {
     let freed = if place.available { std::slice::from_ref(&place.id) } else { &[] };
-    // A Redis that hangs is waited for once.
+    // Run both at once, so that an unresponsive Redis delays the caller by one timeout only.
     tokio::join!(freed_drivers::record_freed(core, freed), update_indexes(core, place));
 }
 
@@ -145,32 +150,33 @@ async fn update_indexes(core: &Core, place: &DriverPlace) {
             .query_optional("note driver", &add_places(&redis_keys::driver_places(service_type), INDEX_SECS, [place]))
             .await;
         if let Err(error) = told {
-            tracing::debug!(driver.id = place.id.as_str(), %error, "The index of drivers was not told.");
+            tracing::debug!(driver.id = place.id.as_str(), %error, "The driver index could not be updated.");
             return;
         }
     }
 }
 
-/// Many drivers have changed: the index is not believed until it is rebuilt.
+/// Marks the indexes as not trusted until they are rebuilt. Called when many drivers have changed.
 pub async fn invalidate_index(orders: &Orders) {
     for marker in markers(orders) {
         if let Err(error) = orders.core.store.run_command::<()>("distrust index", cmd("DEL").arg(marker)).await {
-            tracing::debug!(%error, "The index of drivers is believed until it is refreshed.");
+            tracing::debug!(%error, "The driver index could not be invalidated; it is used until it is refreshed.");
             return;
         }
     }
 }
 
-/// Adds drivers to an index, and has it expire: in one step, so that no index is left for good by a process that dies.
+/// Adds drivers to an index and sets its expiry. One step, so that an index always expires even if the process dies.
 const PLACE: &str = "local added = redis.call('GEOADD', KEYS[1], unpack(ARGV, 2))
      redis.call('EXPIRE', KEYS[1], ARGV[1])
      return added";
 
-/// Puts a finished index in the place of the old one.
+/// Replaces the old index with a finished one.
 const PUT: &str = "redis.call('EXPIRE', KEYS[1], ARGV[1])
      return redis.call('RENAME', KEYS[1], KEYS[2])";
 
-/// A command that adds these drivers, or one that removes the only one.
+/// Returns the command that adds these drivers. If the first driver is unavailable or too near a pole, it removes that
+/// driver instead.
 fn add_places<'a>(index: &str, kept_secs: u64, places: impl IntoIterator<Item = &'a DriverPlace>) -> Cmd {
     let mut places = places.into_iter().peekable();
     if let Some(gone) = places.next_if(|p| !p.available || p.at.lat.abs() > MAX_LAT) {
@@ -186,8 +192,8 @@ fn add_places<'a>(index: &str, kept_secs: u64, places: impl IntoIterator<Item = 
     command
 }
 
-/// Rebuilds the indexes from Postgres if they are not trusted for much longer, unless another process is at it. Returns
-/// whether it did.
+/// Rebuilds the indexes from Postgres if a marker is missing or expires soon, unless another process is rebuilding
+/// them. Returns whether it did.
 pub async fn rebuild_if_missing(orders: &Orders) -> Result<bool, ServiceError> {
     if are_all_trusted(orders).await? {
         return Ok(false);
@@ -195,12 +201,12 @@ pub async fn rebuild_if_missing(orders: &Orders) -> Result<bool, ServiceError> {
     Ok(lock::run_under_lock(&orders.core.upkeep, LOCK, rebuild_index(orders)).await?.is_some())
 }
 
-/// Returns the keys that vouch for the indexes, one for each service type.
+/// Returns the marker keys, one per service type.
 fn markers(orders: &Orders) -> impl Iterator<Item = String> {
     orders.config.service_types.keys().map(redis_keys::drivers_trusted)
 }
 
-/// Returns whether the index of each service type stays trusted for longer than [`REFRESH_BELOW`].
+/// Returns whether every marker lives longer than [`REFRESH_BELOW`].
 async fn are_all_trusted(orders: &Orders) -> Result<bool, ServiceError> {
     for marker in markers(orders) {
         let mut left = cmd("PTTL");
@@ -213,8 +219,8 @@ async fn are_all_trusted(orders: &Orders) -> Result<bool, ServiceError> {
     Ok(true)
 }
 
-/// Builds each index beside the old one and puts it in its place. What is noted meanwhile is lost until the driver moves
-/// again or the next refresh comes: the index is a hint.
+/// Builds each index next to the old one and then replaces it. Updates in between are lost until the driver moves or
+/// the next refresh, which is acceptable for a hint.
 async fn rebuild_index(orders: &Orders) -> Result<(), ServiceError> {
     let places: Vec<DriverPlace> = sqlx::query_as(
         "-- places of drivers
@@ -223,7 +229,7 @@ async fn rebuild_index(orders: &Orders) -> Result<(), ServiceError> {
     .bind(MAX_LAT)
     .fetch_all(&orders.core.db)
     .await?;
-    // A service type without drivers has an index, too: an empty one.
+    // A service type without drivers gets an empty index, too.
     let mut by_type: BTreeMap<ServiceType, Vec<&DriverPlace>> =
         orders.config.service_types.keys().map(|name| (name.clone(), Vec::new())).collect();
     for place in &places {
@@ -232,7 +238,7 @@ async fn rebuild_index(orders: &Orders) -> Result<(), ServiceError> {
         }
     }
     for (service_type, places) in by_type {
-        // This process's own, and gone soon if it dies.
+        // The key belongs to this process and expires soon if the process dies.
         let unfinished = redis_keys::drivers_unfinished(&service_type);
         for batch in places.chunks(BATCH) {
             let batch = add_places(&unfinished, UNFINISHED_SECS, batch.iter().copied());

@@ -1,32 +1,32 @@
-//! What became of the offers to one driver, the latest first, for the people who look after drivers.
+//! Offers to one driver and their results, the latest first, for staff.
 //!
-//! Offers go with their orders, so the list reaches back as far as orders are kept.
+//! Offers are deleted with their orders, so the list goes back as far as orders are kept.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use model::{ids::DriverId, order::OfferState};
 
 use foundation::db::Pool;
 
-/// Offers of each sort that are counted at most.
+/// Maximum offers counted per group of states.
 pub const MOST_COUNTED: i64 = 10_000;
 
-/// An offer as its driver's page shows it.
+/// An offer on the driver's page.
 #[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
 pub struct DriverOffer {
     pub order_id: String,
     pub attempt_no: i32,
     pub state: OfferState,
-    /// Metres between driver and pickup; `None`: erased with its customer, or not measured.
+    /// Metres between driver and pickup. `None` if erased with the customer's data, or not measured.
     pub distance_m: Option<f64>,
     pub offered_at: DateTime<Utc>,
     pub expires_at: DateTime<Utc>,
-    /// When it ended; `None`: the driver is being asked.
+    /// End of the offer. `None` while the offer is live.
     pub responded_at: Option<DateTime<Utc>>,
-    /// What the driver or the system said of its end, if anything.
+    /// Reason for the end, from the driver or the system.
     pub reason: Option<String>,
 }
 
-/// Returns the latest offers to a driver: those that wait for an answer, then the others, the latest end first.
+/// Returns the latest offers to a driver: first the live ones, then the others, the latest end first.
 pub async fn list_latest(db: &Pool, driver: &DriverId, limit: u32) -> Result<Vec<DriverOffer>, sqlx::Error> {
     sqlx::query_as(
         "-- latest offers of a driver
@@ -46,8 +46,8 @@ pub async fn list_latest(db: &Pool, driver: &DriverId, limit: u32) -> Result<Vec
     .await
 }
 
-/// Counts the offers to a driver that ended within this time, by how they ended; of each sort at most [`MOST_COUNTED`]. Ends that no
-/// offer came to are left out.
+/// Counts a driver's offers that ended within this time, by final state, at most [`MOST_COUNTED`] per group of states.
+/// States without offers are omitted.
 pub async fn count_ended(
     db: &Pool,
     driver: &DriverId,

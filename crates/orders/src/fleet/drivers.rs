@@ -1,4 +1,4 @@
-//! Drivers: where they are, what they drive for, and whether they want work.
+//! Drivers: their positions, service types and availability.
 
 use std::time::Duration;
 
@@ -28,13 +28,12 @@ pub struct NewDriver {
     pub longitude: f64,
     #[serde(default = "default_available")]
     pub available: bool,
-    /// E.164, such as +628123456789: for offers by voice call.
-    /// Left out, the known number stays; null removes it.
+    /// E.164, such as +628123456789: for offers by voice call. If omitted, the stored number is kept; null removes it.
     #[serde(default, deserialize_with = "present_or_null", skip_serializing_if = "Option::is_none")]
     pub phone: Option<Option<String>>,
 }
 
-/// Tells null from nothing.
+/// Distinguishes null from an omitted field.
 pub(super) fn present_or_null<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Option<String>>, D::Error> {
     Option::deserialize(value).map(Some)
 }
@@ -44,7 +43,7 @@ fn default_available() -> bool {
 }
 
 impl NewDriver {
-    /// Returns the rule that it breaks, if any.
+    /// Returns the first invalid field, if any.
     pub fn find_problem(&self, config: &Config) -> Option<FieldError> {
         if let Some(problem) = input::ID.find_problem(&self.id) {
             return Some(FieldError::new("id", format!("id '{}' {problem}", plain_text::excerpt(&self.id))));
@@ -56,7 +55,7 @@ impl NewDriver {
     }
 }
 
-/// Returns what is wrong with the service types of a driver, if anything.
+/// Returns the problem with a driver's service types, if any.
 pub(super) fn find_type_problem(config: &Config, service_types: &[ServiceType]) -> Option<FieldError> {
     let count = service_types.len();
     let problem = if count == 0 {
@@ -77,13 +76,13 @@ fn find_place_problem(place: LatLng) -> Option<FieldError> {
     Some(FieldError::new(field, format!("{}, {} is no place on earth", place.lat, place.lng)))
 }
 
-/// Returns what is wrong with a new phone number, if there is one.
+/// Returns the problem with a new phone number, if any.
 pub(super) fn find_phone_problem(phone: Option<&Option<String>>) -> Option<FieldError> {
     let wrong = phone?.as_deref().filter(|phone| !is_phone(phone));
     wrong.map(|_| FieldError::new("phone", format!("phone {}", input::PHONE_RULE)))
 }
 
-/// Returns the service types, each once.
+/// Returns the service types without duplicates.
 pub(super) fn distinct_types(service_types: &[ServiceType]) -> Vec<&ServiceType> {
     let mut distinct: Vec<&ServiceType> = Vec::new();
     for service_type in service_types {
@@ -94,7 +93,7 @@ pub(super) fn distinct_types(service_types: &[ServiceType]) -> Vec<&ServiceType>
     distinct
 }
 
-/// A driver as staff and the driver see it.
+/// A driver as shown to staff and to the driver.
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema, sqlx::FromRow)]
 #[schema(as = Driver)]
 pub struct DriverRecord {
@@ -106,23 +105,23 @@ pub struct DriverRecord {
     pub latitude: f64,
     #[sqlx(rename = "lng")]
     pub longitude: f64,
-    /// As `latitude`; kept for older programs.
+    /// Same as `latitude`; kept for older clients.
     #[schema(deprecated)]
     pub lat: f64,
-    /// As `longitude`; kept for older programs.
+    /// Same as `longitude`; kept for older clients.
     #[schema(deprecated)]
     pub lng: f64,
     pub available: bool,
     pub idle_since: DateTime<Utc>,
-    /// The order that occupies the driver.
+    /// The driver's active order.
     pub active_order: Option<String>,
-    /// Since when the driver gets no work and the driver's keys are refused.
+    /// Time since which the driver is disabled: no offers, and the driver's keys are refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub disabled_at: Option<DateTime<Utc>>,
 }
 
-/// Adds drivers, or brings those that exist up to date, without a record. All or none.
+/// Adds drivers or updates existing ones, without audit records, all or none.
 pub async fn import_drivers(db: &Pool, drivers: &[NewDriver]) -> Result<u64, sqlx::Error> {
     let mut tx = db.begin().await?;
     for driver in drivers {
@@ -132,7 +131,7 @@ pub async fn import_drivers(db: &Pool, drivers: &[NewDriver]) -> Result<u64, sql
     Ok(drivers.len() as u64)
 }
 
-/// Adds a driver, or brings one that exists up to date.
+/// Adds a driver or updates an existing one.
 pub(super) async fn save_driver(db: impl PgExecutor<'_>, driver: &NewDriver) -> Result<(), sqlx::Error> {
     sqlx::query(
         "-- import driver
@@ -154,7 +153,7 @@ pub(super) async fn save_driver(db: impl PgExecutor<'_>, driver: &NewDriver) -> 
     .map(drop)
 }
 
-/// One driver; `None`: there is no such one.
+/// Returns a driver, or `None` if it does not exist.
 pub async fn find_driver(db: &Pool, id: &DriverId) -> Result<Option<DriverRecord>, sqlx::Error> {
     sqlx::query_as(
         "-- find driver
@@ -169,7 +168,7 @@ pub async fn find_driver(db: &Pool, id: &DriverId) -> Result<Option<DriverRecord
     .await
 }
 
-/// Returns where these drivers are; those that are not known are left out.
+/// Returns the positions of these drivers. Unknown drivers are omitted.
 pub async fn list_places(db: &Pool, ids: &[DriverId]) -> Result<Vec<(DriverId, LatLng)>, sqlx::Error> {
     let rows: Vec<(DriverId, f64, f64)> = sqlx::query_as(
         "-- places of drivers
@@ -181,7 +180,7 @@ pub async fn list_places(db: &Pool, ids: &[DriverId]) -> Result<Vec<(DriverId, L
     Ok(rows.into_iter().map(|(id, lat, lng)| (id, LatLng::new(lat, lng))).collect())
 }
 
-/// Returns when a driver's place was written down. `None`: not known, or there is no such driver.
+/// Returns the time of a driver's position. Returns `None` if it is unknown or the driver does not exist.
 pub async fn find_located_at(db: &Pool, id: &DriverId) -> Result<Option<DateTime<Utc>>, sqlx::Error> {
     let found: Option<Option<DateTime<Utc>>> = sqlx::query_scalar(
         "-- when a driver was located
@@ -193,15 +192,15 @@ pub async fn find_located_at(db: &Pool, id: &DriverId) -> Result<Option<DateTime
     Ok(found.flatten())
 }
 
-/// A place of a driver, as the driver's device measured it.
+/// Position fix from the driver's device.
 #[derive(Debug, Clone, Copy)]
 pub struct DriverFix {
     pub place: LatLng,
-    /// When the device measured it; `None`: when the request arrived.
+    /// Time of the fix on the device. `None` means the arrival of the request.
     pub at: Option<DateTime<Utc>>,
 }
 
-/// Where a driver is after a fix.
+/// Position of a driver after a fix.
 #[derive(Debug, Clone)]
 pub struct LocatedDriver {
     pub place: DriverPlace,
@@ -209,24 +208,24 @@ pub struct LocatedDriver {
     pub verdict: FixVerdict,
 }
 
-/// What became of a fix.
+/// Outcome of a fix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FixVerdict {
     Recorded,
-    /// A newer one is known.
+    /// A newer fix is known.
     Older,
-    /// Its time is older than [`OLDEST_FIX`], or ahead of the clock by more than [`CLOCK_DIFFERENCE`].
+    /// The fix is older than [`OLDEST_FIX`], or ahead of the clock by more than [`CLOCK_DIFFERENCE`].
     OutOfRange,
 }
 
-/// Oldest time of a fix.
+/// Maximum age of a fix.
 pub const OLDEST_FIX: Duration = Duration::from_secs(86_400);
-/// Latest time of a fix, ahead of Postgres' clock: clocks of devices differ.
+/// Maximum lead of a fix over Postgres' clock. The clocks of devices differ.
 pub const CLOCK_DIFFERENCE: Duration = Duration::from_secs(60);
 
-/// Records where a driver is, unless a newer fix is known. A known time that no fix may have counts for nothing: Postgres' clock was set
-/// back since. `None`: there is no such driver. The commit does not wait for the disk: a
-/// place that a crash of Postgres takes along is followed by the next, and no other statement may do so.
+/// Stores a driver's position unless a newer fix is known. A stored time too far in the future is ignored, because
+/// Postgres' clock was set back since. Returns `None` if the driver does not exist. The commit does not wait for the
+/// disk. A position lost in a crash of Postgres is replaced by the next one. No other statement may do this.
 pub async fn move_to(db: &Pool, id: &DriverId, fix: DriverFix) -> Result<Option<LocatedDriver>, sqlx::Error> {
     let moved = sqlx::query(
         "-- move driver
@@ -271,7 +270,8 @@ fn read_located(row: &PgRow, verdict: FixVerdict) -> Result<LocatedDriver, sqlx:
     Ok(LocatedDriver { place: DriverPlace::from_row(row)?, located_at: row.try_get("located_at")?, verdict })
 }
 
-/// Writes down whether a driver wants work; who begins to want it is idle from now on. `None`: there is no such driver.
+/// Stores whether a driver is available. A driver who becomes available is idle from now on. Returns `None` if the
+/// driver does not exist.
 pub async fn set_available(db: &Pool, id: &DriverId, available: bool) -> Result<Option<DriverPlace>, sqlx::Error> {
     sqlx::query_as(
         "-- set driver available
@@ -300,7 +300,7 @@ pub async fn list_drivers(db: &Pool, limit: u32) -> Result<Vec<DriverRecord>, sq
     .await
 }
 
-/// Returns whether there is such a driver who may work.
+/// Returns whether the driver exists and is not disabled.
 pub async fn driver_exists(db: &Pool, id: &DriverId) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar(
         "-- driver exists
@@ -311,7 +311,8 @@ pub async fn driver_exists(db: &Pool, id: &DriverId) -> Result<bool, sqlx::Error
     .await
 }
 
-/// Gives the driver no more work and refuses the driver's keys, or takes both back. False: there is no such driver.
+/// Disables or enables a driver. A disabled driver gets no offers, and the driver's keys are refused. Returns false if
+/// the driver does not exist.
 pub async fn set_disabled(db: impl PgExecutor<'_>, id: &DriverId, disabled: bool) -> Result<bool, sqlx::Error> {
     let updated = sqlx::query(
         "-- set driver disabled

@@ -1,11 +1,12 @@
-//! Orders that wait for a driver, and drivers who come to be free.
-//! Design: docs/design/offers-and-search.md.
+//! Matching of orders that wait for a driver with drivers who become free. Design: docs/design/offers-and-search.md.
 //!
-//! An order that found no driver has its timer, which is the truth: its search is repeated after the pause, together with those of
-//! other orders, and while it finds none nothing is written (`wait_on`). A driver who may be free again does not wait for such a
-//! search: every worker process looks four times a second at the drivers of `orders::freed_drivers` and asks them for the oldest orders near
-//! them ([`match_freed_drivers`]). The offer is made as every other: on the row's version, so that the order's own search and this one
-//! may meet, and under the driver's lock. A process that dies with drivers it has taken leaves them to the searches.
+//! An order without a driver has a timer, which is authoritative: its search is repeated after the pause, in a batch
+//! with other searches. A search that finds no driver writes nothing (`wait_on`).
+//!
+//! Drivers who may be free again do not wait for such a search. Four times a second every worker process takes drivers
+//! from `orders::freed_drivers` and offers them the oldest orders near them ([`match_freed_drivers`]). Such an offer is
+//! made like any other, conditional on the row's version and under the driver's lock, so it may overlap with the
+//! order's own search. If the process dies, the searches handle the drivers it has taken.
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -38,17 +39,17 @@ use areas::admission::check;
 use foundation::{db, error::ServiceError, loops::report_progress};
 use queue::{Outcome, store::Takeable};
 
-/// How often freed drivers are looked at. With what the look and the offer take it bounds how long a driver waits.
+/// Interval of the checks for freed drivers. Together with the check and the offer it bounds a driver's wait.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(1);
-/// Drivers of one look. Each may need as many orders as there are drivers, so what they cost grows with the square: further drivers
-/// have the next look, which follows at once.
+/// Maximum drivers per check. Each driver may need as many orders as there are drivers, so the cost grows
+/// quadratically. The next check follows immediately for the remaining drivers.
 const MOST_DRIVERS: usize = 25;
-/// Offers made at the same time: jobs need the connections, too.
+/// Maximum concurrent offers. Jobs need connections, too.
 const AT_ONCE: usize = 8;
 
-/// Returns for how long the order waits on: it waits for a driver, there is still none, and nothing is to be written. `None`: it is
-/// to be searched for in full.
+/// Returns the time until the order's next search if it waits for a driver, there is none, and nothing needs to be
+/// written. Returns `None` if a full search is required.
 pub async fn wait_on(orders: &Orders, s: &Snapshot) -> Result<Option<Duration>, Outcome> {
     if s.order.search_pause().is_none() {
         return Ok(None);
@@ -60,7 +61,7 @@ pub async fn wait_on(orders: &Orders, s: &Snapshot) -> Result<Option<Duration>, 
     Ok((!has_driver).then(|| timers::time_until(next, s.now)))
 }
 
-/// Looks at freed drivers until told to stop.
+/// Matches freed drivers until `stop`.
 pub async fn run(orders: Orders, stop: CancellationToken) {
     let turns = orders.core.loops.register_loop("waiting orders");
     let mut failing = false;
@@ -72,7 +73,7 @@ pub async fn run(orders: Orders, stop: CancellationToken) {
             }
             Some(Err(error)) => {
                 if !failing {
-                    tracing::warn!(%error, "Drivers who are free again could not be looked at; orders search by themselves.");
+                    tracing::warn!(%error, "Freed drivers could not be matched; orders continue to search.");
                 }
                 failing = true;
                 PAUSE_AFTER_FAILURE
@@ -85,14 +86,14 @@ pub async fn run(orders: Orders, stop: CancellationToken) {
     }
 }
 
-/// Asks drivers who are free again for the oldest orders that wait near them. Returns how many drivers were looked at; none while an
-/// operator has the searches stopped, whose part this is. A Redis that has lost its data does not know that, until a
-/// rebuild has put it back: it does so before workers may take a job.
+/// Offers freed drivers the oldest orders that wait near them. Returns the number of drivers checked, which is 0 while
+/// an operator has paused the searches. A Redis that lost its data does not know of the pause; the rebuild restores it
+/// before workers may take a job.
 pub async fn match_freed_drivers(orders: &Orders) -> Result<usize, ServiceError> {
     if !freed_drivers::is_any_freed(&orders.core).await?
         || orders.core.store.takeable().await? == Takeable::Nothing
         || orders.core.store.is_queue_paused(jobs::queues::DISPATCH).await?
-        // Also an order whose attempt is over is asked for.
+        // Orders whose attempt is over are offered, too.
         || orders.core.store.is_queue_paused(jobs::queues::DISPATCH_TIMEOUT).await?
     {
         return Ok(0);
@@ -123,7 +124,8 @@ async fn offer_waiting_orders(orders: &Orders, drivers: &[DriverId]) -> Result<(
         freed_drivers::record_freed_in(&orders.core, &[driver], delay).await;
     }
     let (mut open, mut again) = (near.pairs, BTreeSet::new());
-    // Drivers whose order cannot be written are dealt what is left: an order that never can be keeps no driver from the others.
+    // If an order cannot be written, its driver is matched with the remaining orders. An order that can never be
+    // written thus does not block the driver.
     while !open.is_empty() {
         let dealt = deal_drivers(open.clone());
         let mut without = HashSet::new();
@@ -149,18 +151,19 @@ async fn offer_waiting_orders(orders: &Orders, drivers: &[DriverId]) -> Result<(
     Ok(())
 }
 
-/// What came of asking a driver for an order.
+/// Result of an offer to a freed driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OfferAttemptEnd {
-    /// The driver is asked as often as one may be, or is free no more.
+    /// The driver has the maximum number of offers, or is no longer free.
     Settled,
-    /// One of the two has changed, or the driver may be asked for another order as well.
+    /// The order or the driver has changed, or the driver may get a further offer.
     LookAgain,
-    /// The order alone cannot be written. It is left to its own search.
+    /// Only this order cannot be written. It is left to its own search.
     NotWritable,
 }
 
-/// Asks these drivers for their orders at the same time. Fails if none fares better, because Postgres takes no writes, say.
+/// Offers the orders to these drivers concurrently. Returns an error that would affect every offer, for example if
+/// Postgres accepts no writes.
 async fn offer_orders(orders: &Orders, pairs: &[OpenPair]) -> Result<Vec<(DriverId, OfferAttemptEnd)>, sqlx::Error> {
     let mut offers = JoinSet::new();
     for pair in pairs {
@@ -171,19 +174,19 @@ async fn offer_orders(orders: &Orders, pairs: &[OpenPair]) -> Result<Vec<(Driver
         match offered {
             Ok(Ok(end)) => ends.push(end),
             Ok(Err(error)) => failure = Some(error),
-            Err(error) => tracing::error!(%error, "An offer to a driver who is free panicked."),
+            Err(error) => tracing::error!(%error, "An offer to a freed driver panicked."),
         }
     }
     failure.map_or(Ok(ends), Err)
 }
 
-/// Asks the driver for the order, if both are still as they were seen.
+/// Offers the order to the driver if neither has changed.
 async fn offer_order(orders: Orders, pair: OpenPair) -> Result<(DriverId, OfferAttemptEnd), sqlx::Error> {
     let end = match try_offer_order(&orders, &pair).await {
         Ok(end) => end,
         Err(ApplyError::Database(error)) if db::ends_the_pass(&error) => return Err(error),
         Err(error) => {
-            tracing::debug!(order.id = %pair.order_id, %error, "A driver who is free could not be asked; searches go on.");
+            tracing::debug!(order.id = %pair.order_id, %error, "A freed driver could not get an offer; orders continue to search.");
             OfferAttemptEnd::NotWritable
         }
     };
@@ -198,7 +201,7 @@ async fn try_offer_order(orders: &Orders, pair: &OpenPair) -> Result<OfferAttemp
     let policy = orders.areas.policy_for_order(&s.order);
     let ranking = candidates::rank_driver(&orders.core, &s, &policy, &pair.driver_id).await?;
     if ranking.ranked.is_empty() {
-        // Whatever took the driver meanwhile notes the driver again when it is over.
+        // The driver is recorded as freed again when the current order or offer ends.
         return Ok(OfferAttemptEnd::Settled);
     }
     match commit::apply_change(orders, &s, decide::offer_to_freed(&s, ranking, &policy)).await {
@@ -207,7 +210,7 @@ async fn try_offer_order(orders: &Orders, pair: &OpenPair) -> Result<OfferAttemp
             update::send_jobs(orders, &pair.order_id, timers::derive_jobs(&after), superseded).await;
             Ok(if policy.offers_per_driver > 1 { OfferAttemptEnd::LookAgain } else { OfferAttemptEnd::Settled })
         }
-        // The order has changed, or the driver is taken: the next look knows.
+        // The order has changed or the driver is taken; the next check decides.
         Err(ApplyError::Conflict) => Ok(OfferAttemptEnd::LookAgain),
         Err(error) => Err(error),
     }

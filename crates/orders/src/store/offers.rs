@@ -1,4 +1,4 @@
-//! The offers that a change makes.
+//! Offers that a change creates.
 
 use model::{
     decide::Change,
@@ -10,15 +10,15 @@ use uuid::Uuid;
 use crate::order_store::planned::OFFERING;
 use foundation::db::Connection;
 
-/// An offer as it was made: id, driver, distance in metres.
+/// Created offer: id, driver, distance in metres.
 type Made = (OfferId, DriverId, f64);
 
-/// Offers to the best drivers who are still free, as many at once as the change says. Returns the offers with the
+/// Inserts offers to the best drivers who are still free, as many as the change wants. Returns the offers with the
 /// distances in metres, or `None` if no driver was free.
 ///
-/// A driver who was taken since the ranking was made is passed over: one with an active order, or without a free slot for
-/// one more live offer. So is a driver to whom another transaction makes an offer at this moment: waiting for its commit
-/// would put all orders of a busy place in one queue.
+/// Skips drivers who were taken since the ranking: they have an active order or no free slot for a live offer. Also
+/// skips a driver to whom another transaction is making an offer. Waiting for its commit would serialize all orders of
+/// a busy place.
 pub(super) async fn insert_offers(
     tx: &mut Connection,
     change: &Change,

@@ -1,10 +1,12 @@
-//! Writes a change with all that hangs on it.
+//! Writes a change with everything that depends on it.
 //!
-//! A change is written in one transaction, on the condition that the row still has the version the decision was made on: most
-//! by one statement, together with others ([`order_store`]). Offers to many drivers at once, payment events, refunds, alerts and
-//! webhooks about steps need statements of their own, after the row was updated, so that its lock orders them. If the process dies before the commit nothing happened;
-//! if it dies after, the
-//! follow-up jobs are missing and are put back by the repeated job or by the reconciler.
+//! A change is written in one transaction, on condition that the row has the version that the decision used. Most
+//! changes are written by one statement for a batch ([`order_store`]). Offers to many drivers at once, payment events,
+//! refunds, alerts and webhooks about steps need separate statements. These run after the update of the row, whose lock
+//! orders them.
+//!
+//! If the process dies before the commit, nothing has happened. If it dies after the commit, the follow-up jobs are
+//! missing. The repeated job or the reconciler enqueues them again.
 
 use std::sync::Arc;
 
@@ -29,18 +31,18 @@ use crate::{
 use foundation::{crash, db::Connection};
 use notify::{alerts, outbox};
 
-/// Payment events kept of one order. An event older than so many others is taken for a new one when it comes again, and
-/// changes nothing unless it supersedes the order's payment status.
+/// Payment events kept per order. A repeated older event is treated as new. It changes nothing unless it supersedes the
+/// order's payment status.
 const MAX_PAYMENT_EVENTS: usize = 100;
-/// Batches that a change goes into for want of a free driver. Meanwhile the time for the answer runs; alone it tries all who are left
-/// without a pause.
+/// Batches that a change may join while its drivers turn out to be taken. The time to accept is running, so after that
+/// it is written alone, which tries all remaining drivers without a pause.
 const MOST_BATCHES: usize = 8;
 
-/// Why a change was not written.
+/// Reason why a change was not written.
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
-    /// Another transaction changed the order first, or took the driver: decide again.
-    #[error("the order changed meanwhile")]
+    /// Another transaction changed the order or took the driver first: decide again.
+    #[error("another change was written first")]
     Conflict,
     #[error(transparent)]
     Refused(#[from] OrderRefusal),
@@ -48,7 +50,7 @@ pub enum ApplyError {
     Database(#[from] sqlx::Error),
 }
 
-/// Writes a change with others, in one statement and one commit. `None`: it is to be written alone, by [`write_change`].
+/// Writes a change in a batch: one statement and one commit. Returns `None` if [`write_change`] must write it alone.
 pub(crate) async fn write_with_others(
     orders: &OrderStore,
     routes: &ChannelRoutes,
@@ -70,7 +72,7 @@ pub(crate) async fn write_with_others(
             Ok(WriteVerdict::Written(rows)) => return Some(Ok(after_change(before, change, rows))),
             Ok(WriteVerdict::Conflict) => return Some(Err(ApplyError::Conflict)),
             Ok(WriteVerdict::Locked) => return None,
-            // A driver was made another offer since the statement began: the next statement sees it.
+            // A driver got another offer since the statement started; the next statement sees it.
             Err(error) if violated_constraint(&error) == Some("offers_live_by_driver") => {}
             Err(error) => return Some(Err(driver_busy(error))),
         }
@@ -78,7 +80,7 @@ pub(crate) async fn write_with_others(
     None
 }
 
-/// Writes a change on `db`: in a transaction of its own, or in the one that `db` is in.
+/// Writes a change on `db`, in a new transaction or in the open one.
 pub(crate) async fn write_change(
     db: &mut Connection,
     routes: &ChannelRoutes,
@@ -92,7 +94,7 @@ pub(crate) async fn write_change(
         && change.new_offers.is_none()
         && let Some(item) = OrderWrite::whole(write_id, before, change, &[], routes)
     {
-        // One statement is a transaction of its own.
+        // A single statement is its own transaction.
         crash::reach_point("update", "commits");
         let rows = write_core(db, &item).await?;
         crash::reach_point("update", "committed");
@@ -140,7 +142,7 @@ pub(crate) async fn write_change(
     Ok(after)
 }
 
-/// Returns the producer that this change tells of a step, and what it subscribes to.
+/// Returns the producer that is notified of a step of this change, and its subscription.
 fn told_subscription<'a>(
     routes: &'a ChannelRoutes,
     before: &Snapshot,
@@ -151,13 +153,13 @@ fn told_subscription<'a>(
     (tells || owes_creation(before, subscription)).then_some((producer, subscription))
 }
 
-/// Returns whether this is the first change of an order whose creation its producer wants to hear of: an order that was created
-/// in SQL is told of with it. One that the API told of is not told of again.
+/// Returns whether this is the first change of an order whose producer subscribes to creations. The creation of an
+/// order created in SQL is sent with its first change. If the API has already sent the creation, it is not sent again.
 fn owes_creation(before: &Snapshot, subscription: &StepSubscription) -> bool {
     before.order.version == 0 && subscription.has_step(OrderStep::Created)
 }
 
-/// A decision that asks for an illegal transition is a bug of ours; better no change than a broken history.
+/// Refuses a change with an illegal transition. It is a bug, and no change is better than a wrong history.
 fn check_transitions(change: &Change) -> Result<(), OrderRefusal> {
     let is_illegal = |event: &&OrderEvent| !state::is_transition_allowed(Some(event.from), event.to);
     match change.events.iter().find(is_illegal) {
@@ -166,7 +168,7 @@ fn check_transitions(change: &Change) -> Result<(), OrderRefusal> {
     }
 }
 
-/// The order as a written change leaves it.
+/// Returns the order after a written change.
 fn after_change(before: &Snapshot, change: &Change, rows: WrittenRows) -> Snapshot {
     let mut after = before.apply(change);
     after.offers.extend(rows.offers);
@@ -175,12 +177,12 @@ fn after_change(before: &Snapshot, change: &Change, rows: WrittenRows) -> Snapsh
     after
 }
 
-/// What one statement writes, after those who have the row locked.
+/// Writes the part that fits in one statement. Waits for sessions that have locked the row.
 async fn write_core(db: &mut Connection, item: &OrderWrite) -> Result<WrittenRows, ApplyError> {
     order_store::write::write_alone(db, item).await.map_err(driver_busy)?.ok_or(ApplyError::Conflict)
 }
 
-/// The unique index is the judge of "one active order per driver".
+/// Returns the refusal if a unique index prevents a second active order of the driver.
 fn driver_busy(error: sqlx::Error) -> ApplyError {
     match violated_constraint(&error) {
         Some("orders_one_active_per_driver") => OrderRefusal::DriverBusy.into(),
@@ -192,8 +194,8 @@ fn violated_constraint(error: &sqlx::Error) -> Option<&str> {
     error.as_database_error().and_then(|e| e.constraint())
 }
 
-/// Makes sure that no change to this order that was decided earlier, on a time when the offer was still live, is written from
-/// now on: one under way is waited for, and one that comes later must decide again. Does nothing if the offer has ended.
+/// Prevents changes of this order that were decided while the offer was live from being written later: a running write
+/// is awaited, and a later one must decide again. Does nothing if the offer has ended.
 pub async fn outdate_decisions(db: impl PgExecutor<'_>, id: &OrderId, offer: OfferId) -> Result<(), sqlx::Error> {
     sqlx::query(
         "-- outdate decisions
@@ -207,8 +209,8 @@ pub async fn outdate_decisions(db: impl PgExecutor<'_>, id: &OrderId, offer: Off
     .map(drop)
 }
 
-/// What the producer said of the money, so that the same event changes nothing twice. The latest [`MAX_PAYMENT_EVENTS`] are
-/// kept, and the first that said that money came.
+/// Stores the producer's payment event, so that a repeated event changes nothing. Keeps the latest
+/// [`MAX_PAYMENT_EVENTS`] events and the first one that reported a payment.
 async fn write_payment_event(tx: &mut Connection, before: &Snapshot, change: &Change) -> Result<(), ApplyError> {
     let Some((event_id, status)) = &change.payment_event else { return Ok(()) };
     let inserted = sqlx::query(
@@ -244,7 +246,7 @@ async fn write_payment_event(tx: &mut Connection, before: &Snapshot, change: &Ch
     Ok(())
 }
 
-/// What the payment service is asked for from now on, or is asked for no more.
+/// Writes the refund's progress: a new request to the payment service, or its result.
 async fn write_refund(tx: &mut Connection, change: &Change) -> Result<(), ApplyError> {
     let order = change.order.id.as_str();
     let write = match &change.refund {
