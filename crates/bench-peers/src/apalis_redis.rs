@@ -1,7 +1,8 @@
-//! Stock apalis-redis at its best settings, and its version.
+//! Stock apalis-redis with its fastest settings.
 //!
-//! What was tried is in docs/BENCHMARKS.md. Leases are off, without which dispatchq never works: they cost apalis-redis
-//! most of its throughput, and it is to be compared at its best. With leases it is measured on the side.
+//! docs/BENCHMARKS.md lists the settings that were tried. Leases are off, although dispatchq always works with leases:
+//! they cost apalis-redis most of its throughput, and the comparison uses its fastest mode. A second measurement has
+//! leases on.
 
 use std::{
     task::{Context as TaskContext, Poll},
@@ -21,15 +22,15 @@ use tokio::time::{Interval, MissedTickBehavior};
 pub(crate) const NAME: &str = "apalis-redis";
 pub(crate) const QUEUE: &str = "bench";
 
-/// Without polling an idle worker looks for work every 30 s only.
+/// Interval between polls. Without polling, an idle worker looks for jobs only every 30 s.
 const POLL: Duration = Duration::from_millis(1);
-/// Jobs per call of `push_bulk`, as many as dispatchq sends in one.
+/// Jobs per call of `push_bulk`, the same number that dispatchq sends in one call.
 pub(crate) const PUSH: usize = 500;
 
-/// A worker's source of jobs: their number, or the time they were wanted at.
+/// Job source of a worker. A job is its number, or the time it was wanted at.
 pub(crate) type Polled = PollWith<RedisStorage<u64>, SteadyPoll>;
 
-/// Its version as locked.
+/// Returns the version of apalis-redis in Cargo.lock.
 pub(crate) fn locked_version() -> anyhow::Result<String> {
     let lock = include_str!("../../../Cargo.lock");
     let mut lines = lock.lines().skip_while(|line| *line != "name = \"apalis-redis\"");
@@ -37,21 +38,21 @@ pub(crate) fn locked_version() -> anyhow::Result<String> {
     version.map(ToOwned::to_owned).context("Cargo.lock does not name apalis-redis")
 }
 
-/// The defaults are the best that was found; the others are there to find better ones.
+/// Settings of apalis-redis. The defaults are the fastest that were found; the options exist to find faster ones.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub(crate) struct PeerSettings {
-    /// Jobs fetched in one call, at most; from 8,000 on its script fails
+    /// Maximum jobs fetched in one call; from 8,000 on its script fails
     #[arg(long, default_value_t = 1000)]
     pub(crate) buffer: usize,
-    /// Leases and events, on by default in apalis-redis
+    /// Enable leases and events, the default of apalis-redis
     #[arg(long)]
     pub(crate) leases: bool,
-    /// Run each job as a task of its own
+    /// Run each job in its own task
     #[arg(long)]
     pub(crate) parallelize: bool,
 }
 
-/// Its best with leases, which it takes with one command per job that walks the list of all jobs waiting.
+/// Fastest settings with leases. Taking a job then costs one command per job, which walks the list of all waiting jobs.
 pub(crate) const WITH_LEASES: PeerSettings = PeerSettings { buffer: 100, leases: true, parallelize: false };
 
 impl PeerSettings {
@@ -81,8 +82,8 @@ pub(crate) fn poll_storage(connection: &ConnectionManager, config: &Config) -> P
     open_storage(connection, config).poll_with_strategy(SteadyPoll(interval))
 }
 
-/// Polls at an interval. The stock `IntervalStrategy` may answer that it is ready without asking to be woken again; when
-/// a fetch takes longer than the interval and finds nothing, its worker sleeps until the next heartbeat, 30 s later.
+/// Polls at an interval. The stock `IntervalStrategy` may report ready without registering a waker. If a fetch then
+/// takes longer than the interval and finds nothing, its worker sleeps until the next heartbeat, 30 s later.
 #[derive(Debug)]
 pub(crate) struct SteadyPoll(Interval);
 
@@ -96,7 +97,7 @@ impl PollStrategy for SteadyPoll {
     }
 }
 
-/// Jobs acknowledged.
+/// Returns the number of acknowledged jobs.
 pub(crate) async fn count_done(connection: &mut ConnectionManager, config: &Config) -> anyhow::Result<u64> {
     Ok(connection.scard(config.done_jobs_set()).await?)
 }

@@ -1,7 +1,8 @@
-//! How late timers start, at a modest scale: due evenly over each second, though whole seconds are all it can be told.
+//! Lateness of timers at a modest scale. The timers are due evenly over each second, but apalis-redis accepts only
+//! whole seconds.
 //!
-//! A wanted time is rounded up to the next second, so that no job is early: that alone is half a second in the middle.
-//! A second's jobs fall due at once; 8,000 would stall it.
+//! The wanted time is rounded up to the next second, so that no job runs early. This alone makes jobs half a second
+//! late on average. All jobs of a second fall due together; 8,000 would stall it.
 
 use std::{
     sync::Arc,
@@ -22,13 +23,13 @@ use crate::apalis_redis as peer;
 
 const AHEAD_MS: u64 = 2_000;
 const FAR: Duration = Duration::from_secs(24 * 3600);
-/// The producer makes one call per such time.
+/// Interval between calls of the producer.
 const EVERY_MS: u64 = 100;
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct LatenessArgs {
-    /// Timers that do not fall due
+    /// Number of timers that do not fall due
     #[arg(long, default_value_t = 10_000)]
     pending: u32,
     #[arg(long, default_value_t = 500)]
@@ -39,7 +40,7 @@ pub(crate) struct LatenessArgs {
     settings: peer::PeerSettings,
 }
 
-/// In milliseconds.
+/// Lateness in milliseconds.
 #[derive(Debug, Serialize)]
 pub(crate) struct LatenessFigures {
     name: &'static str,

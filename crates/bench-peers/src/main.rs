@@ -1,10 +1,12 @@
-//! Other queues, measured like dispatchq's own: `dispatchq bench queue --peer bench-peers` runs this in turn with itself.
+//! Benchmarks of other queues, comparable with dispatchq's own. `dispatchq bench queue --peer bench-peers` alternates
+//! its runs with this program.
 //!
 //! * [`apalis_redis`]: the stock storage of apalis 1.0, which dispatchq's engine replaces.
-//! * [`process`]: no-op jobs that lie ready, performed as fast as it can.
-//! * [`lateness`]: timers that fall due evenly.
+//! * [`process`]: throughput of no-op jobs that are ready when the worker starts.
+//! * [`lateness`]: lateness of timers that fall due evenly.
 //!
-//! Each command starts a Redis of its own, the same as dispatchq's, and ends with one line of JSON on stdout.
+//! Each command starts its own Redis with the same settings as dispatchq's, and prints one line of JSON on stdout at
+//! the end.
 
 mod apalis_redis;
 mod lateness;
@@ -13,11 +15,11 @@ mod process;
 use clap::Parser;
 
 #[derive(Debug, Parser)]
-#[command(name = "bench-peers", about = "Measures stock apalis-redis for comparison with dispatchq")]
+#[command(name = "bench-peers", about = "Measure stock apalis-redis for comparison with dispatchq")]
 enum PeerCommand {
-    /// No-op jobs per second, all lying ready when the worker starts
+    /// Measure no-op jobs per second, all ready when the worker starts
     Process(process::ProcessArgs),
-    /// How late timers start
+    /// Measure how late timers start
     Lateness(lateness::LatenessArgs),
 }
 

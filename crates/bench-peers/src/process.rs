@@ -1,8 +1,10 @@
-//! No-op jobs per second: push, then take, run and acknowledge; and then both at once, as dispatchq's benchmark does it.
+//! Throughput of no-op jobs. First all jobs are pushed, then a worker takes, runs and acknowledges them. A second
+//! measurement pushes and runs at the same time, as dispatchq's benchmark does.
 //!
-//! Pushed jobs go to the scheduled set, due or not, and the script that takes jobs moves all that are due at once, which
-//! fails from 8,000 on. So jobs that are to lie ready are moved to the active list here, by hand, before the clock runs:
-//! the worker is spared that work. And at once means that the producer waits while too many are open.
+//! apalis-redis pushes jobs to the scheduled set even if they are due. The script that takes jobs moves all due jobs at
+//! once and fails from 8,000 on. So this benchmark moves the ready jobs to the active list before the clock starts, and
+//! the worker saves that work. While pushing and running at the same time, the producer waits while too many jobs are
+//! open.
 
 use std::{
     sync::{
@@ -27,9 +29,9 @@ use tokio::task::JoinHandle;
 use crate::apalis_redis as peer;
 
 const LOOK: Duration = Duration::from_millis(1);
-/// Jobs moved by hand in one command.
+/// Jobs moved to the active list in one command.
 const MOVE: isize = 1000;
-/// Jobs pushed and not yet begun at which the producer waits.
+/// Jobs pushed but not started above which the producer waits.
 const MOST_OPEN: u64 = 5000;
 
 #[derive(Debug, Clone, clap::Args)]
@@ -48,9 +50,9 @@ pub(crate) struct ProcessFigures {
     enqueue_per_s: f64,
     process_per_s: f64,
     through_per_s: f64,
-    /// The same with leases and events, which are on by default.
+    /// Throughput with leases and events, which are on by default.
     with_leases_per_s: f64,
-    /// Processor time of this process and of Redis, while jobs that lay ready were performed.
+    /// CPU time of this process and of Redis per job, while ready jobs run.
     cpu_us_per_job: f64,
 }
 
@@ -96,7 +98,7 @@ async fn measure_flow_through(jobs: u64, settings: peer::PeerSettings) -> anyhow
     Ok(per_second(jobs, begun.elapsed()))
 }
 
-/// Pushes jobs, waiting while more than `most` would have been pushed; 0 is no bound.
+/// Pushes jobs. Waits while more than `most` jobs would be pushed; 0 means no bound.
 async fn push_jobs(
     connection: &ConnectionManager,
     config: &Config,
@@ -127,7 +129,7 @@ async fn make_active(connection: &mut ConnectionManager, config: &Config) -> any
     }
 }
 
-/// A running worker. Dropping it aborts it.
+/// A running worker. Dropping it aborts the worker.
 struct PeerWorker {
     begun: Arc<AtomicU64>,
     task: JoinHandle<Result<(), WorkerError>>,
@@ -153,7 +155,7 @@ impl PeerWorker {
         Ok(Self { begun, task })
     }
 
-    /// Waits until so many jobs are acknowledged.
+    /// Waits until this many jobs are acknowledged.
     async fn wait_until_done(
         &self,
         connection: &mut ConnectionManager,
@@ -161,7 +163,7 @@ impl PeerWorker {
         jobs: u64,
     ) -> anyhow::Result<()> {
         while self.begun.load(Ordering::Relaxed) < jobs || peer::count_done(connection, config).await? < jobs {
-            anyhow::ensure!(!self.task.is_finished(), "the worker ended by itself");
+            anyhow::ensure!(!self.task.is_finished(), "the worker ended unexpectedly");
             tokio::time::sleep(LOOK).await;
         }
         Ok(())
@@ -174,12 +176,13 @@ impl Drop for PeerWorker {
     }
 }
 
-/// Processor time of this process and of Redis so far. Linux counts it in hundredths of a second; 0 elsewhere.
+/// Returns the CPU time that this process and Redis have used. Linux counts it in hundredths of a second; elsewhere it
+/// is 0.
 fn cpu_seconds(redis_pid: u32) -> anyhow::Result<f64> {
     let mut ticks = 0;
     for pid in [redis_pid, std::process::id()] {
         let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return Ok(0.0) };
-        let (_, words) = stat.rsplit_once(')').context("the system describes processes in an unknown way")?;
+        let (_, words) = stat.rsplit_once(')').context("the format of /proc/PID/stat is unknown")?;
         for time in words.split_whitespace().skip(11).take(2) {
             ticks += time.parse::<u32>()?;
         }

@@ -1,6 +1,7 @@
-//! Why dispatchq has scripts of its own: with 8,000 jobs due at once, the take of stock apalis-redis fails for good.
+//! The reason for dispatchq's own scripts: with 8,000 jobs due at once, the take of stock apalis-redis fails
+//! permanently.
 //!
-//! One minute of outage at 140 orders per second is enough. When this test fails, upstream has mended it.
+//! One minute of outage at 140 orders per second is enough. If this test fails, upstream has fixed the stall.
 
 use std::{
     sync::{
@@ -22,7 +23,7 @@ const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 async fn stock_apalis_stalls_with_8000_due_jobs() {
     let server = RedisServer::start().await.unwrap();
     let config = Config::default().queue("herd");
-    // As `apalis_redis::connect`, but for its patience: half a second is no measure on a busy machine.
+    // Same as `apalis_redis::connect`, with a longer timeout: half a second is too short on a busy machine.
     let patient = ConnectionManagerConfig::new().set_response_timeout(Some(STALL_TIMEOUT));
     let client = redis::Client::open(server.url()).unwrap();
     let mut connection = client.get_connection_manager_with_config(patient).await.unwrap();
@@ -33,7 +34,7 @@ async fn stock_apalis_stalls_with_8000_due_jobs() {
     }
 
     let performed = Arc::new(AtomicU64::new(0));
-    // Started again and again, as a supervisor would: it makes no difference.
+    // A supervisor would restart the worker; restarting does not help.
     for attempt in 1..=3 {
         let count = performed.clone();
         let backend = RedisStorage::<u64>::new(connection.clone()).with_config(config.clone());
@@ -44,9 +45,9 @@ async fn stock_apalis_stalls_with_8000_due_jobs() {
         let ended = tokio::time::timeout(STALL_TIMEOUT, worker.run()).await;
         let performed = performed.load(Ordering::Relaxed);
         assert_eq!(performed, 0, "{}", mended(performed));
-        let Ok(Err(error)) = ended else { panic!("it fails in another way now, without an error: {ended:?}") };
+        let Ok(Err(error)) = ended else { panic!("it fails differently now, without an error: {ended:?}") };
         let error = error.to_string();
-        assert!(error.contains("too many results to unpack"), "it fails in another way now: {error}");
+        assert!(error.contains("too many results to unpack"), "it fails differently now: {error}");
     }
     let waiting: u64 = connection.zcard(config.scheduled_jobs_set()).await.unwrap();
     assert_eq!(waiting, DUE_AT_ONCE);
@@ -55,7 +56,7 @@ async fn stock_apalis_stalls_with_8000_due_jobs() {
 fn mended(performed: u64) -> String {
     format!(
         "apalis-redis performed {performed} of {DUE_AT_ONCE} jobs due at once and its worker lives: upstream has mended \
-         the stall. Say so in docs/BENCHMARKS.md, let bench-peers push its jobs as any user would, and ask again whether \
-         dispatchq needs a `take` of its own"
+         the stall. Update docs/BENCHMARKS.md, push jobs in bench-peers the normal way, and check whether \
+         dispatchq still needs its own `take`"
     )
 }

@@ -1,4 +1,4 @@
-//! What a partner answers: docs/PARTNER.md.
+//! HTTP API of the partner: docs/PARTNER.md.
 
 use std::{sync::Arc, time::Instant};
 
@@ -40,7 +40,7 @@ pub(super) fn booking_routes(core: &Arc<SimulationCore>) -> Router {
         .with_state(core.clone())
 }
 
-/// What every request passes first.
+/// Middleware of every request: outages, keys, rate limit and latency.
 async fn meet_faults(State(core): State<Arc<SimulationCore>>, request: Request, next: Next) -> Response {
     let _running = core.begin_request();
     let key = request.headers().get(AUTHORIZATION).and_then(|v| v.to_str().ok()?.strip_prefix("Bearer "));
@@ -57,7 +57,7 @@ async fn meet_faults(State(core): State<Arc<SimulationCore>>, request: Request, 
             }
         };
     }
-    // Latency is the network's: it hangs on no booking.
+    // Latency simulates the network, so it does not depend on the booking.
     let latency = core.current_knobs().latency.draw_duration(&mut rand::rng());
     if !latency.is_zero() {
         tokio::time::sleep(latency).await;
@@ -65,7 +65,7 @@ async fn meet_faults(State(core): State<Arc<SimulationCore>>, request: Request, 
     next.run(request).await
 }
 
-/// The body of `POST /bookings`. Fields it does not know are left alone, as by any partner.
+/// Body of `POST /bookings`. Unknown fields are ignored.
 #[derive(Debug, Serialize, Deserialize)]
 struct BookingRequest {
     reference: String,
@@ -95,7 +95,7 @@ impl BookingRequest {
         Ok(())
     }
 
-    /// The same for the same request, however it is written.
+    /// Returns a hash of the content that does not depend on how the JSON is written.
     fn content_fingerprint(&self) -> u64 {
         let text = serde_json::to_string(self).unwrap_or_default();
         ChoiceSeed::new(0, &[&text]).random_number()
@@ -125,11 +125,7 @@ async fn make_booking(
     let (nth, first) = match asked {
         Ok(asked) => asked,
         Err(LedgerFull) => {
-            return error_response(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "FULL",
-                "too many bookings are open or not forgotten yet",
-            );
+            return error_response(StatusCode::SERVICE_UNAVAILABLE, "FULL", "too many bookings are in memory");
         }
     };
     if first {
@@ -174,7 +170,7 @@ async fn job_status(
     query: Result<Query<JobStatusQuery>, axum::extract::rejection::QueryRejection>,
 ) -> Response {
     let Ok(Query(JobStatusQuery { booking_id })) = query else {
-        return error_response(StatusCode::BAD_REQUEST, "MALFORMED", "ask as /job-status?booking_id=B-...");
+        return error_response(StatusCode::BAD_REQUEST, "MALFORMED", "expected /job-status?booking_id=B-...");
     };
     core.lock_state().counters.polls += 1;
     let Some((number, fault)) = fault_about(&core, &booking_id, BookingOperation::Poll) else { return no_such_path() };
@@ -217,7 +213,7 @@ async fn cancel_booking(
     with_fault(&core, &caller, fault, done).await
 }
 
-/// What goes wrong with this question, unless there is no such booking.
+/// Returns the booking's number and the fault of this request. `None` if the booking does not exist.
 fn fault_about(
     core: &SimulationCore,
     booking_id: &str,
@@ -229,7 +225,7 @@ fn fault_about(
     Some((number, RequestFault::draw_fault(core.seed, &reference, operation, nth, &state.knobs)))
 }
 
-/// Does it and answers, as far as the fault lets it.
+/// Answers a request, with its effect and answer changed by the fault.
 async fn with_fault(
     core: &SimulationCore,
     caller: &ConnectedCaller,

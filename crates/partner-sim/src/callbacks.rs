@@ -1,4 +1,4 @@
-//! What the partner tells us: one POST for each event, signed as Standard Webhooks. Pure.
+//! Callbacks of the partner: one signed POST for each event, as defined by Standard Webhooks. Pure.
 
 use std::time::Duration;
 
@@ -13,16 +13,16 @@ use super::{
     ledger::SimulatedBooking,
 };
 
-/// As Standard Webhooks asks.
+/// Minimum key length of Standard Webhooks.
 const MIN_KEY_BYTES: usize = 24;
-/// A receiver slower than this has not received. Real time.
+/// Timeout for one callback, in real time.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
-/// Callbacks on their way at once.
+/// Maximum number of callbacks in flight.
 pub(super) const CONCURRENCY: usize = 64;
-/// Signs forgeries.
+/// Key that signs forged callbacks.
 const FORGERS_KEY: &[u8] = b"not the secret of any partner";
 
-/// One callback, ready to be sent.
+/// A callback that is ready to be sent.
 #[derive(Debug, Clone)]
 pub(super) struct QueuedCallback {
     pub(super) event_id: String,
@@ -34,13 +34,13 @@ pub(super) struct QueuedCallback {
 #[derive(Debug, Clone)]
 pub(super) enum CallbackOrigin {
     Genuine {
-        /// Sent again so long after it arrived.
+        /// Delay after delivery until it is sent again.
         doubled: Option<Duration>,
-        /// Sent so long after it arrived.
+        /// Callback with a foreign job id, and its delay after delivery.
         foreign: Option<(Duration, Box<QueuedCallback>)>,
     },
     Doubled,
-    /// Signed, but about nothing that is.
+    /// Correctly signed, but about an unknown booking or with a wrong job id.
     Wrong,
     Forged,
 }
@@ -66,7 +66,7 @@ impl CallbackPayload<'_> {
     }
 }
 
-/// The callbacks that one event leads to, in the order they are sent in.
+/// Returns the callbacks for one event, in sending order.
 pub(super) fn callbacks_for_event(
     seed: u64,
     booking_id: &str,
@@ -109,13 +109,13 @@ pub(super) fn callbacks_for_event(
     callbacks
 }
 
-/// The reference of the order's next booking, which is to get the job id this one is told about.
+/// Returns the reference of the order's next booking, whose job id a foreign callback carries.
 fn next_reference(reference: &str) -> String {
     let next = reference.rsplit_once(':').and_then(|(order, n)| Some((order, n.parse::<u32>().ok()?.checked_add(1)?)));
     next.map_or_else(|| format!("{reference}:2"), |(order, n)| format!("{order}:{n}"))
 }
 
-/// The signer of genuine callbacks, from a secret such as `whsec_...`; and that of forged ones.
+/// Returns the signer of genuine callbacks, for a secret such as `whsec_...`, and the signer of forged ones.
 pub(super) fn callback_signers(secret: &str) -> anyhow::Result<(Webhook, Webhook)> {
     let text = secret.trim();
     let key = STANDARD.decode(text.strip_prefix("whsec_").unwrap_or(text)).ok();
@@ -125,7 +125,7 @@ pub(super) fn callback_signers(secret: &str) -> anyhow::Result<(Webhook, Webhook
              whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
         )
     });
-    let key = key.context("make one with `openssl rand -base64 24`")?;
+    let key = key.context("create one with `openssl rand -base64 24`")?;
     Ok((Webhook::from_bytes(key)?, Webhook::from_bytes(FORGERS_KEY.to_vec())?))
 }
 
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_foreign_job_id_belongs_to_the_next_booking() {
+    fn foreign_job_id_belongs_to_next_booking() {
         assert_eq!(next_reference("ORD-1:1"), "ORD-1:2");
         assert_eq!(next_reference("ORD-1:4294967295"), "ORD-1:4294967295:2");
         assert_eq!(next_reference("odd"), "odd:2");

@@ -1,4 +1,4 @@
-//! What only a simulation answers, under `/_sim` and to this machine alone: how things stand, and knobs to turn.
+//! Control API under `/_sim`, for callers on this machine: the state of the simulation, and its knobs.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use super::{
     serving::{admit_loopback, error_response},
 };
 
-/// Open bookings named in a report; there may be very many.
+/// Maximum number of open bookings listed in a report.
 const MOST_NAMED: usize = 1000;
 
 pub(super) fn control_routes(core: &Arc<SimulationCore>) -> Router {
@@ -34,20 +34,20 @@ pub(super) fn control_routes(core: &Arc<SimulationCore>) -> Router {
         .with_state(core.clone())
 }
 
-/// How things stand.
+/// State of the simulation.
 #[derive(Debug, Clone, Serialize)]
 pub struct SimulationReport {
     #[serde(flatten)]
     pub counters: SimulationCounters,
-    /// Requests of the partner API that run now.
+    /// Running requests of the partner API.
     pub running: u64,
-    /// Bookings neither completed, cancelled nor left without a driver.
+    /// Bookings that are not completed, cancelled or without a driver.
     pub open_bookings: usize,
-    /// Their ids, at most a thousand.
+    /// Ids of open bookings, 1,000 at most.
     pub open: Vec<String>,
-    /// Bookings held in memory: open ones, and those not forgotten yet.
+    /// Bookings in memory: open ones, and finished ones that are not removed yet.
     pub known_bookings: usize,
-    /// Callbacks on their way or waiting for their turn.
+    /// Callbacks that are in flight or waiting to be sent.
     pub callbacks_waiting: usize,
 }
 
@@ -68,12 +68,12 @@ async fn show_state(State(core): State<Arc<SimulationCore>>) -> Json<SimulationR
     Json(simulation_report(&core))
 }
 
-/// As `job-status`, without key, limits and faults.
+/// Answers like `job-status`, but without key, limits and faults.
 async fn show_booking(State(core): State<Arc<SimulationCore>>, Path(id): Path<String>) -> Response {
     let state = core.lock_state();
     match parse_booking_id(&id).and_then(|number| Some((number, state.ledger.find_booking(number)?))) {
         Some((number, booking)) => api::status_response(number, booking),
-        None => error_response(StatusCode::NOT_FOUND, "BOOKING_NOT_FOUND", "no such booking, or forgotten"),
+        None => error_response(StatusCode::NOT_FOUND, "BOOKING_NOT_FOUND", "no such booking, or already removed"),
     }
 }
 
@@ -81,7 +81,7 @@ async fn show_knobs(State(core): State<Arc<SimulationCore>>) -> Json<PartnerKnob
     Json((*core.current_knobs()).clone())
 }
 
-/// Changes the knobs named in the body; answers all of them.
+/// Changes the knobs in the body. Answers with all knobs.
 async fn turn_knobs(
     State(core): State<Arc<SimulationCore>>,
     body: Result<Json<Map<String, Value>>, JsonRejection>,

@@ -37,7 +37,7 @@ pub(super) struct SimulationCore {
     pub(super) client: reqwest::Client,
     pub(super) signer: Webhook,
     pub(super) forger: Webhook,
-    /// Callbacks on their way, or waiting for their turn.
+    /// Callbacks that are in flight or waiting to be sent.
     pub(super) callbacks: TaskTracker,
     pub(super) callback_turns: Semaphore,
 }
@@ -51,12 +51,12 @@ pub(super) struct SimulationState {
     bucket: TokenBucket,
 }
 
-/// Why a request is turned away at the door.
+/// Reason why a request is refused before it is handled.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum GateRefusal {
     Unavailable,
     Unauthorized,
-    /// What Retry-After is to say.
+    /// Value of Retry-After.
     TooMany(Duration),
 }
 
@@ -80,7 +80,7 @@ impl SimulationCore {
             .redirect(reqwest::redirect::Policy::none())
             .pool_max_idle_per_host(callbacks::CONCURRENCY)
             .build()
-            .context("cannot make an HTTP client")?;
+            .context("cannot create an HTTP client")?;
         let state = SimulationState {
             knobs: Arc::new(options.knobs.clone()),
             ledger: BookingLedger::default(),
@@ -114,7 +114,7 @@ impl SimulationCore {
         self.lock_state().knobs.clone()
     }
 
-    /// Changes knobs for everything that is decided from now on; bookings keep the fate they have.
+    /// Changes knobs for later decisions. Bookings keep their fate.
     pub(super) fn change_knobs(
         &self,
         change: impl FnOnce(&PartnerKnobs) -> Result<PartnerKnobs, String>,
@@ -128,34 +128,34 @@ impl SimulationCore {
         Ok(())
     }
 
-    /// Since the start, in the order's time.
+    /// Returns the time since the start, in simulated time.
     pub(super) fn elapsed_order_time(&self) -> Duration {
         self.started.elapsed().mul_f64(self.speed)
     }
 
-    /// In real time.
+    /// Converts simulated time to real time.
     fn real_duration(&self, orders_time: Duration) -> Duration {
         orders_time.div_f64(self.speed)
     }
 
-    /// Later, in the order's time.
+    /// Schedules an action after a delay in simulated time.
     pub(super) fn schedule_after(&self, delay: Duration, due: DueAction) {
         self.timers.send_after(self.real_duration(delay), due);
     }
 
-    /// Later, when it can be forgotten.
+    /// Schedules the removal of a booking.
     pub(super) fn forget_later(&self, number: u64) {
         self.schedule_after(self.keep_finished, DueAction::Forget(number));
     }
 
-    /// Counts a request in; dropping the guard counts it out.
+    /// Counts a running request until the guard is dropped.
     pub(super) fn begin_request(self: &Arc<Self>) -> RunningRequest {
         let state = &mut *self.lock_state();
         state.traffic.begin_request(&mut state.counters, Instant::now());
         RunningRequest(self.clone())
     }
 
-    /// The order of a real gateway: is anybody there, who are you, how often do you come?
+    /// Checks in the order of a real gateway: outage, key, rate limit.
     pub(super) fn admit_request(&self, key: Option<&str>) -> Result<(), GateRefusal> {
         let at = self.elapsed_order_time();
         let state = &mut *self.lock_state();
@@ -178,13 +178,13 @@ impl SimulationCore {
         Ok(())
     }
 
-    /// Retry-After as a header. Whole seconds, as HTTP wants; a fraction only where the speed asks for one.
+    /// Formats Retry-After in whole seconds, as HTTP requires. Uses fractions only if the speed is above 1.
     pub(super) fn retry_after(&self, wait: Duration) -> String {
         let secs = wait.as_secs_f64();
         if self.speed > 1.0 { format!("{secs:.3}") } else { format!("{:.0}", secs.ceil().max(1.0)) }
     }
 
-    /// Lets the next step of a booking come when it should.
+    /// Schedules the next step of a booking.
     pub(super) fn schedule_step(&self, number: u64) {
         let due = self.lock_state().ledger.find_booking(number).and_then(|b| Some((b.booked_at, b.next_step()?)));
         if let Some((booked_at, after)) = due {
@@ -193,20 +193,20 @@ impl SimulationCore {
         }
     }
 
-    /// Does the next step of a booking, and lets the one after it come.
+    /// Performs the next step of a booking, and schedules the step after it.
     pub(super) fn continue_booking(&self, number: u64) {
         if self.do_step(number) {
             self.schedule_step(number);
         }
     }
 
-    /// Forgets a booking that has been over for long enough.
+    /// Removes a booking that ended long enough ago.
     pub(super) fn forget_booking(&self, number: u64) {
         let keep = self.real_duration(self.keep_finished);
         self.lock_state().ledger.forget_finished(number, Instant::now(), keep);
     }
 
-    /// Does the next step of a booking, if there is one.
+    /// Performs the next step of a booking. Returns whether there was one.
     pub(super) fn do_step(&self, number: u64) -> bool {
         let event = self.lock_state().ledger.take_step(number, Instant::now());
         if let Some(event) = event {
@@ -215,7 +215,7 @@ impl SimulationCore {
         event.is_some()
     }
 
-    /// What follows from an event that is in the ledger already.
+    /// Schedules the callbacks of an event that the ledger already contains, and the removal of a finished booking.
     pub(super) fn follow_up_event(&self, number: u64, event: BookingEvent) {
         let (delay, callbacks) = {
             let state = &mut *self.lock_state();
@@ -239,15 +239,15 @@ impl SimulationCore {
         }
     }
 
-    /// Are connections to be refused now?
+    /// Returns whether connections are refused now.
     pub(super) fn refuses_connections(&self) -> bool {
         self.current_knobs().outage_at(self.elapsed_order_time()) == Some(OutageKind::Refused)
     }
 
-    /// Has connections refused while an outage says so.
+    /// Refuses connections during outages.
     pub(super) async fn watch_outages(&self, refuse: &watch::Sender<bool>) {
         loop {
-            // Asked for before the state is looked at, so that no edge falls between.
+            // The next edge is read before the state, so that no edge between the two is missed.
             let edge = self.current_knobs().next_outage_edge(self.elapsed_order_time());
             let wanted = self.refuses_connections();
             refuse.send_if_modified(|refused| std::mem::replace(refused, wanted) != wanted);
@@ -264,7 +264,7 @@ impl SimulationCore {
     }
 }
 
-/// A request that runs.
+/// A running request.
 #[derive(Debug)]
 pub(super) struct RunningRequest(Arc<SimulationCore>);
 

@@ -1,4 +1,4 @@
-//! What was seen and done so far.
+//! Counters of requests, bookings and callbacks.
 
 use std::{
     collections::VecDeque,
@@ -10,42 +10,42 @@ use serde::Serialize;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Numbers since the start. They stay when bookings are forgotten.
+/// Counts since the start. Removing bookings does not change them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct SimulationCounters {
-    /// Requests of the partner API, whatever became of them.
+    /// Requests of the partner API, whatever their result.
     pub requests: u64,
-    /// Most requests that ran at the same time.
+    /// Maximum number of requests that ran at the same time.
     pub max_concurrent: u64,
-    /// Most requests that came within any one second of real time.
+    /// Maximum number of requests within any second of real time.
     pub max_in_a_second: u64,
-    /// Bookings made.
+    /// New bookings.
     pub bookings: u64,
-    /// Bookings asked for again with the same key and body.
+    /// Booking requests repeated with the same key and body.
     pub bookings_repeated: u64,
-    /// Questions for a job's status.
+    /// Requests for a job's status.
     pub polls: u64,
-    /// Bookings cancelled by us; repeated cancels do not count.
+    /// Bookings cancelled over the API. Repeated cancels do not count.
     pub cancels: u64,
-    /// Cancels refused because of a passenger aboard.
+    /// Cancels refused because a passenger was aboard.
     pub cancels_too_late: u64,
-    /// Callbacks the receiver took, wrong ones not among them.
+    /// Callbacks that the receiver accepted, without wrong ones.
     pub callbacks_sent: u64,
-    /// Callbacks that arrived and were sent once more.
+    /// Accepted callbacks that were sent a second time.
     pub callbacks_doubled: u64,
-    /// Tries the receiver refused or did not answer.
+    /// Attempts that the receiver refused or did not answer.
     pub callbacks_refused: u64,
-    /// Callbacks given up after all tries.
+    /// Callbacks dropped after all attempts.
     pub callbacks_given_up: u64,
-    /// Callbacks not sent, as their rate wants.
+    /// Callbacks not sent because of their rate.
     pub callbacks_withheld: u64,
-    /// Wrong callbacks sent: forged, about an unknown booking, with a foreign job id.
+    /// Wrong callbacks sent: forged, about an unknown booking, or with a foreign job id.
     pub callbacks_wrong: u64,
-    /// Wrong callbacks that the receiver took.
+    /// Wrong callbacks that the receiver accepted.
     pub callbacks_wrong_taken: u64,
-    /// Requests above the limit: 429.
+    /// Requests above the rate limit, answered 429.
     pub rate_limited: u64,
-    /// Requests with a bad key, or with a good one while keys fail: 401.
+    /// Requests with a wrong key, or with the right one while keys fail, answered 401.
     pub unauthorized: u64,
     /// Requests answered 503 because of an outage.
     pub unavailable: u64,
@@ -57,7 +57,7 @@ pub struct SimulationCounters {
 }
 
 impl fmt::Display for SimulationCounters {
-    /// One line each, in the order of the fields, with words for underscores.
+    /// Writes one line per counter in field order, with spaces instead of underscores.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let value = serde_json::to_value(self).map_err(|_| fmt::Error)?;
         for (name, count) in value.as_object().into_iter().flatten() {
@@ -67,7 +67,7 @@ impl fmt::Display for SimulationCounters {
     }
 }
 
-/// Counts requests as they come and go.
+/// Tracks running requests and the requests of the last second.
 #[derive(Debug, Default)]
 pub(super) struct RequestTraffic {
     running: u64,
@@ -100,14 +100,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_busiest_second_slides() {
+    fn busiest_second_is_a_sliding_window() {
         let (mut traffic, mut counters, start) =
             (RequestTraffic::default(), SimulationCounters::default(), Instant::now());
         for at_ms in [0, 600, 900, 1200, 1599, 3000] {
             traffic.begin_request(&mut counters, start + Duration::from_millis(at_ms));
             traffic.end_request();
         }
-        // 600, 900, 1200, 1599; no calendar second had as many.
+        // The window contains 600, 900, 1200 and 1599; no calendar second contains four.
         assert_eq!((counters.requests, counters.max_in_a_second, counters.max_concurrent), (6, 4, 1));
     }
 }

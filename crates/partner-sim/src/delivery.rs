@@ -1,4 +1,4 @@
-//! Sends callbacks when their turn comes, again until they are taken.
+//! Sends callbacks, and retries them until the receiver accepts them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,14 +11,14 @@ use super::{
     timers::DueAction,
 };
 
-/// A callback that is not taken is given up after this many tries.
+/// Maximum attempts for a callback.
 const TRIES: u32 = 6;
-/// Before the second try, in the order's time; doubled before each further one.
+/// Pause before the second attempt, in simulated time. It doubles with each attempt.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// Callbacks that may wait for their turn; with a receiver that slow, others are given up at once.
+/// Maximum number of waiting callbacks. Above it, callbacks are dropped immediately.
 const MOST_WAITING: usize = 100_000;
 
-/// Sends callbacks one after the other, when their turn comes.
+/// Sends callbacks one after another when a slot is free.
 pub(super) fn send_callbacks(core: &Arc<SimulationCore>, callbacks: Vec<QueuedCallback>) {
     if core.callbacks.len() >= MOST_WAITING {
         core.lock_state().counters.callbacks_given_up += callbacks.len() as u64;
@@ -42,7 +42,7 @@ async fn deliver_callback(core: &SimulationCore, mut callback: QueuedCallback) {
     let taken = match post_callback(core, &url, &callback).await {
         Ok(status) => status.is_success(),
         Err(error) => {
-            tracing::debug!(error = %error.without_url(), "A callback was not taken.");
+            tracing::debug!(error = %error.without_url(), "A callback was not accepted.");
             false
         }
     };
@@ -95,7 +95,7 @@ async fn post_callback(
         .send()
         .await?;
     let status = answer.status();
-    // Read to its end, the connection can be used again.
+    // Reading the body to its end allows the connection to be reused.
     answer.bytes().await?;
     Ok(status)
 }

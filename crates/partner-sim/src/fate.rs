@@ -1,6 +1,7 @@
-//! What happens to a booking, decided when it is made. Pure.
+//! Fate of a booking, drawn when it is made. Pure.
 //!
-//! Drawn from the seed and the reference alone: which booking came first, and how often anybody asked, changes nothing.
+//! A fate depends only on the seed and the reference. The order of bookings and the number of requests do not change
+//! it.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use rand::RngExt;
 use super::knobs::PartnerKnobs;
 use crate::seeded_rng::ChoiceSeed;
 
-/// What a callback tells.
+/// Event that a callback reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BookingEvent {
     JobIdAssigned,
@@ -35,10 +36,10 @@ impl BookingEvent {
     }
 }
 
-/// The course of a booking that is not cancelled.
+/// Events of a booking that is not cancelled over the API.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct BookingFate {
-    /// What happens, and how long after the booking, in the order it happens.
+    /// Events in order, with their time after the booking.
     pub(super) steps: Vec<(Duration, BookingEvent)>,
     pub(super) job_id: String,
     pub(super) driver_id: String,
@@ -47,7 +48,7 @@ pub(super) struct BookingFate {
 impl BookingFate {
     pub(super) fn draw_fate(seed: u64, reference: &str, knobs: &PartnerKnobs) -> Self {
         let mut rng = ChoiceSeed::new(seed, &["fate", reference]).into_rng();
-        // All are drawn, whatever comes of it: turning one knob leaves the rest of a fate alone.
+        // All values are always drawn, so that changing one knob does not change the others.
         let has_job_id = knobs.job_id_rate.draw_outcome(&mut rng);
         let has_driver = knobs.driver_rate.draw_outcome(&mut rng);
         let driver_cancels = knobs.driver_cancel_rate.draw_outcome(&mut rng);
@@ -79,40 +80,40 @@ impl BookingFate {
     }
 }
 
-/// The number in a booking's id.
+/// Returns the number in a booking's id.
 pub(super) fn booking_number(seed: u64, reference: &str) -> u64 {
     ChoiceSeed::new(seed, &["booking", reference]).random_number()
 }
 
-/// How the partner writes the number of a booking.
+/// Returns the id of a booking's number.
 pub(super) fn booking_id(number: u64) -> String {
     format!("B-{number:016x}")
 }
 
-/// The number of the booking of this id.
+/// Returns the number of a booking's id.
 pub(super) fn parse_booking_id(id: &str) -> Option<u64> {
     let digits = id.strip_prefix("B-").filter(|digits| digits.len() == 16)?;
     u64::from_str_radix(digits, 16).ok()
 }
 
-/// The job id that the booking of this reference has or would have.
+/// Returns the job id that the booking of this reference gets.
 pub(super) fn job_id_of(seed: u64, reference: &str) -> String {
     format!("J-{:016x}", ChoiceSeed::new(seed, &["job", reference]).random_number())
 }
 
-/// How the callback of one event travels.
+/// Delivery of the callback of one event.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct CallbackTravel {
     pub(super) event_id: String,
-    /// Is it sent at all?
+    /// Whether the callback is sent.
     pub(super) sent: bool,
     pub(super) delay: Duration,
-    /// Comes again so long after it arrived.
+    /// Delay after delivery until it is sent again.
     pub(super) doubled: Option<Duration>,
-    /// Wrong ones before it, at the same time.
+    /// Whether a forged callback is sent immediately before it.
     pub(super) forged: bool,
     pub(super) unknown_booking: bool,
-    /// Another job id comes so long after it arrived.
+    /// Delay after delivery until a callback with a foreign job id is sent.
     pub(super) foreign_job_id: Option<Duration>,
 }
 
@@ -151,14 +152,14 @@ mod tests {
     }
 
     #[test]
-    fn a_fate_hangs_on_seed_and_reference_alone() {
+    fn fate_depends_only_on_seed_and_reference() {
         let knobs = PartnerKnobs::default();
         let fate = BookingFate::draw_fate(1, "ORD-1:1", &knobs);
         assert_eq!(fate, BookingFate::draw_fate(1, "ORD-1:1", &knobs));
         for other in [BookingFate::draw_fate(2, "ORD-1:1", &knobs), BookingFate::draw_fate(1, "ORD-1:2", &knobs)] {
             assert!(fate.job_id != other.job_id && fate.steps != other.steps);
         }
-        // A knob changes what it is about.
+        // A knob changes only the part of the fate that it controls.
         let without_driver = PartnerKnobs { driver_rate: EventRate::NEVER, ..knobs };
         assert_eq!(BookingFate::draw_fate(1, "ORD-1:1", &without_driver).steps[0], fate.steps[0]);
     }
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rates_hold() {
+    fn booking_events_follow_the_rates() {
         let knobs = PartnerKnobs { driver_rate: "0.7".parse().unwrap(), ..PartnerKnobs::default() };
         let found = (0..2000).filter(|n| events(&knobs, *n).contains(&BookingEvent::DriverAssigned)).count();
         assert!((1330..1470).contains(&found), "{found}");
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_come_in_their_order() {
+    fn fate_steps_are_sorted_by_time() {
         for n in 0..500 {
             let steps = BookingFate::draw_fate(3, &format!("ORD-{n}:1"), &PartnerKnobs::default()).steps;
             assert!(steps.is_sorted_by_key(|(at, _)| *at), "{steps:?}");

@@ -1,4 +1,4 @@
-//! What goes wrong with requests. Pure.
+//! Faults of requests. Pure.
 
 use std::time::Instant;
 
@@ -7,23 +7,24 @@ use rand::RngExt;
 use super::{knobs::PartnerKnobs, ledger::BookingOperation};
 use crate::seeded_rng::ChoiceSeed;
 
-/// What goes wrong with one request.
+/// Fault of one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RequestFault {
-    /// Answered 500, nothing done.
+    /// Answers 500 without effect.
     Error500,
-    /// Answered 503, nothing done.
+    /// Answers 503 without effect.
     Error503,
-    /// Held, then cut, nothing done.
+    /// Hangs, then closes the connection without effect.
     Hang,
-    /// Cut at once, nothing done.
+    /// Resets the connection immediately, without effect.
     Reset,
-    /// Done, then cut.
+    /// Takes effect, then closes the connection without an answer.
     LostAnswer,
 }
 
 impl RequestFault {
-    /// `nth` request of this kind about this reference, counted from 1: when others come does not matter.
+    /// Draws the fault of the `nth` request of this kind for this reference, counted from 1. Other requests do not
+    /// influence it.
     pub(super) fn draw_fault(
         seed: u64,
         reference: &str,
@@ -44,15 +45,15 @@ impl RequestFault {
             point -= f64::from(*rate);
             point < 0.0
         })?;
-        // Nothing is lost with the answer to a question.
+        // A poll has no effect, so a lost answer would lose nothing.
         (fault != Self::LostAnswer || operation != BookingOperation::Poll).then_some(fault)
     }
 }
 
-/// A token bucket: `rate` requests a second, `burst` at once.
+/// Token bucket: `rate` requests per second, `burst` at once.
 #[derive(Debug, Default)]
 pub(super) struct TokenBucket {
-    /// Tokens left, and when that was.
+    /// Remaining tokens, and the time of that value.
     level: Option<(f64, Instant)>,
 }
 
@@ -98,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bucket_holds_a_burst_and_fills_at_its_rate() {
+    fn bucket_allows_burst_and_refills_at_rate() {
         let (mut bucket, start) = (TokenBucket::default(), Instant::now());
         let mut admitted =
             |after_ms| (0..100).filter(|_| bucket.try_take(10.0, 5.0, start + Duration::from_millis(after_ms))).count();
@@ -106,8 +107,8 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_below_one_still_means_one() {
-        // Otherwise a limit of one request in two seconds would admit none at all.
+    fn slow_rate_admits_single_requests() {
+        // Otherwise a limit of one request in two seconds would admit none.
         let (mut bucket, start) = (TokenBucket::default(), Instant::now());
         assert!(bucket.try_take(0.5, 1.0, start));
         assert!(!bucket.try_take(0.5, 1.0, start + Duration::from_secs(1)));

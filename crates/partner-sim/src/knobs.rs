@@ -1,4 +1,4 @@
-//! What can be set about the partner, from the command line, in this process, or while it runs.
+//! Settings of the partner. They can be changed on the command line, in this process, or at run time.
 
 use std::time::Duration;
 
@@ -8,137 +8,138 @@ use serde_json::{Map, Value};
 
 use super::values::{DurationSpread, EventRate, OutageWindow, merge_fields, parse_duration};
 
-/// How an outage looks from outside.
+/// Effect of an outage on callers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum OutageKind {
-    /// Connections are refused, and running ones cut.
+    /// Connections are refused, and open ones closed.
     Refused,
     /// Every request is answered 503.
     Unavailable,
 }
 
-/// Durations are in the order's time, which the speed divides, unless they say that they are not.
+/// Settings of the partner. Durations are in simulated time, which the speed divides, unless their description says
+/// otherwise.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Args)]
 #[serde(default, deny_unknown_fields)]
 pub struct PartnerKnobs {
-    /// From booking to job id; mixtures work: "50% 1s-2s, 50% 10m-15m"
-    #[arg(long, value_name = "SPREAD", default_value = "500ms-2s", help_heading = "What happens to a booking")]
+    /// Time from booking to job id; mixtures are possible: "50% 1s-2s, 50% 10m-15m"
+    #[arg(long, value_name = "SPREAD", default_value = "500ms-2s", help_heading = "Bookings")]
     pub job_id_delay: DurationSpread,
-    /// Part of the bookings that ever get a job id
-    #[arg(long, value_name = "P", default_value = "1", help_heading = "What happens to a booking")]
+    /// Share of bookings that get a job id
+    #[arg(long, value_name = "P", default_value = "1", help_heading = "Bookings")]
     pub job_id_rate: EventRate,
-    /// Part of the bookings with a job id that find a driver
-    #[arg(long, value_name = "P", default_value = "0.9", help_heading = "What happens to a booking")]
+    /// Share of bookings with a job id that find a driver
+    #[arg(long, value_name = "P", default_value = "0.9", help_heading = "Bookings")]
     pub driver_rate: EventRate,
-    /// From job id to driver
-    #[arg(long, value_name = "SPREAD", default_value = "5s-60s", help_heading = "What happens to a booking")]
+    /// Time from job id to driver
+    #[arg(long, value_name = "SPREAD", default_value = "5s-60s", help_heading = "Bookings")]
     pub driver_delay: DurationSpread,
-    /// From job id to the end of a search that finds no driver
-    #[arg(long, value_name = "SPREAD", default_value = "60s-180s", help_heading = "What happens to a booking")]
+    /// Time from job id to the end of a search without a driver
+    #[arg(long, value_name = "SPREAD", default_value = "60s-180s", help_heading = "Bookings")]
     pub no_driver_delay: DurationSpread,
-    /// Part of the drivers who give the ride back before the pickup
-    #[arg(long, value_name = "P", default_value = "0.03", help_heading = "What happens to a booking")]
+    /// Share of drivers that cancel before the pickup
+    #[arg(long, value_name = "P", default_value = "0.03", help_heading = "Bookings")]
     pub driver_cancel_rate: EventRate,
-    /// From driver to pickup
-    #[arg(long, value_name = "SPREAD", default_value = "1m-6m", help_heading = "What happens to a booking")]
+    /// Time from driver to pickup
+    #[arg(long, value_name = "SPREAD", default_value = "1m-6m", help_heading = "Bookings")]
     pub pickup_delay: DurationSpread,
-    /// From pickup to completion
-    #[arg(long, value_name = "SPREAD", default_value = "5m-20m", help_heading = "What happens to a booking")]
+    /// Time from pickup to completion
+    #[arg(long, value_name = "SPREAD", default_value = "5m-20m", help_heading = "Bookings")]
     pub trip_duration: DurationSpread,
 
-    /// Where callbacks go; without it there are none
+    /// URL for callbacks; without it no callbacks are sent
     #[arg(long, value_name = "URL", value_parser = http_url, help_heading = "Callbacks")]
     pub callback_url: Option<String>,
-    /// Part of the callbacks with a job id that are sent at all
+    /// Share of job-id callbacks that are sent
     #[arg(long, value_name = "P", default_value = "0.95", help_heading = "Callbacks")]
     pub job_id_callback_rate: EventRate,
-    /// Part of the other callbacks that are sent at all
+    /// Share of other callbacks that are sent
     #[arg(long, value_name = "P", default_value = "0.95", help_heading = "Callbacks")]
     pub callback_rate: EventRate,
-    /// From an event to its callback
+    /// Time from an event to its callback
     #[arg(long, value_name = "SPREAD", default_value = "95% 200ms-1s, 5% 1s-3s", help_heading = "Callbacks")]
     pub callback_delay: DurationSpread,
-    /// Part of the callbacks that are sent again, with the same event id, after they arrived
+    /// Share of callbacks that are sent again with the same event id after delivery
     #[arg(long, value_name = "P", default_value = "0", help_heading = "Callbacks")]
     pub doubled_callback_rate: EventRate,
-    /// Part of the callbacks before which a forged one comes: same event id, other job id, bad signature
+    /// Share of callbacks preceded by a forged one: same event id, other job id, bad signature
     #[arg(long, value_name = "P", default_value = "0", help_heading = "Callbacks")]
     pub bad_signature_rate: EventRate,
-    /// Part of the callbacks before which one about an unknown booking comes
+    /// Share of callbacks preceded by one about an unknown booking
     #[arg(long, value_name = "P", default_value = "0", help_heading = "Callbacks")]
     pub unknown_booking_rate: EventRate,
-    /// Part of the callbacks with a job id after which one with the job id of another booking comes
+    /// Share of job-id callbacks followed by one with the job id of another booking
     #[arg(long, value_name = "P", default_value = "0", help_heading = "Callbacks")]
     pub foreign_job_id_rate: EventRate,
 
-    /// From request to answer; not divided by the speed
-    #[arg(long, value_name = "SPREAD", default_value = "0s", help_heading = "How requests fare")]
+    /// Time from request to answer, in real time
+    #[arg(long, value_name = "SPREAD", default_value = "0s", help_heading = "Requests")]
     pub latency: DurationSpread,
-    /// Part of the requests answered 500, without effect
-    #[arg(long, value_name = "P", default_value = "0", help_heading = "How requests fare")]
+    /// Share of requests answered 500 without effect
+    #[arg(long, value_name = "P", default_value = "0", help_heading = "Requests")]
     pub error_500_rate: EventRate,
-    /// Part of the requests answered 503, without effect
-    #[arg(long, value_name = "P", default_value = "0", help_heading = "How requests fare")]
+    /// Share of requests answered 503 without effect
+    #[arg(long, value_name = "P", default_value = "0", help_heading = "Requests")]
     pub error_503_rate: EventRate,
-    /// Part of the requests that hang, then are cut, without effect
-    #[arg(long, value_name = "P", default_value = "0", help_heading = "How requests fare")]
+    /// Share of requests that hang and are then cut off without effect
+    #[arg(long, value_name = "P", default_value = "0", help_heading = "Requests")]
     pub hang_rate: EventRate,
-    /// How long they hang; not divided by the speed
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration, help_heading = "How requests fare")]
+    /// Time that hanging requests hang, in real time
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration, help_heading = "Requests")]
     #[serde(with = "humantime_serde")]
     pub hang_duration: Duration,
-    /// Part of the requests whose connection is reset, without effect
-    #[arg(long, value_name = "P", default_value = "0", help_heading = "How requests fare")]
+    /// Share of requests whose connection is reset without effect
+    #[arg(long, value_name = "P", default_value = "0", help_heading = "Requests")]
     pub reset_rate: EventRate,
-    /// Part of the bookings and cancels that are made but never answered
-    #[arg(long, value_name = "P", default_value = "0", help_heading = "How requests fare")]
+    /// Share of bookings and cancels that take effect but get no answer
+    #[arg(long, value_name = "P", default_value = "0", help_heading = "Requests")]
     pub lost_answer_rate: EventRate,
-    /// Requests per second of real time, above which the answer is 429 [default: no limit]
-    #[arg(long, value_name = "N", value_parser = parse_positive, help_heading = "How requests fare")]
+    /// Limit of requests per second of real time; above it the answer is 429 [default: no limit]
+    #[arg(long, value_name = "N", value_parser = parse_positive, help_heading = "Requests")]
     pub rate_limit: Option<f64>,
-    /// Requests that may come at once within the limit [default: one second's]
-    #[arg(long, value_name = "N", value_parser = parse_positive, help_heading = "How requests fare")]
+    /// Number of requests that may arrive at once within the limit [default: the limit of one second]
+    #[arg(long, value_name = "N", value_parser = parse_positive, help_heading = "Requests")]
     pub rate_burst: Option<f64>,
-    /// What Retry-After says in a 429
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration, help_heading = "How requests fare")]
+    /// Value of Retry-After in a 429
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration, help_heading = "Requests")]
     #[serde(with = "humantime_serde")]
     pub retry_after: Duration,
-    /// An outage, by begin and length: 60s+10m; repeatable
-    #[arg(long = "outage", value_name = "WINDOW", help_heading = "How requests fare")]
+    /// Outage, as start and length: 60s+10m; repeatable
+    #[arg(long = "outage", value_name = "WINDOW", help_heading = "Requests")]
     pub outages: Vec<OutageWindow>,
-    /// What outages look like
-    #[arg(long, value_name = "KIND", default_value = "refused", help_heading = "How requests fare")]
+    /// Effect of an outage
+    #[arg(long, value_name = "KIND", default_value = "refused", help_heading = "Requests")]
     pub outage_kind: OutageKind,
-    /// A time in which every key is refused with 401: 60s+10m; repeatable
-    #[arg(long = "auth-failure", value_name = "WINDOW", help_heading = "How requests fare")]
+    /// Period in which every key is refused with 401: 60s+10m; repeatable
+    #[arg(long = "auth-failure", value_name = "WINDOW", help_heading = "Requests")]
     pub auth_failures: Vec<OutageWindow>,
 
-    /// An outage until this is false again.
+    /// Whether an outage lasts until this is false again.
     #[arg(skip)]
     pub down: bool,
-    /// Every key is refused until this is false again.
+    /// Whether every key is refused until this is false again.
     #[arg(skip)]
     pub reject_keys: bool,
 }
 
 impl Default for PartnerKnobs {
-    /// As on an empty command line, so that defaults stand in one place.
+    /// Returns the defaults of the command line, so that they are defined only once.
     fn default() -> Self {
         let matches = Self::augment_args(clap::Command::new("knobs")).get_matches_from(["knobs"]);
-        Self::from_arg_matches(&matches).expect("every knob has a default that parses; a test holds this")
+        Self::from_arg_matches(&matches).expect("every knob has a default that parses; a test checks this")
     }
 }
 
 impl PartnerKnobs {
-    /// These knobs with some of them changed.
+    /// Returns these knobs with some values changed.
     pub(super) fn merge_changes(&self, changes: Map<String, Value>) -> Result<Self, String> {
         let knobs = merge_fields(self, changes)?;
         knobs.check_values()?;
         Ok(knobs)
     }
 
-    /// What no single value can say.
+    /// Checks the knobs that depend on each other, and the bounds that their types do not have.
     pub(super) fn check_values(&self) -> Result<(), String> {
         let faults = [self.error_500_rate, self.error_503_rate, self.hang_rate, self.reset_rate, self.lost_answer_rate];
         let total: f64 = faults.into_iter().map(f64::from).sum();
@@ -159,12 +160,12 @@ impl PartnerKnobs {
         Ok(())
     }
 
-    /// The outage at this time of the simulation, if there is one.
+    /// Returns the outage at this simulated time.
     pub(super) fn outage_at(&self, at: Duration) -> Option<OutageKind> {
         (self.down || self.outages.iter().any(|window| window.contains(at))).then_some(self.outage_kind)
     }
 
-    /// When the next outage begins or ends by itself.
+    /// Returns the start or end of the next planned outage.
     pub(super) fn next_outage_edge(&self, at: Duration) -> Option<Duration> {
         self.outages.iter().flat_map(OutageWindow::outage_edges).filter(|edge| *edge > at).min()
     }
@@ -181,7 +182,7 @@ fn parse_positive(text: &str) -> Result<f64, String> {
 fn http_url(text: &str) -> Result<String, String> {
     match reqwest::Url::parse(text) {
         Ok(url) if matches!(url.scheme(), "http" | "https") => Ok(text.to_owned()),
-        _ => Err(format!("'{text}' is no http:// or https:// address")),
+        _ => Err(format!("'{text}' is not an http:// or https:// address")),
     }
 }
 
@@ -197,13 +198,13 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_pass_their_own_check_and_survive_json() {
+    fn default_knobs_are_valid_and_survive_json() {
         assert_eq!(PartnerKnobs::default().check_values(), Ok(()));
         assert_eq!(merge(json!({})).unwrap(), PartnerKnobs::default());
     }
 
     #[test]
-    fn a_merge_changes_what_it_names_and_nothing_else() {
+    fn merge_changes_only_named_knobs() {
         let knobs = merge(json!({ "down": true, "job_id_delay": "3s", "outages": ["60s+10m"] })).unwrap();
         let wanted = PartnerKnobs {
             down: true,
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn invalid_values_are_refused() {
         for bad in [
             json!({ "jobid_delay": "3s" }),
             json!({ "driver_rate": 2 }),
@@ -230,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn outages_come_and_go() {
+    fn outages_start_and_end_as_planned() {
         let knobs = merge(json!({ "outages": ["60s+10s", "100s+10s"], "outage_kind": "unavailable" })).unwrap();
         let secs = Duration::from_secs;
         assert_eq!(knobs.outage_at(secs(59)), None);

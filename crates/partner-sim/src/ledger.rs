@@ -1,7 +1,7 @@
-//! The partner's bookings. Pure: it is told the time.
+//! Bookings of the partner. Pure: the caller passes the time.
 //!
-//! A booking's number follows from its reference, so one map finds it by either. What cannot change any more is
-//! forgotten when the owner says so; counters elsewhere stay.
+//! A booking's number follows from its reference, so one map finds it by either. Finished bookings are removed when the
+//! caller asks for it; counters elsewhere keep their values.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -10,10 +10,10 @@ use std::{
 
 use super::fate::{BookingEvent, BookingFate};
 
-/// Records held at once. More than that are open only if no call ends them.
+/// Maximum number of records. More can be open only if no call ends them.
 const MOST_RECORDS: usize = 500_000;
 
-/// What can be asked about a booking.
+/// Request about a booking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BookingOperation {
     Book,
@@ -57,7 +57,7 @@ impl SimulatedStatus {
         matches!(self, Self::Completed | Self::Cancelled | Self::NoDriver)
     }
 
-    /// What an event makes of a booking.
+    /// Returns the status after an event.
     fn after_event(self, event: BookingEvent) -> Self {
         match event {
             BookingEvent::JobIdAssigned => self,
@@ -70,11 +70,11 @@ impl SimulatedStatus {
     }
 }
 
-/// One booking, as its owner may see it.
+/// A booking and its fate.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct SimulatedBooking {
     pub(super) reference: String,
-    /// Tells whether a repeated request is the same.
+    /// Hash of the request, to recognize a repeated one.
     pub(super) fingerprint: u64,
     pub(super) booked_at: Instant,
     pub(super) status: SimulatedStatus,
@@ -82,7 +82,7 @@ pub(super) struct SimulatedBooking {
     pub(super) has_driver: bool,
     pub(super) over_since: Option<Instant>,
     pub(super) fate: BookingFate,
-    /// How many of the fate's steps are done.
+    /// Number of performed steps of the fate.
     done: usize,
 }
 
@@ -95,7 +95,7 @@ impl SimulatedBooking {
         self.has_driver.then_some(self.fate.driver_id.as_str())
     }
 
-    /// When the next step comes, after the booking.
+    /// Returns the time of the next step, counted from the booking.
     pub(super) fn next_step(&self) -> Option<Duration> {
         let (at, _) = self.fate.steps.get(self.done)?;
         (!self.status.is_over()).then_some(*at)
@@ -111,7 +111,7 @@ impl SimulatedBooking {
     }
 }
 
-/// What was asked about one reference, and the booking if one was made.
+/// Request counts of one reference, and its booking if there is one.
 #[derive(Debug, Default)]
 struct BookingRecord {
     asked: [u32; 3],
@@ -124,7 +124,7 @@ pub(super) struct BookingLedger {
     open: BTreeSet<u64>,
 }
 
-/// There is no room for another booking.
+/// Error for a ledger without room for another booking.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct LedgerFull;
 
@@ -132,7 +132,7 @@ pub(super) struct LedgerFull;
 pub(super) enum BookOutcome {
     New,
     Again,
-    /// The key was used with another body.
+    /// The key was used before with another body.
     Differs,
 }
 
@@ -146,7 +146,7 @@ pub(super) enum CancelOutcome {
 }
 
 impl BookingLedger {
-    /// Counts a wish to book. How many times that was, and whether it is the first about this reference.
+    /// Counts a booking request. Returns how many there were, and whether this is the first for the reference.
     pub(super) fn count_booking_request(&mut self, number: u64) -> Result<(u32, bool), LedgerFull> {
         let known = self.records.contains_key(&number);
         if !known && self.records.len() >= MOST_RECORDS {
@@ -156,14 +156,14 @@ impl BookingLedger {
         Ok((record.count_operation(BookingOperation::Book), !known))
     }
 
-    /// Counts another question. The reference, and how many times that was; nothing if there is no such booking.
+    /// Counts another request. Returns the reference, and how many there were. `None` if the booking does not exist.
     pub(super) fn count_request(&mut self, number: u64, operation: BookingOperation) -> Option<(String, u32)> {
         let record = self.records.get_mut(&number)?;
         let reference = record.booking.as_ref()?.reference.clone();
         Some((reference, record.count_operation(operation)))
     }
 
-    /// Books, or says why not. `fate` is asked for a new booking only.
+    /// Makes a booking, or returns how it relates to the existing one. Draws `fate` only for a new booking.
     pub(super) fn book_reference(
         &mut self,
         number: u64,
@@ -210,7 +210,7 @@ impl BookingLedger {
         }
     }
 
-    /// Does the next step of a booking, unless it ended meanwhile.
+    /// Performs the next step of a booking, unless the booking has ended.
     pub(super) fn take_step(&mut self, number: u64, now: Instant) -> Option<BookingEvent> {
         let booking = self.records.get_mut(&number)?.booking.as_mut()?;
         booking.next_step()?;
@@ -223,7 +223,7 @@ impl BookingLedger {
         Some(event)
     }
 
-    /// Forgets what is over for so long, or never came to be.
+    /// Removes the booking if it ended at least `keep` ago, or the record if no booking was made.
     pub(super) fn forget_finished(&mut self, number: u64, now: Instant, keep: Duration) {
         let over = |since: Instant| now.saturating_duration_since(since) >= keep;
         if self.records.get(&number).is_some_and(|r| r.booking.as_ref().is_none_or(|b| b.over_since.is_some_and(over)))
@@ -232,12 +232,12 @@ impl BookingLedger {
         }
     }
 
-    /// Numbers of bookings that are neither completed, cancelled, nor left without a driver.
+    /// Returns the numbers of bookings that are not completed, cancelled or without a driver.
     pub(super) fn open_bookings(&self) -> &BTreeSet<u64> {
         &self.open
     }
 
-    /// Records held: open bookings, and those not forgotten yet.
+    /// Returns the number of records: open bookings, and finished ones that are not removed yet.
     pub(super) fn len(&self) -> usize {
         self.records.len()
     }
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn booking_twice_is_booking_once() {
+    fn repeated_booking_is_made_once() {
         let mut ledger = ledger(&lucky());
         let fate = || panic!("a booking has one fate");
         assert_eq!(ledger.book_reference(7, "O:1", 1, Instant::now(), fate), BookOutcome::Again);
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_booking_takes_its_course_and_then_stands_still() {
+    fn booking_runs_its_steps_and_ends() {
         let mut ledger = ledger(&lucky());
         let mut seen = Vec::new();
         while let Some(event) = ledger.take_step(7, Instant::now()) {
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cancelled_booking_has_no_further_steps() {
+    fn cancelled_booking_has_no_further_steps() {
         let mut ledger = ledger(&lucky());
         ledger.take_step(7, Instant::now());
         assert_eq!(
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn with_a_passenger_aboard_it_is_too_late_to_cancel() {
+    fn cancel_is_refused_after_pickup() {
         let mut ledger = ledger(&lucky());
         for _ in 0..2 {
             ledger.take_step(7, Instant::now());
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_over_for_long_enough_is_forgotten() {
+    fn only_old_finished_bookings_are_removed() {
         let (mut ledger, now, keep) = (ledger(&lucky()), Instant::now(), Duration::from_secs(60));
         ledger.forget_finished(7, now + 9 * keep, keep);
         assert_eq!(ledger.len(), 1, "it is open");
@@ -335,7 +335,7 @@ mod tests {
         assert_eq!(ledger.len(), 1, "it may still be asked about");
         ledger.forget_finished(7, now + keep, keep);
         assert_eq!(ledger.len(), 0);
-        // A wish that never became a booking.
+        // A booking request that never led to a booking.
         assert_eq!(ledger.count_booking_request(8), Ok((1, true)));
         ledger.forget_finished(8, now, keep);
         assert_eq!((ledger.len(), ledger.count_request(8, BookingOperation::Poll)), (0, None));

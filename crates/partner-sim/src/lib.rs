@@ -1,22 +1,22 @@
-//! A taxi partner to dispatch to, with all its faults, as an HTTP server. docs/PARTNER.md is its contract.
+//! A simulated taxi partner with injectable faults, as an HTTP server. docs/PARTNER.md is its contract.
 //!
-//! * [`options`], [`knobs`], `values`: what can be set, and how it is written.
-//! * `fate`: what happens to a booking, and how its callbacks travel. Pure.
-//! * `faults`: what goes wrong with requests. Pure.
-//! * `ledger`, [`counters`]: the bookings, and what was seen so far. Pure.
-//! * `callbacks`: what the partner tells us, signed. Pure.
-//! * `timers`: everything that happens later, in one queue.
-//! * `core`: the above, working together behind one lock that is never held across an await.
-//! * `delivery`: sends callbacks, again until they are taken.
-//! * `api`: what a partner answers. `control`: what only a simulation answers.
-//! * [`seeded_rng`]: what simulations leave to chance.
+//! * [`options`], [`knobs`], `values`: settings and their syntax.
+//! * `fate`: fate of a booking and of its callbacks. Pure.
+//! * `faults`: faults of requests. Pure.
+//! * `ledger`, [`counters`]: bookings and counters. Pure.
+//! * `callbacks`: signed callbacks. Pure.
+//! * `timers`: one queue for all later actions.
+//! * `core`: combines these modules behind one lock that is never held across an await.
+//! * `delivery`: sends and retries callbacks.
+//! * `api`: the API of the partner. `control`: the control API of the simulation.
+//! * [`seeded_rng`]: reproducible random choices.
 //! * [`lines`]: connections that can be refused and cut.
-//! * [`serving`]: errors, and who may call `/_sim`.
-//! * [`server`]: starting and ending it.
+//! * [`serving`]: error answers, and the loopback check of `/_sim`.
+//! * [`server`]: start and end of the simulation.
 //!
-//! `values`, `seeded_rng`, `lines` and `serving` serve the simulated provider, too.
+//! The simulated provider also uses `values`, `seeded_rng`, `lines` and `serving`.
 //!
-//! All choices follow from the seed and a booking's reference, never from the order in which requests arrive.
+//! All choices follow from the seed and a booking's reference, never from the order of requests.
 
 mod api;
 mod callbacks;

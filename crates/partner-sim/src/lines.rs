@@ -20,21 +20,21 @@ use tokio::{
 };
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-/// As many connections as may wait to be accepted.
+/// Maximum number of connections that wait to be accepted.
 const BACKLOG: u32 = 1024;
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(50);
 
-/// Listens, except while connections are to be refused; then it cuts those it has.
+/// A listener that can refuse connections. While it refuses, it does not listen, and open connections are cut.
 #[derive(Debug)]
 pub struct CuttableListener {
     address: SocketAddr,
     listener: Option<TcpListener>,
-    /// Bound but not listening: no other process gets the port while we refuse. Where a port cannot be bound twice we do
-    /// without.
+    /// Socket that is bound but does not listen, so that no other process gets the port while connections are refused.
+    /// `None` where a port cannot be bound twice.
     _reserved: Option<TcpSocket>,
     refuse: watch::Receiver<bool>,
     stop: CancellationToken,
-    /// Cancelled to cut all lines.
+    /// Cancelled to cut all connections.
     up: CancellationToken,
 }
 
@@ -84,7 +84,7 @@ impl Listener for CuttableListener {
                 None => match bind_socket(self.address).and_then(|socket| socket.listen(BACKLOG)) {
                     Ok(listener) => self.listener.insert(listener),
                     Err(error) => {
-                        tracing::warn!(%error, "Cannot listen again; will try once more.");
+                        tracing::warn!(%error, "Cannot listen again; retrying.");
                         tokio::time::sleep(PAUSE_AFTER_ERROR).await;
                         continue;
                     }
@@ -96,7 +96,7 @@ impl Listener for CuttableListener {
             };
             match accepted {
                 Ok((stream, peer)) => {
-                    // Small answers, each waited for.
+                    // The answers are small, and the caller waits for each.
                     let _ = stream.set_nodelay(true);
                     return (CuttableConnection::new(stream, self.up.child_token()), peer);
                 }
@@ -113,7 +113,7 @@ impl Listener for CuttableListener {
     }
 }
 
-/// One connection, which breaks when it is cut.
+/// A connection that fails when it is cut.
 pub struct CuttableConnection {
     stream: TcpStream,
     cut: CancellationToken,
@@ -126,10 +126,11 @@ impl CuttableConnection {
         Self { stream, cut, cutting }
     }
 
-    /// The server reads while a handler runs, to learn that the other side left: so a cut is seen at once.
+    /// Returns an error if the connection is cut. The server reads while a handler runs, to detect a closed connection,
+    /// so it notices a cut immediately.
     fn poll_cut(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
         self.cutting.as_mut().poll(cx).map(|()| {
-            // The other side is to see a reset, not an ordinary end.
+            // Zero linger makes the other side see a reset, not a regular close.
             let _ = self.stream.set_zero_linger();
             io::ErrorKind::ConnectionAborted.into()
         })
@@ -177,7 +178,7 @@ impl AsyncWrite for CuttableConnection {
     }
 }
 
-/// What a handler knows of the connection its request came over.
+/// Connection of a request, for its handler.
 #[derive(Debug, Clone)]
 pub struct ConnectedCaller {
     pub address: SocketAddr,
@@ -185,7 +186,7 @@ pub struct ConnectedCaller {
 }
 
 impl ConnectedCaller {
-    /// Cuts the connection; a caller that waits for this never goes on.
+    /// Cuts the connection. The returned future never completes.
     pub async fn cut_connection(&self) -> Infallible {
         self.line.cancel();
         std::future::pending().await

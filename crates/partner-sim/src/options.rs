@@ -1,4 +1,4 @@
-//! What is decided when the simulator starts.
+//! Settings that are fixed when the simulator starts.
 
 use std::{fmt, net::SocketAddr, time::Duration};
 
@@ -8,13 +8,13 @@ use super::{knobs::PartnerKnobs, values::parse_duration};
 
 #[derive(Clone, Args)]
 pub struct PartnerSimOptions {
-    /// Listen here; port 0 takes a free one
+    /// Address to listen on; port 0 takes a free port
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:0")]
     pub bind: SocketAddr,
-    /// Serve /_sim here, which an outage leaves alone; loopback only
+    /// Address to serve /_sim on, also during outages; loopback only
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:0")]
     pub control: SocketAddr,
-    /// The key requests must bear
+    /// Key that requests must send
     #[arg(
         long,
         value_name = "KEY",
@@ -23,7 +23,7 @@ pub struct PartnerSimOptions {
         default_value = "partner-sim-key"
     )]
     pub api_key: String,
-    /// Signs callbacks
+    /// Secret that signs callbacks
     #[arg(
         long,
         value_name = "WHSEC",
@@ -32,13 +32,13 @@ pub struct PartnerSimOptions {
         default_value = "whsec_ZGlzcGF0Y2hxIHBhcnRuZXIgc2ltdWxhdG9y"
     )]
     pub callback_secret: String,
-    /// Decides what happens to each booking: the same seed and reference, the same fate
+    /// Seed of all random choices; the same seed and reference give the same fate
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
-    /// How much faster than life; divides the order's durations, never the machine's
+    /// Speed of the simulation; divides simulated durations only
     #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = parse_speed)]
     pub speed: f64,
-    /// How long bookings that are over can still be asked about, in the order's time
+    /// Time that finished bookings can be queried, in simulated time
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = parse_duration)]
     pub keep_finished: Duration,
     #[command(flatten)]
@@ -46,11 +46,11 @@ pub struct PartnerSimOptions {
 }
 
 impl Default for PartnerSimOptions {
-    /// As on an empty command line, but for the environment.
+    /// Returns the defaults of the command line, without the environment.
     fn default() -> Self {
         let command = Self::augment_args(clap::Command::new("options")).mut_args(|arg| arg.env(None::<&str>));
         Self::from_arg_matches(&command.get_matches_from(["options"]))
-            .expect("every option has a default that parses; a test holds this")
+            .expect("every option has a default that parses; a test checks this")
     }
 }
 
@@ -65,7 +65,7 @@ impl fmt::Debug for PartnerSimOptions {
     }
 }
 
-/// Slower than a tenth, a timer could outlast what the timers can hold (two years).
+/// Parses a speed. Below 0.1, a timer could exceed the two years that the timer queue supports.
 pub fn parse_speed(text: &str) -> Result<f64, String> {
     text.parse()
         .ok()
@@ -78,14 +78,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_defaults_parse() {
+    fn default_options_parse() {
         let options = PartnerSimOptions::default();
         assert_eq!((options.seed, options.speed), (1, 1.0));
         assert_eq!(options.knobs, PartnerKnobs::default());
     }
 
     #[test]
-    fn secrets_are_not_shown() {
+    fn debug_output_hides_secrets() {
         let options = PartnerSimOptions { api_key: "hunter2".to_owned(), ..PartnerSimOptions::default() };
         assert!(!format!("{options:?}").contains("hunter2"));
     }

@@ -1,16 +1,17 @@
-//! What simulations leave to chance.
+//! Reproducible random choices of simulations.
 //!
-//! Every choice is drawn from a seed and from what it is about, never from a shared generator: it does not depend on what
-//! else is chosen, or in which order.
+//! Every choice is drawn from the seed and its subject, never from a shared generator. So it depends neither on other
+//! choices nor on their order.
 
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
-/// A source of chance of its own for each thing to be decided.
+/// Random source for one choice.
 #[derive(Debug, Clone, Copy)]
 pub struct ChoiceSeed(u64);
 
 impl ChoiceSeed {
-    /// Returns the source for one choice. FNV-1a over the parts: stable across platforms and releases, unlike the standard library's hashes.
+    /// Returns the source for one choice. It hashes the parts with FNV-1a, which is stable across platforms and
+    /// releases, unlike the hashes of the standard library.
     pub fn new(seed: u64, about: &[&str]) -> Self {
         let mut hash = 0xcbf2_9ce4_8422_2325_u64;
         let mut add = |byte: u8| hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
@@ -21,12 +22,12 @@ impl ChoiceSeed {
         Self(hash)
     }
 
-    /// One number: an id or a fingerprint.
+    /// Returns one random number, for an id or a fingerprint.
     pub fn random_number(self) -> u64 {
         self.into_rng().random()
     }
 
-    /// Returns a generator of its own.
+    /// Returns a random generator for this choice.
     pub fn into_rng(self) -> StdRng {
         StdRng::seed_from_u64(self.0)
     }

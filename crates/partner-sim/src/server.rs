@@ -1,4 +1,4 @@
-//! Starting and ending a simulated partner.
+//! Start and end of a simulated partner.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -18,19 +18,19 @@ use super::{
     timers::{DueAction, timer_channel},
 };
 
-/// A partner that runs. Dropping it ends it.
+/// A running partner. Dropping it ends the simulation.
 #[derive(Debug)]
 pub struct PartnerSim {
     address: SocketAddr,
     control: SocketAddr,
     core: Arc<SimulationCore>,
-    /// Aborted when dropped.
+    /// Tasks that are aborted on drop.
     _tasks: JoinSet<()>,
 }
 
 impl PartnerSim {
     pub async fn start(options: &PartnerSimOptions) -> anyhow::Result<Self> {
-        // Callbacks may go to an https address. Choosing twice is fine.
+        // Callbacks may go to an https address. Installing the provider a second time does nothing.
         let _ = rustls::crypto::ring::default_provider().install_default();
         anyhow::ensure!(options.control.ip().is_loopback(), "--control must be a loopback address such as 127.0.0.1:0");
         let stop = CancellationToken::new();
@@ -52,7 +52,7 @@ impl PartnerSim {
             let _never_refuse = never_refuse;
             watched.watch_outages(&refuse).await;
         });
-        // The timers hold no strong count, or they would wait for themselves.
+        // A weak reference: the timer task ends when all senders are dropped, and the core owns a sender.
         let timed = Arc::downgrade(&core);
         tasks.spawn(pending.run(move |due| {
             if let Some(core) = timed.upgrade() {
@@ -65,12 +65,12 @@ impl PartnerSim {
         Ok(Self { address, control, core, _tasks: tasks })
     }
 
-    /// The base of the partner's API.
+    /// Returns the base URL of the partner's API.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// The base of `/_sim`, which outages leave alone.
+    /// Returns the base URL of `/_sim`, which answers during outages.
     pub fn control_url(&self) -> String {
         format!("http://{}", self.control)
     }
@@ -79,13 +79,13 @@ impl PartnerSim {
         control::simulation_report(&self.core)
     }
 
-    /// Lets the next step of a booking come now, whatever its fate says, and its callback with it. Answers whether there
-    /// was one. For who moves time by hand; the delays should be longer than the test.
+    /// Performs the next step of a booking now, with its callback, whatever its planned time. Returns whether there was
+    /// a step. For tests that control time themselves; their delays should be longer than the test.
     pub fn take_step(&self, booking_id: &str) -> bool {
         fate::parse_booking_id(booking_id).is_some_and(|number| self.core.do_step(number))
     }
 
-    /// Changes knobs for everything that is decided from now on.
+    /// Changes knobs for later decisions.
     pub fn change_knobs(&self, change: impl FnOnce(&mut PartnerKnobs)) -> anyhow::Result<()> {
         let changed = self.core.change_knobs(|knobs| {
             let mut knobs = knobs.clone();
@@ -99,7 +99,7 @@ impl PartnerSim {
 
 impl Drop for PartnerSim {
     fn drop(&mut self) {
-        // Cuts all connections, and callbacks on their way.
+        // Cuts all connections, and stops callbacks in flight.
         self.core.stop.cancel();
     }
 }

@@ -1,6 +1,6 @@
-//! Everything that happens later, in one queue served by one task.
+//! Queue of all later actions, served by one task.
 //!
-//! An entry is a hint: its handler looks at the ledger first, so nothing is ever taken out of the queue.
+//! An entry is only a hint: its handler checks the ledger first. So entries are never removed from the queue.
 
 use std::{future::poll_fn, time::Duration};
 
@@ -11,15 +11,15 @@ use super::callbacks::QueuedCallback;
 
 #[derive(Debug)]
 pub(super) enum DueAction {
-    /// The next step of a booking.
+    /// Performs the next step of a booking.
     Step(u64),
-    /// A booking or a wish that is not asked about any more.
+    /// Removes a booking, or a record without one, that is no longer queried.
     Forget(u64),
-    /// One after the other.
+    /// Sends callbacks one after another.
     Send(Vec<QueuedCallback>),
 }
 
-/// The side that adds. Its queue is drained at once, so it need not be bounded.
+/// Sender of new timers. The receiver drains the channel immediately, so the channel needs no bound.
 #[derive(Debug)]
 pub(super) struct TimerSender(mpsc::UnboundedSender<(Duration, DueAction)>);
 
@@ -32,14 +32,14 @@ pub(super) fn timer_channel() -> (TimerSender, PendingTimers) {
 }
 
 impl TimerSender {
-    /// In real time. After the end of the simulation nothing comes due.
+    /// Schedules an action after a delay in real time. Does nothing after the end of the simulation.
     pub(super) fn send_after(&self, delay: Duration, due: DueAction) {
         let _ = self.0.send((delay, due));
     }
 }
 
 impl PendingTimers {
-    /// Hands out what is due, until nothing can be added any more.
+    /// Passes due actions to `handle` until all senders are dropped.
     pub(super) async fn run(mut self, handle: impl Fn(DueAction)) {
         let mut queue = DelayQueue::new();
         loop {

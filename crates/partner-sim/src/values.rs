@@ -1,4 +1,4 @@
-//! The kinds of values knobs have: rates, spreads of durations, windows of time. Pure.
+//! Value types of knobs: rates, distributions of durations, and time windows. Pure.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -6,10 +6,10 @@ use rand::{Rng, RngExt};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
-/// Nothing a simulated partner does takes longer.
+/// Maximum duration in a knob.
 const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// A part of all cases, from 0 to 1.
+/// A share of all cases, from 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "f64", into = "f64")]
 pub struct EventRate(f64);
@@ -18,7 +18,7 @@ impl EventRate {
     pub const NEVER: Self = Self(0.0);
     pub const ALWAYS: Self = Self(1.0);
 
-    /// Does it happen this time?
+    /// Returns whether the event happens this time.
     pub fn draw_outcome(self, rng: &mut impl Rng) -> bool {
         rng.random::<f64>() < self.0
     }
@@ -34,7 +34,7 @@ impl TryFrom<f64> for EventRate {
     type Error = String;
 
     fn try_from(rate: f64) -> Result<Self, String> {
-        if (0.0..=1.0).contains(&rate) { Ok(Self(rate)) } else { Err(format!("{rate} is no rate from 0 to 1")) }
+        if (0.0..=1.0).contains(&rate) { Ok(Self(rate)) } else { Err(format!("{rate} is not a rate from 0 to 1")) }
     }
 }
 
@@ -47,7 +47,7 @@ impl FromStr for EventRate {
     }
 }
 
-/// How long something takes: "3s", "500ms-2s" (evenly), or a mixture: "50% 1s-2s, 50% 10m-15m".
+/// Distribution of a duration: "3s", "500ms-2s" (uniform), or a mixture: "50% 1s-2s, 50% 10m-15m".
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct DurationSpread(Vec<SpreadPart>);
@@ -66,7 +66,7 @@ impl DurationSpread {
             point -= part.percent;
             point < 0.0
         });
-        // Percentages add up to 100 but for rounding: the last part is meant by what is left.
+        // Because of rounding, the percentages may sum to less than 100. The last part then takes the rest.
         let Some(part) = part.or(self.0.last()) else { return Duration::ZERO };
         part.least + (part.most - part.least).mul_f64(rng.random())
     }
@@ -113,11 +113,11 @@ impl FromStr for SpreadPart {
         };
         let percent = percent
             .filter(|percent| (0.0..=100.0).contains(percent))
-            .ok_or_else(|| format!("'{}' does not begin with a percentage from 0 to 100", text.trim()))?;
+            .ok_or_else(|| format!("'{}' does not start with a percentage from 0 to 100", text.trim()))?;
         let (least, most) = range.split_once('-').unwrap_or((range, range));
         let (least, most) = (parse_duration(least)?, parse_duration(most)?);
         if least > most {
-            return Err(format!("'{}' goes from more to less", range.trim()));
+            return Err(format!("'{}' starts above its end", range.trim()));
         }
         Ok(Self { percent, least, most })
     }
@@ -137,7 +137,7 @@ impl From<DurationSpread> for String {
     }
 }
 
-/// A stretch of time, counted from the start of the simulation: "60s+10m" begins after a minute and lasts ten.
+/// Time window, counted from the start of the simulation: "60s+10m" starts after a minute and lasts ten.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct OutageWindow {
@@ -150,7 +150,7 @@ impl OutageWindow {
         (self.from..self.from + self.lasts).contains(&at)
     }
 
-    /// Begin and end.
+    /// Returns the start and the end.
     pub(super) fn outage_edges(&self) -> [Duration; 2] {
         [self.from, self.from + self.lasts]
     }
@@ -160,8 +160,9 @@ impl FromStr for OutageWindow {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (from, lasts) =
-            text.split_once('+').ok_or("expected begin and length, such as 60s+10m (after a minute, for ten)")?;
+        let (from, lasts) = text
+            .split_once('+')
+            .ok_or("expected start and length, such as 60s+10m (after a minute, for ten minutes)")?;
         Ok(Self { from: parse_duration(from)?, lasts: parse_duration(lasts)? })
     }
 }
@@ -186,20 +187,20 @@ impl From<OutageWindow> for String {
     }
 }
 
-/// `knobs` with some of them changed, by their names.
+/// Returns `knobs` with some fields changed by name.
 pub fn merge_fields<K: Serialize + DeserializeOwned>(knobs: &K, changes: Map<String, Value>) -> Result<K, String> {
     let mut all = match serde_json::to_value(knobs) {
         Ok(Value::Object(all)) => all,
-        other => return Err(format!("the knobs are no object: {other:?}")),
+        other => return Err(format!("the knobs are not an object: {other:?}")),
     };
     all.extend(changes);
     serde_json::from_value(Value::Object(all)).map_err(|e| e.to_string())
 }
 
-/// "400ms", "15s", "2m 30s"; at most a week.
+/// Parses a duration such as "400ms", "15s" or "2m 30s", a week at most.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let duration = humantime::parse_duration(text.trim())
-        .map_err(|e| format!("'{}' is no duration ({e}); write 400ms, 15s or 2m", text.trim()))?;
+        .map_err(|e| format!("'{}' is not a duration ({e}); write 400ms, 15s or 2m", text.trim()))?;
     if duration > LONGEST { Err(format!("'{}' is more than a week", text.trim())) } else { Ok(duration) }
 }
 
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spread_draws_within_its_ranges_by_their_weight() {
+    fn spread_draws_match_ranges_and_weights() {
         let secs = Duration::from_secs;
         assert!(draws("3s").iter().all(|d| *d == secs(3)));
         assert!(draws("500ms - 2s").iter().all(|d| (Duration::from_millis(500)..=secs(2)).contains(d)));
@@ -227,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_read_as_they_are_written() {
+    fn values_round_trip_as_text() {
         for text in ["3s", "500ms-2s", "50% 0s-2s, 50% 10m-15m", "99.5% 1m 30s, 0.5% 1h"] {
             assert_eq!(text.parse::<DurationSpread>().unwrap().to_string(), text);
         }
@@ -235,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn invalid_values_are_refused() {
         for bad in ["", "2s-1s", "50% 1s", "50% 1s, 60% 2s", "1s-", "-1s", "fast", "200% 1s", "NaN% 1s", "8d"] {
             assert!(bad.parse::<DurationSpread>().is_err(), "{bad}");
         }
@@ -248,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_ends_as_the_next_may_begin() {
+    fn window_excludes_its_end() {
         let window: OutageWindow = "60s+10s".parse().unwrap();
         let at = |secs| window.contains(Duration::from_secs(secs));
         assert_eq!([at(59), at(60), at(69), at(70)], [false, true, true, false]);

@@ -1,4 +1,4 @@
-//! What the provider answers, and what goes wrong with it.
+//! HTTP API of the provider, and its faults.
 
 use std::{
     sync::Arc,
@@ -29,7 +29,7 @@ const MAX_BODY_BYTES: usize = 16 * 1024;
 const LONGEST_NAME: usize = 255;
 /// Length of the padding in an oversized answer.
 const OVERSIZE: usize = 1024 * 1024;
-/// How late the runtime's timer may be.
+/// Maximum lateness of the runtime's timer.
 const TIMER_STEP: Duration = Duration::from_millis(2);
 
 pub(super) fn call_routes(core: &Arc<ProviderCore>) -> Router {
@@ -41,7 +41,7 @@ pub(super) fn call_routes(core: &Arc<ProviderCore>) -> Router {
         .with_state(core.clone())
 }
 
-/// The body of every call. Fields it does not know are left alone, as by any provider.
+/// Body of every call. Unknown fields are ignored.
 #[derive(Debug, Deserialize)]
 struct CallBody {
     trx_id: String,
@@ -82,8 +82,8 @@ async fn submit_otp(
     serve_call(core, caller, server, &headers, &body, ProviderCore::try_otp, true).await
 }
 
-/// What every call passes. It is done at once, so that a caller who gives up early has it done all the same; the answer
-/// takes its time.
+/// Handles one call. The effect takes place immediately, so it happens even if the caller gives up early; only the
+/// answer is delayed.
 async fn serve_call(
     State(core): State<Arc<ProviderCore>>,
     ConnectInfo(caller): ConnectInfo<ConnectedCaller>,
@@ -122,23 +122,24 @@ async fn serve_call(
         drop(open);
         match caller.cut_connection().await {}
     }
-    // Closed before it is written: who has the answer may call again at once.
+    // The call is closed before the answer is written, because the caller may call again as soon as it has the answer.
     drop(open);
     write_answer(&core, &call, fault, effect, &knobs)
 }
 
-/// The runtime's timer ends up to 2 ms late, which a mean over thousands of calls shows: a thread waits for the last of it.
+/// Waits precisely. The runtime's timer ends up to 2 ms late, which is visible in a mean over thousands of calls, so a
+/// blocking thread waits for the rest.
 async fn wait_exactly(latency: Duration) {
     let until = Instant::now() + latency;
     tokio::time::sleep(latency.saturating_sub(TIMER_STEP)).await;
     let rest = until.saturating_duration_since(Instant::now());
     if !rest.is_zero() {
-        // It cannot be lost but where the process ends.
+        // The task can be lost only when the process ends.
         let _ = tokio::task::spawn_blocking(move || std::thread::sleep(rest)).await;
     }
 }
 
-/// What a call without a good key is answered, or any call while the provider is down.
+/// Returns the error answer for a call with a wrong key, and for any call while the provider is down.
 fn refuse_call(core: &ProviderCore, headers: &HeaderMap) -> Option<Response> {
     let key = headers.get(AUTHORIZATION).and_then(|v| v.to_str().ok()?.strip_prefix("Bearer "));
     let state = &mut *core.lock_state();
@@ -233,7 +234,7 @@ fn write_answer(
             error_response(StatusCode::NOT_FOUND, "UNKNOWN_TRANSACTION", "no such transaction of this account")
         }
         Some(CallEffect::KeyReused) => {
-            let message = "this transaction was begun, or this OTP tried, with other content";
+            let message = "this key was used for a transaction or OTP with other content";
             error_response(StatusCode::UNPROCESSABLE_ENTITY, "IDEMPOTENCY_KEY_REUSED", message)
         }
         Some(CallEffect::Standing((status, reason))) => {
@@ -246,7 +247,7 @@ fn write_answer(
     }
 }
 
-/// As HTTP wants: whole seconds, at least one.
+/// Formats a wait in whole seconds, at least one, as HTTP requires.
 fn whole_seconds(wait: Duration) -> String {
     format!("{:.0}", wait.as_secs_f64().ceil().max(1.0))
 }

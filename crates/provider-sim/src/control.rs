@@ -1,4 +1,4 @@
-//! What only a simulation answers, under `/_sim` and to this machine alone: the judge's counters, balances, and knobs to turn.
+//! Control API under `/_sim`, for callers on this machine: the judge's counters, balances, and knobs.
 
 use std::sync::Arc;
 
@@ -31,16 +31,16 @@ pub(super) fn control_routes(core: &Arc<ProviderCore>) -> Router {
         .with_state(core.clone())
 }
 
-/// How things stand.
+/// State of the simulation.
 #[derive(Debug, Clone, Serialize)]
 pub struct ProviderReport {
     #[serde(flatten)]
     pub judge: JudgeCounters,
-    /// Calls open now.
+    /// Calls that are open now.
     pub open: u64,
     #[serde(flatten)]
     pub transactions: LedgerCounters,
-    /// Transactions held in memory.
+    /// Transactions in memory.
     pub known_transactions: usize,
     #[serde(flatten)]
     pub faults: FaultCounters,
@@ -61,7 +61,7 @@ async fn show_state(State(core): State<Arc<ProviderCore>>) -> Json<ProviderRepor
     Json(provider_report(&core))
 }
 
-/// Lets the judge count from 0, such as after a warm-up; answers what was counted.
+/// Resets the judge's counters, for example after a warm-up. Answers with the counts before the reset.
 async fn reset_judge(State(core): State<Arc<ProviderCore>>) -> Json<ProviderReport> {
     let report = provider_report(&core);
     core.lock_state().judge.reset_counters();
@@ -97,7 +97,7 @@ async fn show_knobs(State(core): State<Arc<ProviderCore>>) -> Json<ProviderKnobs
     Json((*core.current_knobs()).clone())
 }
 
-/// Changes the knobs named in the body; answers all of them.
+/// Changes the knobs in the body. Answers with all knobs.
 async fn turn_knobs(
     State(core): State<Arc<ProviderCore>>,
     body: Result<Json<Map<String, Value>>, JsonRejection>,

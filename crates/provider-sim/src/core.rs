@@ -13,7 +13,7 @@ use super::{
     options::ProviderSimOptions,
 };
 
-/// Calls that went wrong, by what the knobs did to them.
+/// Calls with faults, by fault.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct FaultCounters {
     pub throttled: u64,
@@ -23,11 +23,11 @@ pub struct FaultCounters {
     pub non_json: u64,
     pub oversized: u64,
     pub unknown_status: u64,
-    /// Calls with a bad key, or with a good one while keys are refused: 401.
+    /// Calls with a wrong key, or with the right one while keys are refused, answered 401.
     pub unauthorized: u64,
     /// Calls answered 503.
     pub unavailable: u64,
-    /// Calls that were not done by `Call-Until` and were cut then.
+    /// Calls that were cut because they were not finished by `Call-Until`.
     pub cut_by_call_until: u64,
 }
 
@@ -51,7 +51,7 @@ impl fmt::Debug for ProviderCore {
     }
 }
 
-/// A call as it came, checked.
+/// A received and validated call.
 #[derive(Debug)]
 pub(super) struct ReceivedCall {
     pub(super) party: CallParty,
@@ -62,7 +62,7 @@ pub(super) struct ReceivedCall {
     pub(super) otp: Option<String>,
 }
 
-/// What a call comes to, unless something goes wrong.
+/// Result of a call without a fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum CallEffect {
     Standing(StandingWords),
@@ -85,7 +85,7 @@ impl ProviderCore {
         self.lock_state().knobs.clone()
     }
 
-    /// Changes knobs for everything that is decided from now on; transactions keep the fate they have.
+    /// Changes knobs for later decisions. Transactions keep their fate.
     pub(super) fn change_knobs(
         &self,
         change: impl FnOnce(&ProviderKnobs) -> Result<ProviderKnobs, String>,
@@ -96,7 +96,7 @@ impl ProviderCore {
         Ok(())
     }
 
-    /// Takes a call, unless it is late; dropping the guard closes it.
+    /// Opens a call, unless it is late. Dropping the guard closes it.
     pub(super) fn take_call(self: &Arc<Self>, party: &CallParty, is_past: bool) -> Option<OpenCall> {
         let state = &mut *self.lock_state();
         if state.judge.refuses_late(party, is_past) {

@@ -1,4 +1,4 @@
-//! What happens to a transaction, and what goes wrong with a call. Pure: drawn from the seed and what it is about.
+//! Fates of transactions and faults of calls. Pure: drawn from the seed and their subject.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use rand::RngExt;
 
 use super::knobs::ProviderKnobs;
 
-/// How a transaction goes, if its account can pay.
+/// Fate of a transaction whose account can pay.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum TransactionFate {
     Succeeds,
@@ -36,7 +36,7 @@ impl TransactionFate {
     }
 }
 
-/// What goes wrong with one call.
+/// Fault of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CallFault {
     Error429,
@@ -59,7 +59,7 @@ impl CallFault {
         Self::UnknownStatus,
     ];
 
-    /// `fence` tells one call of a binding from another: when others come does not matter.
+    /// Draws the fault of a call. `fence` identifies the call within its binding, so other calls do not influence it.
     pub(super) fn draw_fault(seed: u64, trx_id: &str, fence: i64, knobs: &ProviderKnobs) -> Option<Self> {
         let mut point: f64 = ChoiceSeed::new(seed, &["fault", trx_id, &fence.to_string()]).into_rng().random();
         let mut mix = knobs.fault_rates().into_iter().zip(Self::ALL);
@@ -70,7 +70,7 @@ impl CallFault {
         Some(fault)
     }
 
-    /// Returns whether the call is carried out all the same.
+    /// Returns whether the call takes effect despite the fault.
     pub(super) fn takes_effect(self) -> bool {
         !matches!(self, Self::Error429 | Self::Error500 | Self::Hang)
     }

@@ -1,40 +1,40 @@
-//! What callers did, and whether they were allowed to. Pure.
+//! Judge of callers: records their calls, and whether the calls were allowed. Pure.
 //!
-//! A call is open from its receipt until its answer, or until its connection is closed. A call that is refused as late was
-//! never open: it counts as `late_refused`, neither as an overlap nor as over-admission.
+//! A call is open from its receipt until its answer, or until its connection is closed. A call that is refused as late
+//! is never open: it counts only as `late_refused`, not as an overlap or over-admission.
 
 use std::collections::HashMap;
 
 use serde::Serialize;
 
-/// Numbers since the start, or since they were reset.
+/// Counts since the start or the last reset.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct JudgeCounters {
-    /// Calls that were taken, whatever became of them.
+    /// Accepted calls, whatever their result.
     pub calls: u64,
-    /// Most calls open at the same time.
+    /// Maximum number of calls open at the same time.
     pub max_open: u64,
-    /// Most calls open at the same time at one server.
+    /// Maximum number of calls open at the same time at one server.
     pub max_open_per_server: u64,
-    /// Most calls open at the same time for one account.
+    /// Maximum number of calls open at the same time for one account.
     pub max_open_per_account: u64,
-    /// Calls that came while another of their binding was open.
+    /// Calls that arrived while another call of their binding was open.
     pub overlaps: u64,
-    /// Calls that came while as many were open, in all or at their server, as are allowed.
+    /// Calls that arrived while the limit of open calls was reached, in total or at their server.
     pub over_admissions: u64,
-    /// Keys that came again with other content.
+    /// Keys repeated with other content.
     pub keys_differing: u64,
-    /// Keys that came again with the same content.
+    /// Keys repeated with the same content.
     pub duplicates: u64,
-    /// Cycles that were passed over: a start whose cycle is not the next.
+    /// Cycles that were skipped: a start whose cycle is not the next.
     pub gaps: u64,
-    /// Starts of a cycle before the last one, under a key that was never seen.
+    /// Starts with a new key for a cycle before the last one.
     pub cycles_backwards: u64,
-    /// Calls refused because they came after `Call-Until` or with an older fence.
+    /// Calls refused because they arrived after `Call-Until` or with an older fence.
     pub late_refused: u64,
 }
 
-/// Who a call is for.
+/// Server, account, binding and fence of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallParty {
     pub server: String,
@@ -43,7 +43,7 @@ pub struct CallParty {
     pub fence: i64,
 }
 
-/// How many calls may be open at the same time.
+/// Limits of calls open at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ToldLimits {
     pub in_all: u64,
@@ -54,7 +54,7 @@ pub struct ToldLimits {
 struct BindingRecord {
     open: u64,
     highest_fence: i64,
-    /// The cycle of the last start that was new.
+    /// Cycle of the last new start.
     last_cycle: Option<i64>,
 }
 
@@ -72,17 +72,17 @@ impl CallJudge {
         &self.counters
     }
 
-    /// Calls open now.
+    /// Returns the number of open calls.
     pub fn open_calls(&self) -> u64 {
         self.open
     }
 
-    /// Begins to count again. What is open, and what fences and cycles were seen, stays known.
+    /// Resets the counters. Open calls, fences and cycles are kept.
     pub fn reset_counters(&mut self) {
         self.counters = JudgeCounters::default();
     }
 
-    /// Returns whether a call is late: its time is over, or a newer claim of its binding was seen.
+    /// Returns whether a call is late: its time has passed, or a newer fence of its binding was seen.
     pub fn refuses_late(&mut self, party: &CallParty, is_past: bool) -> bool {
         let record = self.bindings.entry(party.binding.clone()).or_default();
         let late = is_past || party.fence < record.highest_fence;
@@ -91,7 +91,7 @@ impl CallJudge {
         late
     }
 
-    /// Takes a call. [`close_call`](Self::close_call) ends it.
+    /// Opens a call. [`close_call`](Self::close_call) ends it.
     pub fn open_call(&mut self, party: &CallParty, limits: ToldLimits) {
         let binding = self.bindings.entry(party.binding.clone()).or_default();
         self.counters.overlaps += u64::from(binding.open > 0);
@@ -124,7 +124,7 @@ impl CallJudge {
         }
     }
 
-    /// Records a start that was never seen before. The first of a binding may have any number.
+    /// Records a new start. The first cycle of a binding may have any number.
     pub fn record_start(&mut self, binding: &str, cycle: i64) {
         let record = self.bindings.entry(binding.to_owned()).or_default();
         if let Some(last) = record.last_cycle {
@@ -134,7 +134,7 @@ impl CallJudge {
         record.last_cycle = Some(record.last_cycle.map_or(cycle, |last| last.max(cycle)));
     }
 
-    /// Records a key that came again.
+    /// Records a repeated key.
     pub fn record_repeat(&mut self, is_same: bool) {
         *(if is_same { &mut self.counters.duplicates } else { &mut self.counters.keys_differing }) += 1;
     }
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_within_the_limits_are_not_held_against_their_callers() {
+    fn calls_within_limits_count_no_violation() {
         let mut judge = CallJudge::default();
         let calls = [party("A", "S1", 1), party("B", "S1", 1), party("C", "S2", 1)];
         for call in &calls {
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn two_calls_of_a_binding_overlap_wherever_they_are() {
+    fn calls_of_one_binding_overlap_across_servers() {
         let mut judge = CallJudge::default();
         judge.open_call(&party("A", "S1", 1), LIMITS);
         judge.open_call(&party("A", "S2", 2), LIMITS);
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_call_is_refused_and_held_against_nothing_else() {
+    fn late_call_counts_only_as_refused() {
         let mut judge = CallJudge::default();
         assert!(!judge.refuses_late(&party("A", "S1", 5), false));
         judge.open_call(&party("A", "S1", 5), LIMITS);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn cycles_are_to_follow_each_other() {
+    fn judge_counts_gaps_and_backward_cycles() {
         let mut judge = CallJudge::default();
         for cycle in [7, 8, 9] {
             judge.record_start("A", cycle);

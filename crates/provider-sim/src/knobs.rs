@@ -1,4 +1,4 @@
-//! What can be set about the provider, from the command line, in this process, or while it runs.
+//! Settings of the provider. They can be changed on the command line, in this process, or at run time.
 
 use std::{collections::BTreeMap, fmt, str::FromStr, time::Duration};
 
@@ -7,7 +7,7 @@ use partner_sim::values::{DurationSpread, EventRate, merge_fields, parse_duratio
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Shares of failures by their reason: "account_locked=0.05,limit_reached=0.01".
+/// Shares of failures by reason: "account_locked=0.05,limit_reached=0.01".
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct FailureMix(BTreeMap<String, EventRate>);
@@ -27,7 +27,9 @@ impl FromStr for FailureMix {
             let (reason, rate) = part.split_once('=').ok_or("expected reason=rate, such as account_locked=0.05")?;
             let is_word = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
             if !(1..=64).contains(&reason.len()) || !reason.bytes().all(is_word) {
-                return Err(format!("'{reason}' is no reason: expected 1 to 64 small letters, digits or '_'"));
+                return Err(format!(
+                    "'{reason}' is not a valid reason: expected 1 to 64 lowercase letters, digits or '_'"
+                ));
             }
             mix.insert(reason.to_owned(), rate.parse()?);
         }
@@ -58,94 +60,94 @@ impl From<FailureMix> for String {
     }
 }
 
-/// Shares are of the starts or calls they speak of; what is left over succeeds.
+/// Settings of the provider. Each share applies to the starts or calls in its description; the rest succeeds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Args)]
 #[serde(default, deny_unknown_fields)]
 pub struct ProviderKnobs {
-    /// Calls that callers may have open in all; more are counted, not refused
-    #[arg(long, value_name = "N", default_value_t = 50, help_heading = "What callers are told")]
+    /// Limit of open calls in total; the judge counts excess calls but does not refuse them
+    #[arg(long, value_name = "N", default_value_t = 50, help_heading = "Limits for callers")]
     pub max_open: u64,
-    /// Calls that callers may have open at one server
-    #[arg(long, value_name = "N", default_value_t = 2, help_heading = "What callers are told")]
+    /// Limit of open calls at one server
+    #[arg(long, value_name = "N", default_value_t = 2, help_heading = "Limits for callers")]
     pub max_open_per_server: u64,
 
-    /// Part of the starts that are PROCESSING at first
-    #[arg(long, value_name = "P", default_value = "0", help_heading = "What happens to a transaction")]
+    /// Share of starts that are PROCESSING at first
+    #[arg(long, value_name = "P", default_value = "0", help_heading = "Transactions")]
     pub processing_rate: EventRate,
-    /// From the start to SUKSES
-    #[arg(long, value_name = "SPREAD", default_value = "500ms-2s", help_heading = "What happens to a transaction")]
+    /// Time from the start to SUKSES
+    #[arg(long, value_name = "SPREAD", default_value = "500ms-2s", help_heading = "Transactions")]
     pub processing_duration: DurationSpread,
-    /// Part of the starts that want an OTP
-    #[arg(long, value_name = "P", default_value = "0", help_heading = "What happens to a transaction")]
+    /// Share of starts that require an OTP
+    #[arg(long, value_name = "P", default_value = "0", help_heading = "Transactions")]
     pub otp_rate: EventRate,
-    /// The OTP that is right
-    #[arg(long, value_name = "DIGITS", default_value = "123456", help_heading = "What happens to a transaction")]
+    /// Correct OTP
+    #[arg(long, value_name = "DIGITS", default_value = "123456", help_heading = "Transactions")]
     pub otp_code: String,
-    /// How long an OTP is waited for; then the transaction is GAGAL, otp_expired
-    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = parse_duration, help_heading = "What happens to a transaction")]
+    /// Time that a transaction waits for its OTP; then it is GAGAL, otp_expired
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = parse_duration, help_heading = "Transactions")]
     #[serde(with = "humantime_serde")]
     pub otp_lifetime: Duration,
-    /// Parts of the starts that are GAGAL, by reason: account_locked=0.05,limit_reached=0.01
-    #[arg(long, value_name = "MIX", default_value = "", help_heading = "What happens to a transaction")]
+    /// Shares of starts that are GAGAL, by reason: account_locked=0.05,limit_reached=0.01
+    #[arg(long, value_name = "MIX", default_value = "", help_heading = "Transactions")]
     pub failures: FailureMix,
-    /// Transactions an account can pay at first [default: any number]
-    #[arg(long, value_name = "N", help_heading = "What happens to a transaction")]
+    /// Number of transactions that an account can pay at first [default: unlimited]
+    #[arg(long, value_name = "N", help_heading = "Transactions")]
     pub balance: Option<u64>,
 
-    /// From call to answer
-    #[arg(long, value_name = "SPREAD", default_value = "50ms", help_heading = "How calls fare")]
+    /// Time from call to answer
+    #[arg(long, value_name = "SPREAD", default_value = "50ms", help_heading = "Calls")]
     pub latency: DurationSpread,
-    /// Part of the calls answered 429, without effect
-    #[arg(long, value_name = "P", default_value = "0", help_heading = "How calls fare")]
+    /// Share of calls answered 429 without effect
+    #[arg(long, value_name = "P", default_value = "0", help_heading = "Calls")]
     pub error_429_rate: EventRate,
-    /// What Retry-After says in a 429, in whole seconds
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration, help_heading = "How calls fare")]
+    /// Value of Retry-After in a 429, in whole seconds
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration, help_heading = "Calls")]
     #[serde(with = "humantime_serde")]
     pub retry_after: Duration,
-    /// Part of the calls answered 500, without effect
-    #[arg(long, value_name = "P", default_value = "0", help_heading = "How calls fare")]
+    /// Share of calls answered 500 without effect
+    #[arg(long, value_name = "P", default_value = "0", help_heading = "Calls")]
     pub error_500_rate: EventRate,
-    /// Part of the calls that hang until Call-Until and are then cut, without effect
-    #[arg(long, value_name = "P", default_value = "0", help_heading = "How calls fare")]
+    /// Share of calls that hang until Call-Until and are then cut off without effect
+    #[arg(long, value_name = "P", default_value = "0", help_heading = "Calls")]
     pub hang_rate: EventRate,
-    /// Part of the calls that are done, then cut
-    #[arg(long, value_name = "P", default_value = "0", help_heading = "How calls fare")]
+    /// Share of calls that take effect and are then cut off
+    #[arg(long, value_name = "P", default_value = "0", help_heading = "Calls")]
     pub lost_answer_rate: EventRate,
-    /// Part of the calls that are done and answered with no JSON
-    #[arg(long, value_name = "P", default_value = "0", help_heading = "How calls fare")]
+    /// Share of calls that take effect and are answered with invalid JSON
+    #[arg(long, value_name = "P", default_value = "0", help_heading = "Calls")]
     pub non_json_rate: EventRate,
-    /// Part of the calls that are done and answered with a megabyte
-    #[arg(long, value_name = "P", default_value = "0", help_heading = "How calls fare")]
+    /// Share of calls that take effect and are answered with a megabyte
+    #[arg(long, value_name = "P", default_value = "0", help_heading = "Calls")]
     pub oversized_rate: EventRate,
-    /// Part of the calls that are done and answered with a status the contract does not know
-    #[arg(long, value_name = "P", default_value = "0", help_heading = "How calls fare")]
+    /// Share of calls that take effect and are answered with an unknown status
+    #[arg(long, value_name = "P", default_value = "0", help_heading = "Calls")]
     pub unknown_status_rate: EventRate,
 
-    /// Every call is answered 503 until this is false again.
+    /// Whether every call is answered 503 until this is false again.
     #[arg(skip)]
     pub down: bool,
-    /// Every key is refused with 401 until this is false again.
+    /// Whether every key is refused with 401 until this is false again.
     #[arg(skip)]
     pub reject_keys: bool,
 }
 
 impl Default for ProviderKnobs {
-    /// As on an empty command line, so that defaults stand in one place.
+    /// Returns the defaults of the command line, so that they are defined only once.
     fn default() -> Self {
         let matches = Self::augment_args(clap::Command::new("knobs")).get_matches_from(["knobs"]);
-        Self::from_arg_matches(&matches).expect("every knob has a default that parses; a test holds this")
+        Self::from_arg_matches(&matches).expect("every knob has a default that parses; a test checks this")
     }
 }
 
 impl ProviderKnobs {
-    /// These knobs with some of them changed.
+    /// Returns these knobs with some values changed.
     pub(super) fn merge_changes(&self, changes: Map<String, Value>) -> Result<Self, String> {
         let knobs = merge_fields(self, changes)?;
         knobs.check_values()?;
         Ok(knobs)
     }
 
-    /// What no single value can say.
+    /// Checks the knobs that depend on each other, and the bounds that their types do not have.
     pub(super) fn check_values(&self) -> Result<(), String> {
         let fates: f64 = f64::from(self.processing_rate)
             + f64::from(self.otp_rate)
@@ -190,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_pass_their_own_check_and_survive_json() {
+    fn default_knobs_are_valid_and_survive_json() {
         assert_eq!(ProviderKnobs::default().check_values(), Ok(()));
         assert_eq!(merge(json!({})).unwrap(), ProviderKnobs::default());
         let mix: FailureMix = "limit_reached=0.01, account_locked=0.05".parse().unwrap();
@@ -198,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn invalid_values_are_refused() {
         for bad in [
             json!({ "latncy": "3s" }),
             json!({ "otp_rate": 2 }),

@@ -1,6 +1,6 @@
-//! The provider's accounts and transactions. Pure: it is told the time.
+//! Accounts and transactions of the provider. Pure: the caller passes the time.
 //!
-//! A transaction that is final is forgotten after a while. Counters stay.
+//! Final transactions are removed after a while. Counters keep their values.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -11,16 +11,16 @@ use serde::Serialize;
 
 use super::fate::TransactionFate;
 
-/// Transactions that are final are kept for so long.
+/// Time that final transactions are kept.
 const KEEP_FINAL: Duration = Duration::from_secs(600);
 
-/// What became of transactions since the start.
+/// Results of transactions since the start.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct LedgerCounters {
     pub started: u64,
     pub succeeded: u64,
     pub failed: u64,
-    /// Starts refused for want of money.
+    /// Starts refused because the balance is 0.
     pub insufficient: u64,
     pub otps_right: u64,
     pub otps_wrong: u64,
@@ -34,22 +34,22 @@ pub(super) enum SimulatedStanding {
     Failed(String),
 }
 
-/// What the provider says of a transaction: status and reason.
+/// Status and reason of a transaction, as the API returns them.
 pub(super) type StandingWords = (&'static str, Option<String>);
 
 #[derive(Debug)]
 struct SimulatedTransaction {
     account: String,
     standing: SimulatedStanding,
-    /// The keys that came, each with what it brought and, for an OTP, what was said.
+    /// Keys of received requests, with their fingerprint and, for an OTP, the answer.
     keys: Vec<(String, u64, Option<StandingWords>)>,
 }
 
-/// What a key that comes is.
+/// Relation of a key to earlier requests.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum KeyVerdict {
     New,
-    /// With the answer that was given, where one was kept.
+    /// The same request again, with the stored answer if there is one.
     Again(Option<StandingWords>),
     Differs,
 }
@@ -57,14 +57,14 @@ pub(super) enum KeyVerdict {
 #[derive(Debug, Default)]
 pub(super) struct TransactionLedger {
     transactions: HashMap<String, SimulatedTransaction>,
-    /// Accounts whose balance is known; others have what the knob says.
+    /// Known balances of accounts. Other accounts have the balance of the knob.
     balances: HashMap<String, u64>,
-    /// In the order in which they were begun.
+    /// Transactions in the order of their start.
     begun: VecDeque<(Instant, String)>,
     pub(super) counters: LedgerCounters,
 }
 
-/// A start that comes.
+/// A request that starts a transaction or enters an OTP.
 #[derive(Debug)]
 pub(super) struct StartRequest<'a> {
     pub(super) trx_id: &'a str,
@@ -86,7 +86,7 @@ impl TransactionLedger {
         self.balances.insert(account.to_owned(), balance);
     }
 
-    /// Begins a transaction, or says what is known of its key.
+    /// Starts a transaction, or returns how the key relates to the existing one.
     pub(super) fn start_transaction(
         &mut self,
         request: &StartRequest<'_>,
@@ -122,7 +122,7 @@ impl TransactionLedger {
         KeyVerdict::New
     }
 
-    /// How a transaction stands now; `None` if there is none of this account.
+    /// Returns the current status of a transaction. `None` if the account has no such transaction.
     pub(super) fn read_standing(&mut self, trx_id: &str, account: &str, now: Instant) -> Option<StandingWords> {
         let transaction = self.transactions.get_mut(trx_id).filter(|t| t.account == account)?;
         let settled = match &transaction.standing {
@@ -139,7 +139,7 @@ impl TransactionLedger {
         self.transactions.get(trx_id).map(|t| standing_words(&t.standing))
     }
 
-    /// Tries an OTP; the same key has the same answer. `None` if there is no such transaction.
+    /// Tries an OTP. The same key gets the same answer. `None` if there is no such transaction.
     pub(super) fn try_otp(
         &mut self,
         request: &StartRequest<'_>,
@@ -169,7 +169,7 @@ impl TransactionLedger {
                 self.counters.otps_wrong += 1;
                 ("GAGAL", Some("wrong_otp".to_owned()))
             }
-            // It wants none any more: how it stands is the answer.
+            // The transaction does not wait for an OTP, so the answer is its status.
             (false, _) => before,
         };
         transaction.keys.push((request.key.to_owned(), request.fingerprint, Some(words.clone())));
@@ -184,7 +184,7 @@ impl TransactionLedger {
         }
     }
 
-    /// Forgets what is old, from the oldest on. A transaction that is still open is kept for another round.
+    /// Removes old transactions, oldest first. A transaction that is still open is kept for another period.
     fn forget_old(&mut self, now: Instant) {
         while let Some((at, trx_id)) = self.begun.front().cloned() {
             if now.saturating_duration_since(at) < KEEP_FINAL {
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_begins_one_transaction() {
+    fn key_starts_one_transaction() {
         let (mut ledger, now) = (TransactionLedger::default(), Instant::now());
         let mut start = |trx: &'static str, fingerprint| {
             ledger.start_transaction(&request(trx, "B:1", fingerprint), None, TransactionFate::Succeeds, LIFETIME, now)
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_balance_runs_down_and_a_failure_costs_nothing() {
+    fn only_successful_starts_reduce_the_balance() {
         let (mut ledger, now) = (TransactionLedger::default(), Instant::now());
         let locked = || TransactionFate::Fails("account_locked".to_owned());
         for (n, fate) in [TransactionFate::Succeeds, locked(), TransactionFate::Succeeds, TransactionFate::Succeeds]
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn an_otp_is_tried_once_for_each_key() {
+    fn otp_is_tried_once_for_each_key() {
         let (mut ledger, now) = (TransactionLedger::default(), Instant::now());
         ledger.start_transaction(&request("B.1", "B:1", 1), None, TransactionFate::WantsOtp, LIFETIME, now);
         let wrong = ("GAGAL", Some("wrong_otp".to_owned()));
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_end_by_the_clock_and_old_transactions_are_forgotten() {
+    fn waits_expire_and_old_transactions_are_removed() {
         let (mut ledger, now) = (TransactionLedger::default(), Instant::now());
         let slow = TransactionFate::SucceedsAfter(Duration::from_secs(5));
         ledger.start_transaction(&request("B.1", "B:1", 1), None, slow, LIFETIME, now);

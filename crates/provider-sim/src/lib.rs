@@ -1,14 +1,14 @@
-//! A provider of transactions, and the judge of those who call it, as an HTTP server. docs/PROVIDER.md is its contract.
+//! A simulated provider of transactions that judges its callers, as an HTTP server. docs/PROVIDER.md is its contract.
 //!
-//! * [`options`], [`knobs`]: what can be set.
-//! * [`judge`]: what callers did: calls open at once, overlaps, gaps, keys used twice. Pure.
+//! * [`options`], [`knobs`]: settings.
+//! * [`judge`]: records what callers do: open calls, overlaps, gaps, repeated keys. Pure.
 //! * `ledger`: accounts and transactions. Pure.
-//! * `fate`: what goes wrong with a call. Pure.
-//! * `core`: the above, working together behind one lock that is never held across an await.
-//! * `api`: what a provider answers. `control`: what only a simulation answers.
-//! * [`server`]: starting and ending it.
+//! * `fate`: fates of transactions and faults of calls. Pure.
+//! * `core`: combines these modules behind one lock that is never held across an await.
+//! * `api`: the API of the provider. `control`: the control API of the simulation.
+//! * [`server`]: start and end of the simulation.
 //!
-//! What happens to a transaction follows from the seed and its id, never from the order in which calls arrive.
+//! A transaction's fate follows from the seed and its id, never from the order of calls.
 
 mod api;
 mod control;

@@ -1,4 +1,4 @@
-//! What is decided when the simulator starts.
+//! Settings that are fixed when the simulator starts.
 
 use std::{fmt, net::SocketAddr};
 
@@ -8,13 +8,13 @@ use super::knobs::ProviderKnobs;
 
 #[derive(Clone, Args)]
 pub struct ProviderSimOptions {
-    /// Listen here; port 0 takes a free one
+    /// Address to listen on; port 0 takes a free port
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:0")]
     pub bind: SocketAddr,
-    /// Serve /_sim here, too; loopback only
+    /// Second address to serve /_sim on; loopback only
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:0")]
     pub control: SocketAddr,
-    /// The key calls must bear
+    /// Key that calls must send
     #[arg(
         long,
         value_name = "KEY",
@@ -23,7 +23,7 @@ pub struct ProviderSimOptions {
         default_value = "provider-sim-key"
     )]
     pub api_key: String,
-    /// Decides what happens to each transaction: the same seed and id, the same fate
+    /// Seed of all random choices; the same seed and id give the same fate
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
     #[command(flatten)]
@@ -31,11 +31,11 @@ pub struct ProviderSimOptions {
 }
 
 impl Default for ProviderSimOptions {
-    /// As on an empty command line, but for the environment.
+    /// Returns the defaults of the command line, without the environment.
     fn default() -> Self {
         let command = Self::augment_args(clap::Command::new("options")).mut_args(|arg| arg.env(None::<&str>));
         Self::from_arg_matches(&command.get_matches_from(["options"]))
-            .expect("every option has a default that parses; a test holds this")
+            .expect("every option has a default that parses; a test checks this")
     }
 }
 
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_defaults_parse_and_secrets_are_not_shown() {
+    fn default_options_parse_and_hide_secrets() {
         let options = ProviderSimOptions { api_key: "hunter2".to_owned(), ..ProviderSimOptions::default() };
         assert_eq!((options.seed, &options.knobs), (1, &ProviderKnobs::default()));
         assert!(!format!("{options:?}").contains("hunter2"));

@@ -1,4 +1,4 @@
-//! Starting and ending a simulated provider.
+//! Start and end of a simulated provider.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -16,14 +16,14 @@ use super::{
     options::ProviderSimOptions,
 };
 
-/// A provider that runs. Dropping it ends it.
+/// A running provider. Dropping it ends the simulation.
 #[derive(Debug)]
 pub struct ProviderSim {
     address: SocketAddr,
     control: SocketAddr,
     core: Arc<ProviderCore>,
     stop: CancellationToken,
-    /// Aborted when dropped.
+    /// Tasks that are aborted on drop.
     _tasks: JoinSet<()>,
 }
 
@@ -34,7 +34,7 @@ impl ProviderSim {
         let stop = CancellationToken::new();
         let mut tasks = JoinSet::new();
         let mut serve = |address: SocketAddr, router: Router| {
-            // Its sender lives as long as the server: connections are never refused.
+            // The sender lives as long as the server, so connections are never refused.
             let (never_refuse, refused) = watch::channel(false);
             let lines = CuttableListener::bind_address(address, refused, stop.clone())
                 .with_context(|| format!("cannot listen on {address}: is the port taken?"))?;
@@ -51,17 +51,17 @@ impl ProviderSim {
         Ok(Self { address, control, core, stop, _tasks: tasks })
     }
 
-    /// The base of all servers.
+    /// Returns the base URL of all servers.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// The base of one server's API. Any name is a server.
+    /// Returns the base URL of one server's API. Every name is a server.
     pub fn server_url(&self, server: &str) -> String {
         format!("http://{}/servers/{server}", self.address)
     }
 
-    /// The base of `/_sim`.
+    /// Returns the base URL of `/_sim`.
     pub fn control_url(&self) -> String {
         format!("http://{}", self.control)
     }
@@ -70,17 +70,17 @@ impl ProviderSim {
         control::provider_report(&self.core)
     }
 
-    /// Lets the judge count from 0.
+    /// Resets the judge's counters.
     pub fn reset_judge(&self) {
         self.core.lock_state().judge.reset_counters();
     }
 
-    /// Sets what an account can pay.
+    /// Sets the number of transactions that an account can pay.
     pub fn set_balance(&self, account: &str, balance: u64) {
         self.core.lock_state().ledger.set_balance(account, balance);
     }
 
-    /// Changes knobs for everything that is decided from now on.
+    /// Changes knobs for later decisions.
     pub fn change_knobs(&self, change: impl FnOnce(&mut ProviderKnobs)) -> anyhow::Result<()> {
         let changed = self.core.change_knobs(|knobs| {
             let mut knobs = knobs.clone();

@@ -1,4 +1,4 @@
-//! The simulated provider, called over real HTTP: it keeps to docs/PROVIDER.md, fails as its knobs say, and judges.
+//! Tests of the simulated provider over real HTTP: its contract in docs/PROVIDER.md, its faults, and its judge.
 
 use std::{sync::Arc, time::Duration};
 
@@ -29,7 +29,7 @@ impl Answer {
     }
 }
 
-/// A running provider and a client of it.
+/// A running provider and its client.
 struct Provider {
     sim: ProviderSim,
     client: reqwest::Client,
@@ -70,7 +70,7 @@ fn otp(cycle: i64, fence: i64, try_no: u32, otp: &'static str) -> Call {
 
 impl Provider {
     async fn start(knobs: Value) -> Self {
-        // Without a scheme that needs it, but the client asks for one.
+        // No URL here uses TLS, but the client requires a crypto provider.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let options = ProviderSimOptions {
             knobs: ProviderKnobs { latency: "0s".parse().unwrap(), ..ProviderKnobs::default() },
@@ -115,7 +115,7 @@ impl Provider {
         self.try_call(call).await.unwrap()
     }
 
-    /// Waits until so many calls are open.
+    /// Waits until this many calls are open.
     async fn reaches_open(&self, open: u64) {
         let reached = async {
             while self.sim.read_report().open != open {
@@ -154,7 +154,7 @@ async fn each_key_starts_one_transaction() {
 }
 
 #[tokio::test]
-async fn transactions_go_as_the_knobs_say() {
+async fn transactions_follow_the_knobs() {
     let provider = Provider::start(json!({ "processing_rate": 1.0, "processing_duration": "1h" })).await;
     assert_eq!(provider.call(&start("B", 1, 1)).await.standing(), ("PROCESSING", "none"));
     assert_eq!(provider.call(&status("B", 1, 2)).await.standing(), ("PROCESSING", "none"));
@@ -165,7 +165,7 @@ async fn transactions_go_as_the_knobs_say() {
 }
 
 #[tokio::test]
-async fn balances_run_down_and_are_filled_again() {
+async fn balances_decrease_and_can_be_set() {
     let provider = Provider::start(json!({ "balance": 2 })).await;
     let mut said = Vec::new();
     for cycle in 1..=3 {
@@ -223,7 +223,7 @@ async fn open_calls_are_judged_per_server_and_account() {
     let judge = provider.sim.read_report().judge;
     assert_eq!((judge.max_open, judge.max_open_per_server, judge.max_open_per_account), (5, 3, 2));
     assert_eq!((judge.over_admissions, judge.overlaps), (2, 1), "D at S1, and A in all");
-    // A caller that dies closes its connection, and so its call.
+    // A caller that dies closes its connection and thereby its call.
     calls.abort_all();
     provider.reaches_open(0).await;
     provider.sim.reset_judge();
@@ -233,7 +233,7 @@ async fn open_calls_are_judged_per_server_and_account() {
 }
 
 #[tokio::test]
-async fn a_call_ends_by_its_call_until() {
+async fn call_is_cut_at_call_until() {
     let provider = Provider::start(json!({ "hang_rate": 1.0 })).await;
     let short = Call { until: TimeDelta::seconds(2), ..start("B", 1, 1) };
     let error = provider.try_call(&short).await.unwrap_err();
@@ -247,7 +247,7 @@ async fn a_call_ends_by_its_call_until() {
 }
 
 #[tokio::test]
-async fn faults_strike_as_told() {
+async fn faults_follow_the_knobs() {
     let provider = Provider::start(json!({})).await;
     let mut fence = 0;
     let mut next = |cycle| {
@@ -281,7 +281,7 @@ async fn faults_strike_as_told() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_refused_before_it_counts() {
+async fn invalid_requests_are_refused_and_not_counted() {
     let provider = Provider::start(json!({})).await;
     let url = format!("{}/start_transaction", provider.sim.server_url("S1"));
     let stranger = provider.client.post(&url).bearer_auth("other");
@@ -303,7 +303,7 @@ fn page() -> String {
 }
 
 #[test]
-fn every_knob_is_on_the_page_with_its_default() {
+fn page_lists_every_knob_with_default() {
     let command = ProviderKnobs::augment_args(clap::Command::new("knobs"));
     let page = page();
     let table: Vec<_> = page.lines().filter(|line| line.starts_with("| `--")).collect();
@@ -317,13 +317,13 @@ fn every_knob_is_on_the_page_with_its_default() {
         }
         count += 1;
     }
-    // And none of which nothing is known, but for what is turned at run time.
+    // The page lists every knob except the two that are changed only at run time.
     let fields = serde_json::to_value(ProviderKnobs::default()).unwrap();
     assert_eq!(fields.as_object().unwrap().len(), count + 2);
 }
 
 #[tokio::test]
-async fn every_counter_of_the_judge_is_on_the_page() {
+async fn page_lists_every_judge_counter() {
     let provider = Provider::start(json!({})).await;
     let judge = serde_json::to_value(provider.sim.read_report().judge).unwrap();
     let page = page();
@@ -333,7 +333,7 @@ async fn every_counter_of_the_judge_is_on_the_page() {
 }
 
 #[tokio::test]
-async fn the_example_on_the_page_is_answered_as_it_says() {
+async fn page_example_matches_the_answer() {
     let provider = Provider::start(json!({})).await;
     let page = page();
     let said: Vec<Value> = page.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();

@@ -1,4 +1,4 @@
-//! Whom Postgres runs as. It refuses to run as root, so under root it runs as another user.
+//! User account that Postgres runs as. Postgres refuses to run as root, so under root it runs as another user.
 
 use std::io;
 use std::path::Path;
@@ -15,7 +15,8 @@ pub(crate) struct UnprivilegedAccount {
 }
 
 impl UnprivilegedAccount {
-    /// Returns `None` unless we are root. Under root: the `postgres` user, or the system's user without rights where there is none.
+    /// Returns the account for Postgres. `None` if this process is not root. Under root it is the `postgres` user, or
+    /// `nobody` if that does not exist.
     pub(crate) fn for_postgres() -> Result<Option<UnprivilegedAccount>, ServerError> {
         if !Uid::effective().is_root() {
             return Ok(None);

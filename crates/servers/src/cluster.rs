@@ -1,4 +1,4 @@
-//! A Redis Cluster of three masters, each with a replica, on this machine: for tests.
+//! A Redis Cluster of three masters, each with a replica, on this machine. For tests.
 
 use std::{io, net::Ipv4Addr, path::PathBuf, time::Duration};
 
@@ -14,22 +14,22 @@ use crate::{RedisServer, ServerError, error::IoErrorContext, ports::ReservedPort
 const MASTERS: usize = 3;
 const NODES: usize = 2 * MASTERS;
 const SLOTS: usize = 16_384;
-/// A master that is silent for so long is voted out.
+/// Time in milliseconds after which the nodes vote a silent master out.
 const NODE_TIMEOUT_MS: u32 = 1_000;
-/// Nodes tell each other of themselves several times a second.
+/// Timeout for forming the cluster. Nodes exchange their state several times a second.
 const FORMED_WAIT: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(50);
 
-/// Dropping it ends the processes and removes their data.
+/// A running cluster. Dropping it ends the processes and removes their data.
 #[derive(Debug)]
 pub struct RedisCluster {
     nodes: Vec<RedisServer>,
-    /// Where they talk to each other.
+    /// Ports of the cluster bus between the nodes.
     buses: Vec<ReservedPort>,
     tls: Option<ClusterTls>,
 }
 
-/// What the nodes speak TLS with, to clients and to each other.
+/// Certificates and ports for TLS, to clients and between nodes.
 #[derive(Debug)]
 struct ClusterTls {
     dir: TempDir,
@@ -37,15 +37,17 @@ struct ClusterTls {
 }
 
 impl RedisCluster {
-    /// Starts six nodes on free ports. Returns when each knows all others, all slots are served and all replicas follow their masters.
+    /// Starts six nodes on free ports. Returns when each node knows all others, all slots are served, and all replicas
+    /// follow their masters.
     pub async fn start() -> Result<RedisCluster, ServerError> {
         RedisCluster::start_with(None).await
     }
 
-    /// As [`RedisCluster::start`], with TLS for clients and among the nodes, by an authority made for it. Needs `openssl`.
+    /// Starts a cluster like [`RedisCluster::start`], with TLS for clients and between nodes. Creates a certificate
+    /// authority with `openssl`.
     pub async fn start_with_tls() -> Result<RedisCluster, ServerError> {
         let dir = tempfile::Builder::new().prefix("dispatchq-tls-").tempdir();
-        let dir = dir.while_doing(|| "make a directory for certificates".into())?;
+        let dir = dir.while_doing(|| "create a directory for certificates".into())?;
         make_certificates(dir.path())?;
         let ports = (0..NODES).map(|_| ReservedPort::find()).collect();
         RedisCluster::start_with(Some(ClusterTls { dir, ports })).await
@@ -66,7 +68,7 @@ impl RedisCluster {
         Ok(cluster)
     }
 
-    /// `redis+cluster://host:port,..` with all nodes, or `rediss+cluster://` if it speaks TLS.
+    /// Returns `redis+cluster://host:port,..` with all nodes, or `rediss+cluster://` with TLS.
     pub fn url(&self) -> String {
         let (scheme, ports): (_, Vec<u16>) = match &self.tls {
             Some(tls) => ("rediss", tls.ports.iter().map(ReservedPort::port).collect()),
@@ -76,36 +78,36 @@ impl RedisCluster {
         format!("{scheme}+cluster://{}", hosts.join(","))
     }
 
-    /// PEM file of the authority that signed the nodes' certificates, if it speaks TLS.
+    /// Returns the PEM file of the authority that signed the nodes' certificates, if the cluster uses TLS.
     pub fn root_certificate(&self) -> Option<PathBuf> {
         self.tls.as_ref().map(|tls| tls.dir.path().join("ca.crt"))
     }
 
-    /// The nodes, those first that began as masters. The replica of node `n` is node `n + 3`.
+    /// Returns the nodes, the initial masters first. The replica of node `n` is node `n + 3`.
     pub fn nodes(&self) -> &[RedisServer] {
         &self.nodes
     }
 
-    /// The number of the node that served this slot at first.
+    /// Returns the number of the node that served this slot at the start.
     pub fn first_owner(slot: u16) -> usize {
         (0..MASTERS).rfind(|number| first_slot(*number) <= usize::from(slot)).unwrap_or_default()
     }
 
-    /// One node, to be stopped, killed and restarted.
+    /// Returns one node, to stop, kill or restart it.
     pub fn node_mut(&mut self, number: usize) -> &mut RedisServer {
         &mut self.nodes[number]
     }
 
     async fn form(&self) -> io::Result<()> {
         for (number, node) in self.nodes.iter().enumerate() {
-            // Two nodes that claim one epoch would quarrel first.
+            // Two nodes with the same epoch would first have to resolve the conflict.
             run(node, &format!("CLUSTER SET-CONFIG-EPOCH {}", number + 1)).await?;
             if number < MASTERS {
                 let (first, end) = (first_slot(number), first_slot(number + 1));
                 run(node, &format!("CLUSTER ADDSLOTSRANGE {first} {}", end - 1)).await?;
             }
             if number > 0 {
-                // Nodes that speak TLS go by that port.
+                // Nodes with TLS are identified by their TLS port.
                 let first = self.tls.as_ref().map_or(self.nodes[0].port(), |tls| tls.ports[0].port());
                 let meet = format!("CLUSTER MEET 127.0.0.1 {first} {}", self.buses[0].port());
                 run(node, &meet).await?;
@@ -121,12 +123,12 @@ impl RedisCluster {
         self.wait_for_replicas().await
     }
 
-    /// Returns when each replica follows its master.
+    /// Waits until each replica follows its master.
     async fn wait_for_replicas(&self) -> io::Result<()> {
         for node in &self.nodes[MASTERS..] {
             wait_until(node, "INFO replication", "master_link_status:up").await?;
         }
-        // A master takes a replica for one that could take over once it has heard of it.
+        // A master accepts a replica for failover only after it has seen the replica online.
         for node in &self.nodes[..MASTERS] {
             wait_until(node, "INFO replication", "state=online").await?;
         }
@@ -175,7 +177,7 @@ fn cluster_args(bus: u16) -> Vec<String> {
         ["--cluster-node-timeout", &timeout],
         ["--cluster-port", &bus],
         ["--cluster-announce-ip", "127.0.0.1"],
-        // The loss of one master and its replica is the loss of its slots alone.
+        // When a master and its replica are lost, the other slots stay available.
         ["--cluster-require-full-coverage", "no"],
         ["--repl-diskless-sync-delay", "0"],
     ]
@@ -195,13 +197,13 @@ async fn wait_until(node: &RedisServer, command: &str, wanted: &str) -> io::Resu
         if Instant::now() >= deadline {
             let (port, secs) = (node.port(), FORMED_WAIT.as_secs());
             let said = answer.join(" ");
-            return Err(io::Error::other(format!("node {port} has no '{wanted}' after {secs} s, but: {said}")));
+            return Err(io::Error::other(format!("node {port} does not report '{wanted}' after {secs} s: {said}")));
         }
         tokio::time::sleep(POLL).await;
     }
 }
 
-/// The lines of an answer, without their lengths. An error is an error.
+/// Runs a command. Returns the lines of the answer without their lengths; a Redis error becomes an error.
 async fn run(node: &RedisServer, command: &str) -> io::Result<Vec<String>> {
     let mut stream = BufReader::new(TcpStream::connect((Ipv4Addr::LOCALHOST, node.port())).await?);
     stream.write_all(format!("{command}\r\nPING\r\n").as_bytes()).await?;
@@ -223,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_slot_begins_at_one_of_three_masters() {
+    fn slots_are_split_over_three_masters() {
         let owners = [0, 5_460, 5_461, 10_921, 10_922, 16_383].map(RedisCluster::first_owner);
         assert_eq!(owners, [0, 0, 1, 1, 2, 2]);
     }

@@ -1,22 +1,22 @@
-//! What can go wrong with a private server, each with what to do about it.
+//! Errors of private servers. Each message says what to do.
 
 use std::io;
 use std::path::PathBuf;
 
 use thiserror::Error;
 
-/// Why a server did not start, stop or answer.
+/// Reason why a server did not start, stop or answer.
 #[derive(Debug, Error)]
 pub enum ServerError {
     /// A program is not installed.
     #[error("{program} is not installed: {cure}")]
     Missing { program: &'static str, cure: &'static str },
 
-    /// The port asked for has another listener.
+    /// Another process listens on the requested port.
     #[error("port {port} on 127.0.0.1 is taken: stop what listens there, or choose another port for {server}")]
     PortTaken { server: &'static str, port: u16 },
 
-    /// A server already runs on this directory; two on the same data would destroy it.
+    /// A server already runs on this directory. Two servers on the same data would destroy it.
     #[error("{server} already runs on {}: stop the dispatchq that started it, or choose another directory", dir.display())]
     InUse { server: &'static str, dir: PathBuf },
 
@@ -28,12 +28,12 @@ pub enum ServerError {
     #[error("{server} did not {what} within {secs} s\n{log}")]
     Timeout { server: &'static str, what: &'static str, secs: u64, log: String },
 
-    /// A file, directory or process could not be handled.
+    /// A file, directory or process operation failed.
     #[error("{what}: {source}")]
     Io { what: String, source: io::Error },
 }
 
-/// Names what was being done when an I/O error struck.
+/// Adds the current operation to an I/O error.
 pub(crate) trait IoErrorContext<T> {
     fn while_doing(self, what: impl FnOnce() -> String) -> Result<T, ServerError>;
 }

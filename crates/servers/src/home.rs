@@ -1,8 +1,9 @@
-//! A server's directory: its data, its log and its lock.
+//! Directory of a server: its data, its log and its lock.
 //!
-//! The lock keeps a second server off the same data. Its file is handed to the server as standard input, and we keep no
-//! copy, so it stays locked exactly as long as any process of that server lives, be it ours, an orphan, or a Postgres
-//! backend that outlives its postmaster by a moment. That makes it also the way to wait for the last of them to end.
+//! The lock prevents a second server on the same data. The server gets the locked file as standard input, and this
+//! process keeps no copy. So the file stays locked while any process of that server lives: a child, an orphan, or a
+//! Postgres backend that briefly outlives its postmaster. Taking the lock therefore also waits for the last of them to
+//! end.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, SeekFrom};
@@ -15,7 +16,7 @@ use crate::{ServerError, error::IoErrorContext};
 
 const POLL: Duration = Duration::from_millis(10);
 
-/// Log lines shown when a server fails.
+/// Log lines that are shown when a server fails.
 const TAIL_LINES: usize = 15;
 const TAIL_BYTES: u64 = 8 * 1024;
 
@@ -26,18 +27,18 @@ pub(crate) struct ServerHome {
 }
 
 impl ServerHome {
-    /// A new directory that is removed with this value.
+    /// Creates a new directory that is removed when this value is dropped.
     pub(crate) fn throw_away(parent: &Path, prefix: &str) -> Result<ServerHome, ServerError> {
         let dir = tempfile::Builder::new()
             .prefix(prefix)
             .tempdir_in(parent)
-            .while_doing(|| format!("make a directory in {}", parent.display()))?;
+            .while_doing(|| format!("create a directory in {}", parent.display()))?;
         Ok(ServerHome { dir: dir.path().to_owned(), throw_away: Some(dir) })
     }
 
-    /// A directory that is made where it is missing, and stays.
+    /// Opens a directory that is kept. Creates it if it is missing.
     pub(crate) fn open_kept(dir: &Path) -> Result<ServerHome, ServerError> {
-        fs::create_dir_all(dir).while_doing(|| format!("make {}", dir.display()))?;
+        fs::create_dir_all(dir).while_doing(|| format!("create {}", dir.display()))?;
         let dir = fs::canonicalize(dir).while_doing(|| format!("find {}", dir.display()))?;
         Ok(ServerHome { dir, throw_away: None })
     }
@@ -50,7 +51,7 @@ impl ServerHome {
         self.throw_away.is_some()
     }
 
-    /// Lets a throw-away directory stay.
+    /// Keeps a throw-away directory.
     pub(crate) fn keep_dir(self) -> PathBuf {
         if let Some(dir) = self.throw_away {
             let _ = dir.keep();
@@ -58,7 +59,8 @@ impl ServerHome {
         self.dir
     }
 
-    /// The locked file, to hand to a server as standard input; waits for a predecessor that is about to end.
+    /// Locks the directory and returns the locked file, to pass to a server as standard input. Waits for a previous
+    /// server that is ending.
     pub(crate) async fn lock_dir(&self, server: &'static str, wait: Duration) -> Result<File, ServerError> {
         let deadline = tokio::time::Instant::now() + wait;
         loop {
@@ -84,18 +86,19 @@ impl ServerHome {
         }
     }
 
-    /// The log, where the server's output is added.
+    /// Opens the log for appending the server's output.
     pub(crate) fn open_log(&self) -> Result<File, ServerError> {
         let path = self.log_path();
         OpenOptions::new().append(true).create(true).open(&path).while_doing(|| format!("open {}", path.display()))
     }
 
-    /// Where the log ends now, so that a reader can tell a new start's lines from an old one's.
+    /// Returns the current end of the log, to tell the lines of a new start from older ones.
     pub(crate) fn log_end(&self) -> u64 {
         fs::metadata(self.log_path()).map_or(0, |metadata| metadata.len())
     }
 
-    /// The log's last lines since `from`. Empty when there is none: it only ever explains another error.
+    /// Returns the last lines of the log since `from`. Empty if the log cannot be read, because the text only explains
+    /// another error.
     pub(crate) fn log_tail(&self, from: u64) -> String {
         let read = || {
             let mut file = File::open(self.log_path())?;

@@ -1,24 +1,26 @@
-//! Private servers on free loopback ports: a redis-server and a Postgres that belong to this process.
-//! Design: docs/design/tests.md.
+//! Private servers on free loopback ports: a redis-server and a Postgres that belong to this process. Design:
+//! docs/design/tests.md.
 //!
-//! `dev`, `replay`, the benchmarks and the tests start their own instead of asking for a running one. [`RedisServer`] and
-//! [`PostgresServer`] share one life: `start` (throw-away data) or `start_in` (data kept in a directory), then `stop`, `kill`
-//! and `restart` as often as a test likes, and dropping ends the process and removes throw-away data. `detach` leaves
-//! the server running instead.
+//! `dev`, `replay`, the benchmarks and the tests start their own servers instead of requiring running ones.
+//! [`RedisServer`] and [`PostgresServer`] have the same life cycle. `start` uses throw-away data, `start_in` keeps the
+//! data in a directory. `stop`, `kill` and `restart` can be called any number of times. Dropping a server ends the
+//! process and removes throw-away data. `detach` leaves the server running instead.
 //!
 //! Layout:
-//! - [`redis`], [`postgres`]: how each is set up, when it is ready, and what its signals mean; backups, standbys and a pooler of Postgres;
-//! - [`sentinel`], [`cluster`], [`tls`]: what else a Redis of production has: sentinels that fail over, several masters, and encryption;
-//! - [`prometheus`]: a Prometheus that watches processes of a run;
-//! - [`proxy`]: a way to a server that can be made slow or stuck;
-//! - `server`: the life both share, from a free port to the last log lines of one that would not start;
+//! - [`redis`], [`postgres`]: setup, readiness and signals of each server; backups, standbys and a pooler of Postgres;
+//! - [`sentinel`], [`cluster`], [`tls`]: other setups of a production Redis: sentinels with failover, several masters,
+//!   and encryption;
+//! - [`prometheus`]: a Prometheus that scrapes the processes of a run;
+//! - [`proxy`]: a TCP proxy that can be slow or stuck;
+//! - `server`: the shared life cycle, from a free port to the last log lines of a failed start;
 //! - `process`: one child process, ended by pid and always reaped;
-//! - `watchdog`: ends the server when this process is killed and can no longer do it;
-//! - `home`: the directory with its data, log and lock;
-//! - `programs`, `ports`, `account`: where the binaries are, which port is free, and whom Postgres runs as under root;
+//! - `watchdog`: ends the server if this process is killed;
+//! - `home`: the directory with data, log and lock;
+//! - `programs`, `ports`, `account`: paths of binaries, free ports, and the user of Postgres under root;
 //! - `login`: the password of Postgres; `template`: a cluster that is made once and copied for each test.
 //!
-//! Nothing here writes outside a server's own directory and a template's, ends a process it did not start, or listens beyond loopback.
+//! This crate writes only to a server's own directory and its template, ends only processes that it started, and
+//! listens only on loopback.
 
 mod account;
 pub mod cluster;

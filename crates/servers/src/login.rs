@@ -1,5 +1,5 @@
-//! The password of a private Postgres or Redis. Any user of this machine may connect to a port of its loopback address, so the
-//! port asks for one.
+//! Password of a private Postgres or Redis. Any user of this machine can connect to a loopback port, so the port
+//! requires one.
 
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -16,10 +16,10 @@ use crate::{ServerError, error::IoErrorContext};
 
 const FILE: &str = "password";
 
-/// 256 random bits need no stretching, and tests connect often.
+/// Iterations of the key derivation. 256 random bits need no stretching, and tests connect often.
 const ITERATIONS: NonZeroU32 = NonZeroU32::MIN;
 
-/// A password of letters, so that it can be part of a URL and holds no port number.
+/// A password of letters, so that it can be part of a URL and contains no port number.
 #[derive(Clone)]
 pub(crate) struct ServerPassword(String);
 
@@ -34,7 +34,7 @@ impl ServerPassword {
         }
     }
 
-    /// Keeps it where only its owner can read it.
+    /// Stores the password in a file that only its owner can read.
     pub(crate) fn keep_in(&self, dir: &Path) -> Result<(), ServerError> {
         let path = dir.join(FILE);
         let doing = || format!("write {}", path.display());
@@ -54,7 +54,7 @@ impl ServerPassword {
         &self.0
     }
 
-    /// Returns what Postgres stores of it: it compares a login with this and never learns the password.
+    /// Returns the SCRAM verifier for Postgres. Postgres checks logins against it and never gets the password.
     pub(crate) fn scram_verifier(&self) -> Result<String, ServerError> {
         let salt: [u8; 16] = random_bytes()?;
         Ok(self.verifier_with(&salt))
@@ -80,6 +80,6 @@ impl std::fmt::Debug for ServerPassword {
 fn random_bytes<const N: usize>() -> Result<[u8; N], ServerError> {
     let mut bytes = [0; N];
     let filled = SystemRandom::new().fill(&mut bytes).map_err(|_| std::io::Error::from(ErrorKind::Other));
-    filled.while_doing(|| "ask the system for random bytes".to_owned())?;
+    filled.while_doing(|| "get random bytes from the system".to_owned())?;
     Ok(bytes)
 }

@@ -1,20 +1,22 @@
-//! Picks free loopback ports, and keeps them.
+//! Picks free loopback ports and reserves them.
 
 use std::{
     hash::{BuildHasher, RandomState},
     net::{Ipv4Addr, TcpListener, UdpSocket},
 };
 
-/// Below the ports that systems hand to outgoing connections (from 32768 on Linux, 49152 on macOS). `bind(0)` would
-/// choose among those, and while a server is down between `kill` and `restart` an outgoing connection could take its
-/// port; a client that reconnects in a loop can even get the server's port as its own and connect to itself.
+/// First port to pick. The range is below the ports that systems use for outgoing connections (from 32768 on Linux,
+/// 49152 on macOS). `bind(0)` would choose among those. While a server is down between `kill` and `restart`, an
+/// outgoing connection could then take its port. A client that reconnects in a loop could even get the server's port as
+/// its own and connect to itself.
 const FIRST: u16 = 10_240;
 const LAST: u16 = 32_767;
 
-/// A TCP port without a listener that is picked for no other server of this machine while this lives, be its own server up or down.
+/// A reserved TCP port without a listener. While this value lives, no other server of this crate on this machine picks
+/// the port, whether its own server is up or down.
 ///
-/// The UDP port of the same number says so to other processes: none of our servers uses one, and it is free when its process ends,
-/// however it ends.
+/// The reservation is a bound UDP port of the same number. No server of this crate uses UDP, and the system frees the
+/// port however the process ends.
 #[derive(Debug)]
 pub(crate) struct ReservedPort {
     port: u16,
@@ -39,7 +41,8 @@ impl ReservedPort {
     }
 }
 
-/// A port without a listener. Until this process ends no server of ours picks it, so a process may bind it late, and again.
+/// Returns a port without a listener. It stays reserved until this process ends, so a process may bind it late and more
+/// than once.
 pub fn free_port() -> u16 {
     let reserved: &ReservedPort = Box::leak(Box::new(ReservedPort::find()));
     reserved.port()

@@ -1,13 +1,13 @@
-//! A private Postgres with one empty database, `dispatchq`, and a user of that name with a random password, which is part of
-//! the URL. Kept data has it in the file `password`.
+//! A private Postgres with one empty database, `dispatchq`, and a user of that name. Its random password is part of the
+//! URL. Kept data has the password in the file `password`.
 //!
-//! Throw-away data is not fsynced. That is safe for tests that crash it: they kill the process, not the machine, and
-//! what a process has written survives it in the kernel's cache. Data kept in a directory is fsynced.
+//! Throw-away data is not fsynced. This is safe for tests that crash Postgres: they kill the process, not the machine,
+//! and the kernel's cache keeps what a process has written. Data kept in a directory is fsynced.
 //!
-//! Postgres refuses to run as root. Under root it runs as an `account` without rights, and its data lies where that user
-//! may go: throw-away data in `/var/tmp/dispatchq-*`, kept data in its directory, or when a parent of that is
-//! closed to others in a `/var/tmp/dispatchq-*` that a symbolic link in the directory points to. Copies that tests make of a
-//! template lie in memory where there is room.
+//! Postgres refuses to run as root. Under root it runs as an unprivileged `account`, and its data is in a directory
+//! that this user can reach. Throw-away data is in `/var/tmp/dispatchq-*`. Kept data is in its own directory. If a
+//! parent of that directory is closed to other users, the data is in a `/var/tmp/dispatchq-*`, and a symbolic link in
+//! the directory points to it. Copies of a template for tests are in memory if there is enough room.
 
 mod backup;
 mod pooler;
@@ -36,24 +36,25 @@ use crate::{
     template::DataTemplate,
 };
 
-/// The user, and the database that exists from the start.
+/// Name of the user, and of the database that exists from the start.
 const NAME: &str = "dispatchq";
 
-/// The database to which clients connect to make others.
+/// Database that clients connect to when they create other databases.
 const MAIN: &str = "postgres";
 
-/// How the server has its clients prove who they are.
+/// Authentication method.
 const METHOD: &str = "scram-sha-256";
 
-/// Open to every user, unlike a home directory, and not cleared at boot.
+/// Directory that every user can reach, unlike a home directory. It is not cleared at boot.
 const OPEN_DIR: &str = "/var/tmp";
 
-/// Linux keeps it in memory. In a container it is mostly too small.
+/// Directory that Linux keeps in memory. In a container it is usually too small.
 const MEMORY_DIR: &str = "/dev/shm";
-/// For some dozen clusters of tests at once.
+/// Minimum free space in [`MEMORY_DIR`], in bytes: enough for several dozen test clusters at once.
 const LEAST_ROOM: u64 = 4 * 1024 * 1024 * 1024;
 
-/// A private Postgres. Dropping it ends its processes, and removes the data unless [`PostgresServer::start_in`] started it.
+/// A private Postgres. Dropping it ends its processes, and removes the data unless [`PostgresServer::start_in`] started
+/// it.
 #[derive(Debug)]
 pub struct PostgresServer(ManagedServer<PostgresSetup>);
 
@@ -64,9 +65,9 @@ impl PostgresServer {
         PostgresServer::start_with(setup, home, None).await
     }
 
-    /// Starts on a free port with a throw-away copy of the template `name` in `folder`. The first call makes the template: it starts
-    /// an empty server and has `prepare`, which is given the URL, fill the database; if that fails there is no template. All
-    /// copies have one password, which no other user may read.
+    /// Starts on a free port with a throw-away copy of the template `name` in `folder`. The first call makes the
+    /// template: it starts an empty server and calls `prepare` with the URL to fill the database. If `prepare` fails,
+    /// no template is made. All copies have the same password, which no other user can read.
     pub async fn start_prepared<E: From<ServerError>>(
         folder: &Path,
         name: &str,
@@ -77,7 +78,7 @@ impl PostgresServer {
         Ok(PostgresServer::start_copied(&template, setup, home).await?)
     }
 
-    /// As [`PostgresServer::start_prepared`], for tests: its data lies in memory where there is room.
+    /// Starts a copy like [`PostgresServer::start_prepared`], for tests. Its data is in memory if there is enough room.
     pub async fn start_copy(
         folder: &Path,
         name: &str,
@@ -104,8 +105,8 @@ impl PostgresServer {
         Ok(PostgresServer(server))
     }
 
-    /// Starts on `port` or a free one with its data in `dir`, which is made where it is missing and stays. One server
-    /// at a time: a second is refused with [`ServerError::InUse`].
+    /// Starts on `port`, or on a free port, with its data in `dir`. The directory is created if it is missing, and is
+    /// kept. A second server on the same data is refused with [`ServerError::InUse`].
     pub async fn start_in(dir: &Path, port: Option<u16>) -> Result<PostgresServer, ServerError> {
         PostgresServer::start_with(PostgresSetup::new()?, ServerHome::open_kept(dir)?, port).await
     }
@@ -126,7 +127,7 @@ impl PostgresServer {
         Ok(postgres)
     }
 
-    /// Of the database `dispatchq`.
+    /// Returns the URL of the database `dispatchq`.
     pub fn url(&self) -> String {
         self.database_url(NAME)
     }
@@ -135,46 +136,47 @@ impl PostgresServer {
         self.0.port()
     }
 
-    /// Of the running postmaster, or of the last one after `stop` and `kill`.
+    /// Returns the pid of the running postmaster. After `stop` or `kill`, the pid of the last one.
     pub fn pid(&self) -> u32 {
         self.0.pid()
     }
 
-    /// The directory with its data and `server.log`.
+    /// Returns the directory with its data and `server.log`.
     pub fn dir(&self) -> &Path {
         self.0.home.dir()
     }
 
-    /// Makes an empty database, for tests that share one server, and returns its URL. The name must be new and, as it
-    /// becomes part of a URL, of letters, digits and `_`. Copies of a template have nothing to make one from.
+    /// Creates an empty database and returns its URL, for tests that share one server. The name must be new. It becomes
+    /// part of a URL, so it must consist of letters, digits and `_`. Copies of a template have no template database to
+    /// create one from.
     pub async fn fresh_database(&self, name: &str) -> Result<String, ServerError> {
         self.run_sql(MAIN, &format!("CREATE DATABASE \"{}\"", name.replace('"', "\"\""))).await?;
         Ok(self.database_url(name))
     }
 
-    /// Ends it in good order (SIGINT, a "fast shutdown"), and waits. Open connections are closed; SIGTERM would wait
-    /// until the clients close them. Does nothing when it has ended.
+    /// Stops the server (SIGINT, a "fast shutdown") and waits for its end. This closes open connections; SIGTERM would
+    /// wait until the clients close them. Does nothing if the server has ended.
     pub async fn stop(&mut self) -> Result<(), ServerError> {
         self.0.stop().await
     }
 
-    /// Ends it like a crash (SIGKILL to the postmaster), and waits until its backends have noticed and are gone.
+    /// Ends the server like a crash (SIGKILL to the postmaster), and waits until its backends have ended too.
     pub async fn kill(&mut self) {
         self.0.kill().await;
     }
 
-    /// Restarts it with fsync and full_page_writes, which throw-away data does without.
+    /// Restarts the server with fsync and full_page_writes, which are off for throw-away data.
     pub async fn restart_durable(&mut self) -> Result<(), ServerError> {
         self.0.kind.durable = true;
         self.restart().await
     }
 
-    /// Starts it again with the same port and data; stops it first if it runs.
+    /// Restarts the server on the same port and data. Stops it first if it runs.
     pub async fn restart(&mut self) -> Result<(), ServerError> {
         self.0.restart().await
     }
 
-    /// Leaves it running with its data, also after this process has ended.
+    /// Leaves the server and its data in place, even after this process ends.
     pub fn detach(self) -> DetachedServer {
         let url = self.url();
         self.0.detach(url)
@@ -184,12 +186,13 @@ impl PostgresServer {
         format!("postgres://{NAME}:{}@127.0.0.1:{}/{name}", self.0.kind.password.as_str(), self.port())
     }
 
-    /// Runs one statement in the database `dispatchq`, and returns what psql prints of its rows.
+    /// Runs one statement in the database `dispatchq`. Returns its rows as psql prints them.
     pub async fn run_statement(&self, statement: &str) -> Result<String, ServerError> {
         self.run_sql(NAME, statement).await
     }
 
-    /// Drops the three databases that initdb makes: half of the files that a copy of this cluster would have, and nothing reads them.
+    /// Drops the three databases that initdb creates. They are half of the files that a copy of this cluster would
+    /// have, and nothing reads them.
     async fn drop_other_databases(&self) -> Result<(), ServerError> {
         self.run_statement("UPDATE pg_database SET datistemplate = false").await?;
         for database in [MAIN, "template0", "template1"] {
@@ -198,7 +201,7 @@ impl PostgresServer {
         Ok(())
     }
 
-    /// Runs one statement through psql.
+    /// Runs one statement with psql.
     async fn run_sql(&self, database: &str, statement: &str) -> Result<String, ServerError> {
         let setup = &self.0.kind;
         let mut command = setup.program_command(&setup.programs.psql);
@@ -211,14 +214,14 @@ impl PostgresServer {
     }
 }
 
-/// Returns the template `name` in `folder`, and makes it if it is not there.
+/// Returns the template `name` in `folder`. Makes it if it does not exist.
 async fn template_filled_by<E: From<ServerError>>(
     setup: &PostgresSetup,
     folder: &Path,
     name: &str,
     prepare: impl AsyncFnOnce(String) -> Result<(), E>,
 ) -> Result<DataTemplate, E> {
-    // Another version of Postgres cannot read it.
+    // Another version of Postgres cannot read the template, so the name contains a hash of the program's path.
     let mut program = DefaultHasher::new();
     setup.programs.postgres.hash(&mut program);
     let template = DataTemplate::new(folder, &format!("{name}-{:016x}", program.finish()));
@@ -237,17 +240,17 @@ async fn template_filled_by<E: From<ServerError>>(
     Ok(template)
 }
 
-/// Returns where copies of templates for tests lie: in memory where there is room. Each is some 1,500 files, which take seconds to make
-/// on a disk that others write to.
+/// Returns the directory for copies of templates: in memory if there is enough room. A copy has about 1,500 files,
+/// which take seconds to create on a busy disk.
 fn memory_dir() -> Option<&'static Path> {
     let memory = Path::new(MEMORY_DIR);
     let room = statvfs(memory).ok()?;
     (room.blocks_available() * room.fragment_size() >= LEAST_ROOM).then_some(memory)
 }
 
-/// What a server with throw-away data begins with.
+/// Prepares a server with throw-away data.
 ///
-/// In `parent`, or where every user may go.
+/// Its directory is in `parent`, or in a directory that every user can reach.
 fn throw_away(parent: Option<&Path>) -> Result<(PostgresSetup, ServerHome), ServerError> {
     let setup = PostgresSetup { durable: false, ..PostgresSetup::new()? };
     let open_dir = || if setup.account.is_some() { PathBuf::from(OPEN_DIR) } else { env::temp_dir() };
@@ -263,11 +266,12 @@ fn throw_away(parent: Option<&Path>) -> Result<(PostgresSetup, ServerHome), Serv
 struct PostgresSetup {
     programs: PostgresPrograms,
     account: Option<UnprivilegedAccount>,
-    /// Empty until initialized.
+    /// Data directory. Empty until initialized.
     data: PathBuf,
     password: ServerPassword,
     durable: bool,
-    /// Its background processes do not look for work several times a second, which is much of what a short test costs.
+    /// Whether background processes rarely look for work. Several times a second would be a large part of the cost of a
+    /// short test.
     is_quiet: bool,
 }
 
@@ -284,11 +288,11 @@ impl PostgresSetup {
         })
     }
 
-    /// A command that runs as the right user and hears nothing of the caller's own Postgres settings.
+    /// Returns a command that runs as the right user, without the Postgres settings of the caller's environment.
     fn program_command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
-        // The other user might not be allowed into our directory. The locale is fixed because macOS needs one, and so
-        // that messages are in English.
+        // The other user might not be able to enter the current directory. The locale is fixed because macOS needs one,
+        // and to get messages in English.
         command.current_dir("/").env("LC_ALL", "C");
         for (name, _) in env::vars_os().filter(|(name, _)| name.to_str().is_some_and(|name| name.starts_with("PG"))) {
             command.env_remove(name);
@@ -299,8 +303,8 @@ impl PostgresSetup {
         command
     }
 
-    /// Finds the data directory and the password, and makes them where they are missing. Data gets its name only when it is
-    /// complete, so an interrupted initdb leaves nothing that looks like data.
+    /// Finds the data directory and the password, and creates them if they are missing. Data is renamed to its final
+    /// name when it is complete, so an interrupted initdb leaves nothing that looks like data.
     async fn initialize_data(&mut self, home: &ServerHome) -> Result<(), ServerError> {
         let data = home.dir().join("data");
         if let Some(password) = ServerPassword::kept_in(home.dir())? {
@@ -321,15 +325,15 @@ impl PostgresSetup {
 
     async fn init_data_dir(&self, new: &Path, data: &Path) -> Result<(), ServerError> {
         if new.exists() {
-            fs::remove_dir_all(new).while_doing(|| format!("remove {}, which was left half made", new.display()))?;
+            fs::remove_dir_all(new).while_doing(|| format!("remove the incomplete {}", new.display()))?;
         }
-        fs::create_dir(new).while_doing(|| format!("make {}", new.display()))?;
+        fs::create_dir(new).while_doing(|| format!("create {}", new.display()))?;
         self.run_initdb(new).await?;
         fs::rename(new, data).while_doing(|| format!("rename {}", new.display()))
     }
 
     async fn init_elsewhere(&self, data: &Path) -> Result<(), ServerError> {
-        let doing = || format!("make a directory in {OPEN_DIR}");
+        let doing = || format!("create a directory in {OPEN_DIR}");
         let new = tempfile::Builder::new().prefix("dispatchq-data-").tempdir_in(OPEN_DIR).while_doing(doing)?;
         self.run_initdb(new.path()).await?;
         if data.is_symlink() {
@@ -365,8 +369,8 @@ impl PostgresSetup {
 impl ServerKind for PostgresSetup {
     const NAME: &'static str = "postgres";
     const STOP: Signal = Signal::SIGINT;
-    /// An "immediate shutdown": the postmaster ends its backends and frees its shared memory, which SIGKILL would leave
-    /// to no process.
+    /// Signal for an "immediate shutdown": the postmaster ends its backends and frees its shared memory. After SIGKILL,
+    /// no process would free it.
     const QUIT: Signal = Signal::SIGQUIT;
 
     fn server_command(&self, _home: &ServerHome, port: u16) -> Command {
@@ -377,7 +381,7 @@ impl ServerKind for PostgresSetup {
             "unix_socket_directories=",
             "shared_buffers=128MB",
             "max_connections=200",
-            // In the data directory, where a killed server's leftovers are removed with the rest.
+            // In the data directory, so that the leftovers of a killed server are removed with the data.
             "dynamic_shared_memory_type=mmap",
         ];
         if !self.durable {
@@ -385,7 +389,7 @@ impl ServerKind for PostgresSetup {
         }
         if self.is_quiet {
             settings.extend(["bgwriter_delay=10s", "wal_writer_delay=10s", "checkpoint_timeout=1h"]);
-            // Segments that are kept for later use would be copied with a template.
+            // Recycled segments would be copied with a template.
             settings.push("wal_recycle=off");
         }
         command.arg("-c").arg(format!("port={port}"));
@@ -393,7 +397,7 @@ impl ServerKind for PostgresSetup {
         command
     }
 
-    /// The postmaster writes its own pid and state into its data directory, which is how `pg_ctl` waits for it too.
+    /// Reads the pid and state that the postmaster writes to its data directory; `pg_ctl` waits in the same way.
     async fn is_ready(&self, _port: u16, pid: u32) -> bool {
         let state = fs::read_to_string(self.data.join("postmaster.pid")).unwrap_or_default();
         let mut lines = state.lines();
@@ -401,12 +405,12 @@ impl ServerKind for PostgresSetup {
     }
 }
 
-/// Whether any user may reach this directory. Looks at the permissions for "others" only.
+/// Returns whether any user can reach this directory. Checks only the permissions of "others".
 fn is_open(dir: &Path) -> bool {
     dir.ancestors().all(|dir| fs::metadata(dir).is_ok_and(|metadata| metadata.permissions().mode() & 0o001 != 0))
 }
 
-/// Runs a program to its end and returns what it printed. Dropping the future ends the program.
+/// Runs a program to its end and returns its output. Dropping the future ends the program.
 async fn run_program(program: &'static str, command: Command) -> Result<String, ServerError> {
     let mut command = tokio::process::Command::from(command);
     command.stdin(Stdio::null()).kill_on_drop(true);

@@ -1,5 +1,5 @@
-//! One server process, our direct child: as long as we have not reaped it no other process can get its pid, so a signal
-//! always reaches the process we started or none.
+//! One server process, a direct child of this process. Until this process reaps it, no other process can get its pid.
+//! So a signal reaches either the started process or none.
 
 use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
@@ -12,15 +12,15 @@ use crate::{ServerError, error::IoErrorContext};
 
 const POLL: Duration = Duration::from_millis(5);
 
-/// How long a dropped server may take to end by its own signal before SIGKILL.
+/// Time that a dropped server has to end by its own signal before SIGKILL.
 const DROP_WAIT: Duration = Duration::from_secs(5);
 
-/// Ended and reaped when dropped.
+/// A child process. Dropping it ends and reaps the process.
 #[derive(Debug)]
 pub(crate) struct ServerProcess {
-    /// Taken only by [`ServerProcess::detach`].
+    /// The child. `None` only after [`ServerProcess::detach`].
     child: Option<Child>,
-    /// What ends it when dropped.
+    /// Signal that ends the process on drop.
     last_signal: Signal,
 }
 
@@ -34,12 +34,12 @@ impl ServerProcess {
         self.child.as_ref().expect("only detach takes the child").id()
     }
 
-    /// How the process ended, if it has.
+    /// Returns the exit status if the process has ended.
     pub(crate) fn exit_status(&mut self) -> Option<ExitStatus> {
         self.child.as_mut().and_then(|child| child.try_wait().ok().flatten())
     }
 
-    /// False when it did not end within `wait`; it then runs on.
+    /// Sends a signal and waits for the end of the process. Returns false if the process still runs after `wait`.
     pub(crate) async fn end_with_signal(&mut self, signal: Signal, wait: Duration) -> bool {
         let deadline = Instant::now() + wait;
         self.send_signal(signal);
@@ -52,12 +52,13 @@ impl ServerProcess {
         true
     }
 
-    /// Leaves it running; from now on it is not our child.
+    /// Leaves the process running without an owner.
     pub(crate) fn detach(mut self) {
         drop(self.child.take());
     }
 
-    /// Also wakes a process that a test has stopped with SIGSTOP, which would otherwise never see its signal.
+    /// Sends a signal, and then SIGCONT: a process that a test stopped with SIGSTOP would otherwise never handle the
+    /// signal.
     fn send_signal(&mut self, signal: Signal) {
         if self.exit_status().is_some() {
             return;
@@ -84,7 +85,7 @@ impl Drop for ServerProcess {
             std::thread::sleep(POLL);
         }
         if let Some(child) = &mut self.child {
-            // Both do nothing to a child that was reaped above.
+            // Both calls do nothing if the child was reaped above.
             let _ = child.kill();
             let _ = child.wait();
         }

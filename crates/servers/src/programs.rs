@@ -1,4 +1,4 @@
-//! Finds the server binaries: first in PATH, then where Debian and Homebrew keep the ones they do not put there.
+//! Finds the server binaries: first in PATH, then in the directories of Debian and Homebrew that are not in PATH.
 
 use std::env;
 use std::fs;
@@ -10,15 +10,14 @@ use crate::ServerError;
 const CURE: &str =
     "run `make setup` (apt install redis-server / postgresql / pgbouncer / prometheus; brew install the same)";
 
-/// Where Debian puts daemons, and where not every user looks.
+/// Directory of Debian's daemons, which is not in every user's PATH.
 const DAEMONS: &str = "/usr/sbin";
 
-/// Directories that hold one subdirectory per Postgres version, what that subdirectory's name starts with, and where
-/// in it the programs are.
+/// Directories with one subdirectory per Postgres version, and the prefix of the subdirectory's name.
 const VERSIONED: [(&str, &str); 3] =
     [("/usr/lib/postgresql", ""), ("/opt/homebrew/opt", "postgresql@"), ("/usr/local/opt", "postgresql@")];
 
-/// The three Postgres programs, of one version.
+/// The three Postgres programs of one version.
 #[derive(Clone, Debug)]
 pub(crate) struct PostgresPrograms {
     pub(crate) postgres: PathBuf,
@@ -46,8 +45,9 @@ pub(crate) fn find_postgres() -> Result<PostgresPrograms, ServerError> {
     postgres_in(&dirs)
 }
 
-/// A symbolic link to `postgres` is followed so that initdb and psql come from beside it: a data directory must be made
-/// by its own version's initdb, and the psql that Debian puts in PATH is a wrapper that costs more than the query.
+/// Finds the Postgres programs. Follows a symbolic link to `postgres`, so that initdb and psql come from the same
+/// directory. Only the initdb of the same version can create a data directory. The psql that Debian puts in PATH is a
+/// wrapper that costs more than the query.
 fn postgres_in(dirs: &[PathBuf]) -> Result<PostgresPrograms, ServerError> {
     let found = find_program("postgres", dirs)?;
     let postgres = fs::canonicalize(&found).unwrap_or(found);
@@ -72,7 +72,7 @@ fn versioned_dirs() -> Vec<PathBuf> {
     VERSIONED.iter().flat_map(|(parent, prefix)| by_version(Path::new(parent), prefix)).collect()
 }
 
-/// The `bin` directories below `parent`, highest version first.
+/// Returns the `bin` directories below `parent`, highest version first.
 fn by_version(parent: &Path, prefix: &str) -> Vec<PathBuf> {
     let mut found: Vec<(u32, PathBuf)> = fs::read_dir(parent)
         .into_iter()
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_program_is_named_with_its_cure() {
+    fn missing_program_error_names_cure() {
         let empty = tempfile::tempdir().unwrap();
         let error = find_program("redis-server", &[empty.path().to_owned()]).unwrap_err().to_string();
         assert!(error.starts_with("redis-server is not installed: run `make setup`"), "{error}");
@@ -107,14 +107,14 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_executed_is_no_program() {
+    fn non_executable_file_is_not_a_program() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("redis-server"), "").unwrap();
         assert!(find_program("redis-server", &[dir.path().to_owned()]).is_err());
     }
 
     #[test]
-    fn the_highest_postgres_version_comes_first() {
+    fn highest_postgres_version_comes_first() {
         let dir = tempfile::tempdir().unwrap();
         for version in ["9", "16", "15", "common"] {
             fs::create_dir_all(dir.path().join(version).join("bin")).unwrap();
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn initdb_and_psql_come_from_beside_the_real_postgres() {
+    fn initdb_and_psql_match_the_linked_postgres() {
         let dir = tempfile::tempdir().unwrap();
         let (linked, real) = (dir.path().join("linked"), dir.path().canonicalize().unwrap().join("16"));
         for program in ["postgres", "initdb", "psql"] {

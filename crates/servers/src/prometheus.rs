@@ -1,4 +1,4 @@
-//! A private Prometheus that scrapes processes of this machine by the rules it is given.
+//! A private Prometheus that scrapes processes of this machine and evaluates given rules.
 
 use std::env;
 use std::fs;
@@ -20,14 +20,14 @@ use crate::{
 
 const ANSWER_WAIT: Duration = Duration::from_secs(1);
 
-/// What it is told to do.
+/// Settings of a private Prometheus.
 #[derive(Clone, Debug)]
 pub struct ScrapeSettings {
-    /// Where processes show their metrics, as in `127.0.0.1:9090`.
+    /// Addresses of the metrics endpoints, such as `127.0.0.1:9090`.
     pub targets: Vec<String>,
-    /// Names and texts of rule files.
+    /// Names and contents of rule files.
     pub rules: Vec<(&'static str, &'static str)>,
-    /// Between two scrapes of a process, and two looks at the rules. Whole seconds.
+    /// Interval of scrapes and of rule evaluations. Whole seconds.
     pub interval: Duration,
 }
 
@@ -36,7 +36,7 @@ pub struct ScrapeSettings {
 pub struct PrometheusServer(ManagedServer<PrometheusSetup>);
 
 impl PrometheusServer {
-    /// Starts on a free port. That it answers does not mean that it has scraped.
+    /// Starts on a free port. Prometheus may not have scraped yet when this returns.
     pub async fn start(settings: &ScrapeSettings) -> Result<PrometheusServer, ServerError> {
         let kind = PrometheusSetup { program: programs::find_prometheus()? };
         let home = ServerHome::throw_away(&env::temp_dir(), "dispatchq-prometheus-")?;
@@ -49,7 +49,7 @@ impl PrometheusServer {
         Ok(PrometheusServer(server))
     }
 
-    /// As in `http://127.0.0.1:9090`.
+    /// Returns the base URL, such as `http://127.0.0.1:9090`.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.0.port())
     }
@@ -61,7 +61,7 @@ impl PrometheusServer {
 
 const CONFIG: &str = "prometheus.yml";
 
-/// YAML, in which a quoted text is written as in Rust where it holds nothing but addresses and names.
+/// Renders the configuration as YAML. Rust's debug format quotes addresses and names as YAML needs it.
 fn render_config(settings: &ScrapeSettings) -> String {
     let seconds = settings.interval.as_secs().max(1);
     let rules: Vec<_> = settings.rules.iter().map(|(name, _)| name).collect();
@@ -94,7 +94,7 @@ impl ServerKind for PrometheusSetup {
         command
     }
 
-    /// One that finds its port taken ends, which the start notices first.
+    /// A Prometheus that finds its port taken ends, and the start notices the exit first.
     async fn is_ready(&self, port: u16, _: u32) -> bool {
         matches!(tokio::time::timeout(ANSWER_WAIT, says_ready(port)).await, Ok(Ok(true)))
     }
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_configuration_names_rules_and_targets() {
+    fn config_contains_rules_and_targets() {
         let settings = ScrapeSettings {
             targets: vec!["127.0.0.1:1".to_owned(), "127.0.0.1:2".to_owned()],
             rules: vec![("alerts.yml", "")],

@@ -1,5 +1,4 @@
-//! A way to a server on which everything can be slow or get stuck, as in a network that swallows packets. For tests and
-//! benchmarks.
+//! TCP proxy that can delay or block everything, like a network that drops packets. For tests and benchmarks.
 
 use std::{io, net::Ipv4Addr, time::Duration};
 
@@ -12,35 +11,36 @@ use tokio::{
     sync::watch,
 };
 
-/// A server learns within this time that the other end of a connection is gone, by the keepalives that dispatchq asks of
-/// Postgres: ten seconds without a packet and three probes. Redis by its own settings takes longer, and loses nothing by it: it
-/// holds no lock for a connection. The client learns nothing.
+/// Time after which a server notices that the other end of a connection is gone. dispatchq asks Postgres for these
+/// keepalives: ten seconds without a packet, then three probes. Redis takes longer with its own settings. This loses
+/// nothing, because Redis holds no lock for a connection. The client notices nothing.
 const NOTICED_AFTER: Duration = Duration::from_secs(25);
 
-/// Needs a tokio runtime, and ends with it.
+/// A proxy on a free port. It needs a tokio runtime and ends with it.
 #[derive(Debug)]
 pub struct TcpProxy {
     port: u16,
     flow: watch::Sender<ProxyFlow>,
 }
 
-/// What passes. Connections are numbered from 1 in the order in which they are made.
+/// State of the proxy. Connections are numbered from 1 in the order of their creation.
 #[derive(Debug, Clone, Copy, Default)]
 struct ProxyFlow {
-    /// The port that new connections lead to.
+    /// Port that new connections go to.
     to: u16,
     frozen: bool,
     made: u64,
-    /// Nothing passes ever again on this one and those before it; their servers notice after [`NOTICED_AFTER`].
+    /// Number of the last lost connection. Nothing passes any more on it and earlier ones; their servers notice after
+    /// [`NOTICED_AFTER`].
     lost: u64,
-    /// This one and those before it are closed at both ends.
+    /// Number of the last cut connection. It and earlier ones are closed at both ends.
     cut: u64,
-    /// Everything takes so much longer, each way.
+    /// Additional delay in each direction.
     delay: Duration,
 }
 
 impl TcpProxy {
-    /// To this port.
+    /// Starts a proxy to this port.
     pub async fn start(to: u16) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let port = listener.local_addr()?.port();
@@ -50,7 +50,7 @@ impl TcpProxy {
             while let Ok((client, _)) = listener.accept().await {
                 let to = state.borrow().to;
                 let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, to)).await else { continue };
-                // What is written passes at once, as without a way between.
+                // Writes are forwarded immediately, as on a direct connection.
                 let _ = (client.set_nodelay(true), server.set_nodelay(true));
                 state.send_modify(|flow| flow.made += 1);
                 let number = state.borrow().made;
@@ -78,38 +78,38 @@ impl TcpProxy {
         self.port
     }
 
-    /// Nothing passes any more; connections stay, and new ones are accepted.
+    /// Stops forwarding. Connections stay open, and new ones are accepted.
     pub fn freeze(&self) {
         self.flow.send_modify(|flow| flow.frozen = true);
     }
 
-    /// What got stuck passes.
+    /// Resumes forwarding, including the data that was held back.
     pub fn thaw(&self) {
         self.flow.send_modify(|flow| flow.frozen = false);
     }
 
-    /// From now on everything takes so much longer, each way.
+    /// Sets an additional delay for each direction.
     pub fn set_delay(&self, delay: Duration) {
         self.flow.send_modify(|flow| flow.delay = delay);
     }
 
-    /// New connections lead to this port, as after a failover. Those there are stay with the server they have.
+    /// Sends new connections to this port, like a failover. Existing connections keep their server.
     pub fn redirect_to(&self, to: u16) {
         self.flow.send_modify(|flow| flow.to = to);
     }
 
-    /// The other end moved away without a word: nothing passes on connections there are, new ones are well.
+    /// Simulates a peer that disappears silently: existing connections pass nothing more, and new ones work.
     pub fn forget_connections(&self) {
         self.flow.send_modify(|flow| flow.lost = flow.made);
     }
 
-    /// Closes the connections there are, at both ends; new ones are well.
+    /// Closes all existing connections at both ends. New ones work.
     pub fn cut_connections(&self) {
         self.flow.send_modify(|flow| flow.cut = flow.made);
     }
 }
 
-/// Returns when one end has closed and the other was told.
+/// Copies bytes until one end closes, and then closes the other.
 async fn carry_bytes(
     number: u64,
     mut from: OwnedReadHalf,
@@ -119,7 +119,7 @@ async fn carry_bytes(
     let mut bytes = vec![0; 16 * 1024];
     loop {
         let read = from.read(&mut bytes).await;
-        // Also that the other end has closed does not pass.
+        // The end of a connection is not forwarded either.
         let Ok(passing) = flow.wait_for(|flow| !flow.frozen && flow.lost < number).await.map(|flow| *flow) else {
             return;
         };
@@ -131,12 +131,12 @@ async fn carry_bytes(
     }
 }
 
-/// Returns when this connection is cut.
+/// Waits until this connection is cut.
 async fn until_cut(number: u64, flow: &mut watch::Receiver<ProxyFlow>) {
     let _ = flow.wait_for(|flow| flow.cut >= number).await;
 }
 
-/// Returns when the server closes this connection: it is cut, or was lost so long ago that the server has noticed.
+/// Waits until the server closes this connection: it is cut, or the server has noticed its loss.
 async fn until_noticed(number: u64, flow: &mut watch::Receiver<ProxyFlow>) {
     let _ = flow.wait_for(|flow| flow.lost >= number || flow.cut >= number).await;
     let _ = tokio::time::timeout(NOTICED_AFTER, until_cut(number, flow)).await;

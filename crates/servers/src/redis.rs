@@ -1,8 +1,8 @@
 //! A private redis-server.
 //!
-//! Its data is an append-only file, fsynced every second, without snapshots. Redis writes a command to that file before
-//! it answers, so killing the process loses nothing it has acknowledged; only a machine that loses power could lose the
-//! last second. It never evicts: a full Redis must refuse a timer, not forget one.
+//! Its data is an append-only file without snapshots, fsynced every second. Redis writes a command to this file before
+//! it answers, so killing the process loses no acknowledged command. Only a power loss could lose the last second. It
+//! never evicts: a full Redis must refuse a timer instead of dropping one.
 
 use std::env;
 use std::fs::{self, OpenOptions, Permissions};
@@ -27,10 +27,10 @@ use crate::{
     tls::{self, TlsEndpoint},
 };
 
-/// How long an answer may take before the server counts as not ready yet.
+/// Timeout for an answer; a slower server counts as not ready.
 const ANSWER_WAIT: Duration = Duration::from_secs(1);
 
-/// Settings of a server with a password: every user of the machine sees the arguments of a process, so they are in a file.
+/// Settings file of a server with a password. Every user of the machine can see the arguments of a process.
 const SETTINGS: &str = "redis.conf";
 
 /// A private redis-server. Dropping it ends the process, and removes the data unless [`RedisServer::start_in`] or
@@ -44,7 +44,7 @@ impl RedisServer {
         RedisServer::start_with_env(&[]).await
     }
 
-    /// As [`RedisServer::start`], with these variables in its environment: a library to be loaded first, for example.
+    /// Starts like [`RedisServer::start`], with these environment variables, for example to preload a library.
     pub async fn start_with_env(env: &[(&str, &str)]) -> Result<RedisServer, ServerError> {
         let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         RedisServer::start_throw_away(RedisSetup {
@@ -56,7 +56,7 @@ impl RedisServer {
         .await
     }
 
-    /// As [`RedisServer::start`], with these arguments added.
+    /// Starts like [`RedisServer::start`], with these additional arguments.
     pub(crate) async fn start_with_args(args: Vec<String>) -> Result<RedisServer, ServerError> {
         RedisServer::start_throw_away(RedisSetup {
             program: programs::redis_server()?,
@@ -72,14 +72,15 @@ impl RedisServer {
         RedisServer::start_with(kind, home, None).await
     }
 
-    /// Starts on `port` or a free one with its data in `dir`, which is made where it is missing and stays. One server
-    /// at a time: a second is refused with [`ServerError::InUse`].
+    /// Starts on `port`, or on a free port, with its data in `dir`. The directory is created if it is missing, and is
+    /// kept. A second server on the same data is refused with [`ServerError::InUse`].
     pub async fn start_in(dir: &Path, port: Option<u16>) -> Result<RedisServer, ServerError> {
         let kind = RedisSetup { program: programs::redis_server()?, env: Vec::new(), args: Vec::new(), password: None };
         RedisServer::start_with(kind, ServerHome::open_kept(dir)?, port).await
     }
 
-    /// As [`RedisServer::start_in`], for its owner alone: the port asks for a password, and other users cannot read the data.
+    /// Starts like [`RedisServer::start_in`], for its owner only: the port requires a password, and other users cannot
+    /// read the data.
     pub async fn start_private_in(dir: &Path, port: Option<u16>) -> Result<RedisServer, ServerError> {
         let home = ServerHome::open_kept(dir)?;
         let password = ServerPassword::kept_in(home.dir())?.map_or_else(ServerPassword::random_letters, Ok)?;
@@ -112,37 +113,38 @@ impl RedisServer {
         self.0.port()
     }
 
-    /// Of the running process, or of the last one after `stop` and `kill`.
+    /// Returns the pid of the running process. After `stop` or `kill`, the pid of the last one.
     pub fn pid(&self) -> u32 {
         self.0.pid()
     }
 
-    /// The directory with its data and `server.log`.
+    /// Returns the directory with its data and `server.log`.
     pub fn dir(&self) -> &Path {
         self.0.home.dir()
     }
 
-    /// Asks it to flush its data and end (SIGTERM), and waits. Does nothing when it has ended.
+    /// Stops the server (SIGTERM), which flushes its data, and waits for its end. Does nothing if the server has ended.
     pub async fn stop(&mut self) -> Result<(), ServerError> {
         self.0.stop().await
     }
 
-    /// Ends it like a crash (SIGKILL), and waits until it is gone.
+    /// Ends the server like a crash (SIGKILL), and waits for its end.
     pub async fn kill(&mut self) {
         self.0.kill().await;
     }
 
-    /// Starts it again with the same port and data; stops it first if it runs.
+    /// Restarts the server on the same port and data. Stops it first if it runs.
     pub async fn restart(&mut self) -> Result<(), ServerError> {
         self.0.restart().await
     }
 
-    /// Lets it speak TLS, too, with a certificate of an authority made for it; until it is restarted. Needs `openssl`.
+    /// Enables TLS on another port until the server is restarted. The certificate comes from a new authority. Needs
+    /// `openssl`.
     pub async fn serve_tls(&self) -> Result<TlsEndpoint, ServerError> {
         tls::serve_tls(self.dir(), self.port()).await
     }
 
-    /// Leaves it running with its data, also after this process has ended.
+    /// Leaves the server and its data in place, even after this process ends.
     pub fn detach(self) -> DetachedServer {
         let url = self.url();
         self.0.detach(url)
@@ -152,11 +154,11 @@ impl RedisServer {
 #[derive(Debug)]
 struct RedisSetup {
     program: PathBuf,
-    /// Variables added to its environment.
+    /// Additional environment variables.
     env: Vec<(String, String)>,
-    /// Arguments added to its own.
+    /// Additional arguments.
     args: Vec<String>,
-    /// What its port asks for; none: anyone on this machine may use it.
+    /// Password of the port. `None`: any user of this machine may connect.
     password: Option<ServerPassword>,
 }
 
@@ -167,7 +169,7 @@ impl ServerKind for RedisSetup {
 
     fn server_command(&self, home: &ServerHome, port: u16) -> Command {
         let mut command = if self.password.is_some() {
-            // Files that the server makes are for its owner alone.
+            // The umask makes the server's files readable only for their owner.
             let mut shell = Command::new("/bin/sh");
             shell.args(["-c", "umask 077; exec \"$0\" \"$@\""]).arg(&self.program).arg(home.dir().join(SETTINGS));
             shell
@@ -194,12 +196,13 @@ impl ServerKind for RedisSetup {
     }
 }
 
-/// Whether this process answers, be it a server or a sentinel.
+/// Returns whether this process answers, as a server or a sentinel.
 pub(crate) async fn is_ready(port: u16, pid: u32, password: Option<&ServerPassword>) -> bool {
     matches!(tokio::time::timeout(ANSWER_WAIT, answers_ping(port, pid, password)).await, Ok(Ok(true)))
 }
 
-/// PING answers an error while the data is still being loaded, and INFO tells whose answer it is.
+/// Returns whether the process with this pid answers. PING returns an error while data is loaded, and INFO contains the
+/// pid of the process.
 async fn answers_ping(port: u16, pid: u32, password: Option<&ServerPassword>) -> std::io::Result<bool> {
     let mut stream = BufReader::new(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?);
     if let Some(password) = password {

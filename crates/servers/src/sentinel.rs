@@ -1,4 +1,4 @@
-//! Three sentinels that watch a private Redis and its replica, and fail over within a second or two: for tests.
+//! Three sentinels that watch a private Redis and its replica, and fail over within a second or two. For tests.
 
 use std::env;
 use std::fs;
@@ -22,21 +22,22 @@ use crate::{
 };
 
 const COUNT: usize = 3;
-/// How many of them must agree that the primary is gone.
+/// Number of sentinels that must agree that the primary is down.
 const QUORUM: usize = 2;
 const CONFIG: &str = "sentinel.conf";
-/// The name by which they know the primary.
+/// Name of the primary in the sentinels.
 const PRIMARY: &str = "main";
-/// They tell each other of themselves every two seconds.
+/// Timeout for the sentinels to find each other. They announce themselves every two seconds.
 const ACQUAINTED_WAIT: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(50);
 
-/// Dropping it ends the processes.
+/// A group of sentinels. Dropping it ends the processes.
 #[derive(Debug)]
 pub struct SentinelGroup(Vec<ManagedServer<SentinelSetup>>);
 
 impl SentinelGroup {
-    /// Starts them on free ports. Returns when each knows the primary's one replica and the other two, and so could act.
+    /// Starts the sentinels on free ports. Returns when each knows the primary's replica and the other two sentinels,
+    /// so that it can fail over.
     pub async fn start(primary: &RedisServer) -> Result<SentinelGroup, ServerError> {
         let mut sentinels = Vec::new();
         for _ in 0..COUNT {
@@ -55,13 +56,13 @@ impl SentinelGroup {
         Ok(SentinelGroup(sentinels))
     }
 
-    /// `redis+sentinel://host:port,host:port,host:port/primary`
+    /// Returns `redis+sentinel://host:port,host:port,host:port/primary`.
     pub fn url(&self) -> String {
         let hosts: Vec<String> = self.0.iter().map(|one| format!("127.0.0.1:{}", one.port())).collect();
         format!("redis+sentinel://{}/{PRIMARY}", hosts.join(","))
     }
 
-    /// Of one of the sentinels itself, for commands to it.
+    /// Returns the URL of one sentinel, for commands to it.
     pub fn sentinel_url(&self) -> String {
         format!("redis://127.0.0.1:{}/", self.0[0].port())
     }
@@ -82,7 +83,8 @@ async fn start_one(primary_port: u16) -> Result<ManagedServer<SentinelSetup>, Se
     Ok(server)
 }
 
-/// The answer is a list of names and values, each on a line of its own with its length before it.
+/// Returns whether the sentinel knows the replica and the other sentinels. The answer is a list of names and values,
+/// each on its own line after a line with its length.
 async fn knows_others(port: u16) -> std::io::Result<bool> {
     let mut stream = BufReader::new(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?);
     stream.write_all(format!("SENTINEL MASTER {PRIMARY}\r\nPING\r\n").as_bytes()).await?;

@@ -1,4 +1,5 @@
-//! The life that both servers share: start on a free port, be ready or say why not, stop, be killed, start again.
+//! Life cycle that all private servers share: start on a free port, become ready or fail with the log, stop, kill,
+//! restart.
 
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -17,48 +18,49 @@ use crate::{
     watchdog::ServerWatchdog,
 };
 
-/// How long a server may take to be ready, and to stop.
+/// Timeouts for becoming ready and for stopping.
 const READY_WAIT: Duration = Duration::from_secs(30);
 const STOP_WAIT: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(10);
 
-/// How long to wait for the lock at a start, where an orphan of a killed owner may be about to end, and for the last
-/// process of a server that was just ended.
+/// Timeouts for the lock of the directory: at a start, where an orphan of a killed owner may be ending, and after an
+/// end, until the last process of the server has ended.
 pub(crate) const START_LOCK_WAIT: Duration = Duration::from_secs(3);
 const END_LOCK_WAIT: Duration = Duration::from_secs(10);
 
-/// Starts tried when another process binds the port first.
+/// Maximum number of starts when another process binds the port first.
 const PORT_TRIES: u32 = 5;
 const PORT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A server left running. It has no owner: end it with `kill -INT <pid>`, then remove `dir` if the data was
+/// A server that was left running without an owner. End it with `kill -INT <pid>`, then remove `dir` if the data was
 /// throw-away.
 #[derive(Clone, Debug)]
 pub struct DetachedServer {
-    /// Where it answers.
+    /// URL of the server.
     pub url: String,
-    /// Its process.
+    /// Pid of the server.
     pub pid: u32,
-    /// Its data, log and lock.
+    /// Directory with its data, log and lock.
     pub dir: PathBuf,
 }
 
-/// What differs between the servers.
+/// Differences between the servers.
 pub(crate) trait ServerKind {
     const NAME: &'static str;
-    /// Ends it in good order, even while clients are connected.
+    /// Signal that stops the server gracefully, even while clients are connected.
     const STOP: Signal;
-    /// Ends it at once, leaving nothing behind but its data.
+    /// Signal that ends the server immediately and leaves only its data behind.
     const QUIT: Signal;
 
-    /// The command that runs it in the foreground, logging to its standard output or error.
+    /// Returns the command that runs the server in the foreground, with its log on standard output or error.
     fn server_command(&self, home: &ServerHome, port: u16) -> Command;
 
-    /// Whether *this* process answers queries; another server on the same port does not count.
+    /// Returns whether the process with this pid answers queries. Another server on the same port does not count.
     fn is_ready(&self, port: u16, pid: u32) -> impl Future<Output = bool> + Send;
 }
 
-/// Fields are dropped in this order: the server ends, then nothing is left to watch, then its directory goes.
+/// A managed server. Its fields are dropped in this order: the server ends, then its watchdog, then its directory is
+/// removed.
 #[derive(Debug)]
 pub(crate) struct ManagedServer<K> {
     process: Option<ServerProcess>,
@@ -66,13 +68,13 @@ pub(crate) struct ManagedServer<K> {
     pub(crate) home: ServerHome,
     pub(crate) kind: K,
     port: u16,
-    /// Its port, unless that was given: it is the server's while it is down, too.
+    /// Reservation of the port, unless the caller chose it. The port stays reserved while the server is down.
     reserved: Option<ReservedPort>,
     pid: u32,
 }
 
 impl<K: ServerKind> ManagedServer<K> {
-    /// Watched, but not started yet.
+    /// Creates a server with a running watchdog. The server itself is not started.
     pub(crate) fn new(kind: K, home: ServerHome) -> Result<ManagedServer<K>, ServerError> {
         let watchdog = ServerWatchdog::start(home.is_throw_away().then(|| home.dir()))?;
         Ok(ManagedServer { process: None, watchdog, home, kind, port: 0, reserved: None, pid: 0 })
@@ -86,7 +88,7 @@ impl<K: ServerKind> ManagedServer<K> {
         self.pid
     }
 
-    /// Starts on `port`, or on a free one.
+    /// Starts on `port`, or on a free port.
     pub(crate) async fn start(&mut self, port: Option<u16>) -> Result<(), ServerError> {
         let started = Instant::now();
         for _ in 0..PORT_TRIES {
@@ -102,7 +104,7 @@ impl<K: ServerKind> ManagedServer<K> {
         Err(ServerError::PortTaken { server: K::NAME, port: self.port })
     }
 
-    /// False when another process has the port.
+    /// Starts on this port. Returns false if another process has the port.
     async fn start_on(&mut self, port: u16) -> Result<bool, ServerError> {
         let lock = self.home.lock_dir(K::NAME, START_LOCK_WAIT).await?;
         let log = self.home.open_log()?;
@@ -112,10 +114,11 @@ impl<K: ServerKind> ManagedServer<K> {
             .stdin(lock)
             .stdout(log.try_clone().while_doing(|| "share the server's log".into())?)
             .stderr(Stdio::from(log))
-            // Its own group: a Ctrl-C in our terminal is for us, and we end the server when we no longer need it.
+            // A separate process group: Ctrl-C in the terminal must reach only this process, which then ends the
+            // server.
             .process_group(0);
         let process = self.process.insert(ServerProcess::spawn(&mut command, K::QUIT)?);
-        // The command holds our copy of the lock.
+        // The command contains this process's copy of the lock.
         drop(command);
         self.pid = process.pid();
         self.port = port;
@@ -126,7 +129,7 @@ impl<K: ServerKind> ManagedServer<K> {
             if let Some(status) = process.exit_status() {
                 self.record_end();
                 let log = self.home.log_tail(log_start);
-                // In the words of glibc and macOS, of Go, and of musl.
+                // Wordings of glibc and macOS, of Go, and of musl.
                 let words = log.to_ascii_lowercase();
                 if words.contains("address already in use") || words.contains("address in use") {
                     return Ok(false);
@@ -157,13 +160,13 @@ impl<K: ServerKind> ManagedServer<K> {
 
     pub(crate) async fn kill(&mut self) {
         let Some(process) = &mut self.process else { return };
-        // Nothing survives SIGKILL; a process the kernel holds in I/O may take a moment, which dropping it waits for.
+        // SIGKILL always works, but a process in uninterruptible I/O may take a moment. Dropping it waits for that.
         process.end_with_signal(Signal::SIGKILL, STOP_WAIT).await;
         self.record_end();
         self.last_process_gone().await;
     }
 
-    /// On the same port and data; a server that still runs is stopped first.
+    /// Restarts the server on the same port and data. Stops it first if it runs.
     pub(crate) async fn restart(&mut self) -> Result<(), ServerError> {
         self.stop().await?;
         self.start(Some(self.port)).await
@@ -177,17 +180,18 @@ impl<K: ServerKind> ManagedServer<K> {
         DetachedServer { url, pid: self.pid, dir: self.home.keep_dir() }
     }
 
-    /// Reaps the process first: while it is a zombie its pid is still its own.
+    /// Reaps the process before the watchdog forgets its pid: while the process is a zombie, no other process gets the
+    /// pid.
     fn record_end(&mut self) {
         self.process = None;
         self.watchdog.forget_pid();
     }
 
-    /// A killed Postgres leaves backends behind that notice within moments. A restart would find its memory
-    /// in use, so that is waited for; should one hang, `start` says so.
+    /// Waits until the last process of the server has ended. Backends of a killed Postgres notice its end within
+    /// moments, and until then a restart would find the shared memory in use. If a backend hangs, `start` reports it.
     async fn last_process_gone(&self) {
         if let Err(error) = self.home.lock_dir(K::NAME, END_LOCK_WAIT).await {
-            tracing::warn!(%error, "a process of a private server outlives it");
+            tracing::warn!(%error, "a process of a private server still runs after its end");
         }
     }
 

@@ -1,7 +1,8 @@
-//! A cluster that is made once and copied for each test: initdb and a schema take seconds, a copy takes a tenth of one.
+//! Postgres cluster that is made once and copied for each test. initdb and a schema take seconds, a copy takes a tenth
+//! of a second.
 //!
-//! A template is a directory with `data` and `password`. It gets its name only when it is complete; a lock keeps two processes from
-//! making it at the same time. All copies have its password.
+//! A template is a directory with `data` and `password`. It gets its name only when it is complete, and a lock prevents
+//! two processes from making it at the same time. All copies have its password.
 
 use std::fs::{self, DirBuilder, OpenOptions, TryLockError};
 use std::os::unix::fs::DirBuilderExt;
@@ -10,10 +11,11 @@ use std::time::{Duration, SystemTime};
 
 use crate::{ServerError, account::UnprivilegedAccount, error::IoErrorContext};
 
-/// Templates not made lately are of another schema or another day, and no test copies them any more.
+/// Age after which a template is removed. Older templates have another schema or date in their name, so no test copies
+/// them.
 const KEPT_FOR: Duration = Duration::from_secs(2 * 24 * 3600);
 
-/// Between two looks whether another process has made it.
+/// Interval between checks whether another process has made the template.
 const POLL: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Clone)]
@@ -30,10 +32,10 @@ impl DataTemplate {
         self.dir.is_dir()
     }
 
-    /// Waits until no other process makes this template, and keeps others from it until the file is dropped.
+    /// Waits until no other process makes this template. The lock is held until the file is dropped.
     pub(crate) async fn lock_template(&self) -> Result<fs::File, ServerError> {
         if let Some(folder) = self.dir.parent() {
-            fs::create_dir_all(folder).while_doing(|| format!("make {}", folder.display()))?;
+            fs::create_dir_all(folder).while_doing(|| format!("create {}", folder.display()))?;
         }
         let path = self.dir.with_extension("lock");
         let doing = || format!("lock {}", path.display());
@@ -47,12 +49,12 @@ impl DataTemplate {
         }
     }
 
-    /// Makes the template of this server's directory. The server has stopped in good order.
+    /// Makes the template from this server's directory. The server must have been stopped gracefully.
     pub(crate) fn make_template(&self, home: &Path) -> Result<(), ServerError> {
         self.remove_old();
         let new = self.dir.with_extension("new");
         if new.exists() {
-            fs::remove_dir_all(&new).while_doing(|| format!("remove {}, which was left half made", new.display()))?;
+            fs::remove_dir_all(&new).while_doing(|| format!("remove the incomplete {}", new.display()))?;
         }
         make_dir(&new, None)?;
         copy_tree(&home.join("data"), &new.join("data"), None)?;
@@ -60,7 +62,7 @@ impl DataTemplate {
         fs::rename(&new, &self.dir).while_doing(|| format!("rename {}", new.display()))
     }
 
-    /// Copies the cluster to a directory where there is none.
+    /// Copies the cluster to a directory that contains no cluster.
     pub(crate) fn copy_to(&self, home: &Path, account: Option<UnprivilegedAccount>) -> Result<(), ServerError> {
         copy_file(&self.dir.join("password"), &home.join("password"), None)?;
         copy_tree(&self.dir.join("data"), &home.join("data"), account)
@@ -71,7 +73,7 @@ impl DataTemplate {
         for entry in entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with("postgres-")) {
             let made = entry.metadata().and_then(|metadata| metadata.modified()).unwrap_or_else(|_| SystemTime::now());
             if made.elapsed().unwrap_or_default() > KEPT_FOR {
-                // What cannot be removed costs its place on the disk, and nothing else.
+                // A template that cannot be removed only costs disk space.
                 let _ = fs::remove_dir_all(entry.path());
             }
         }
@@ -79,8 +81,8 @@ impl DataTemplate {
 }
 
 fn make_dir(dir: &Path, account: Option<UnprivilegedAccount>) -> Result<(), ServerError> {
-    // Postgres refuses data that others may read.
-    DirBuilder::new().mode(0o700).create(dir).while_doing(|| format!("make {}", dir.display()))?;
+    // Postgres refuses a data directory that other users can read.
+    DirBuilder::new().mode(0o700).create(dir).while_doing(|| format!("create {}", dir.display()))?;
     account.map_or(Ok(()), |account| account.own_path(dir))
 }
 
@@ -89,7 +91,7 @@ fn copy_file(from: &Path, to: &Path, account: Option<UnprivilegedAccount>) -> Re
     account.map_or(Ok(()), |account| account.own_path(to))
 }
 
-/// Copies a directory with all in it.
+/// Copies a directory recursively.
 fn copy_tree(from: &Path, to: &Path, account: Option<UnprivilegedAccount>) -> Result<(), ServerError> {
     make_dir(to, account)?;
     let doing = || format!("read {}", from.display());

@@ -1,4 +1,4 @@
-//! TLS for a private Redis, with an authority of its own: for tests of what only such a server shows.
+//! TLS for a private Redis, with its own certificate authority. For tests that need a TLS server.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -14,7 +14,7 @@ use crate::{
     ports::ReservedPort,
 };
 
-/// Where a Redis speaks TLS.
+/// TLS endpoint of a Redis.
 #[derive(Debug, Clone)]
 pub struct TlsEndpoint {
     port: Arc<ReservedPort>,
@@ -26,13 +26,15 @@ impl TlsEndpoint {
         format!("rediss://127.0.0.1:{}/", self.port.port())
     }
 
-    /// PEM file of the authority that signed the server's certificate. Goes with the server's directory.
+    /// Returns the PEM file of the authority that signed the server's certificate. The file is removed with the
+    /// server's directory.
     pub fn root_certificate(&self) -> &Path {
         &self.root_certificate
     }
 }
 
-/// Makes certificates with `openssl` in `dir` and lets the Redis server at `redis_port` also accept TLS, on another port, until it is restarted.
+/// Creates certificates with `openssl` in `dir`. The Redis server at `redis_port` then accepts TLS on another port
+/// until it is restarted.
 pub(crate) async fn serve_tls(dir: &Path, redis_port: u16) -> Result<TlsEndpoint, ServerError> {
     make_certificates(dir)?;
     let port = Arc::new(ReservedPort::find());
@@ -47,15 +49,15 @@ pub(crate) async fn serve_tls(dir: &Path, redis_port: u16) -> Result<TlsEndpoint
         stream.write_all(words.join(" ").as_bytes()).await?;
         stream.read_to_string(&mut answer).await
     };
-    asked.await.while_doing(|| "let Redis speak TLS".into())?;
+    asked.await.while_doing(|| "enable TLS in Redis".into())?;
     if answer.lines().all(|line| line == "+OK") {
         Ok(TlsEndpoint { port, root_certificate: dir.join("ca.crt") })
     } else {
-        Err(ServerError::Failed { program: "redis-server", reason: "speaks no TLS".into(), log: answer })
+        Err(ServerError::Failed { program: "redis-server", reason: "did not enable TLS".into(), log: answer })
     }
 }
 
-/// An authority, and a certificate for 127.0.0.1 signed by it.
+/// Creates a certificate authority, and a certificate for 127.0.0.1 signed by it.
 pub(crate) fn make_certificates(dir: &Path) -> Result<(), ServerError> {
     const KEY: &str = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes";
     let extensions = dir.join("server.ext");

@@ -1,8 +1,8 @@
-//! Ends the server when this process is killed. A SIGKILL runs no destructor, and asking the kernel to signal our
-//! children (`PR_SET_PDEATHSIG`) needs `unsafe` and Linux; a shell that reads a pipe needs neither. The kernel closes
-//! the pipe's other end with us, the shell reads the end of its input, and acts.
+//! Ends the server when this process is killed. A SIGKILL runs no destructor. Asking the kernel to signal the children
+//! (`PR_SET_PDEATHSIG`) needs `unsafe` and Linux; a shell that reads a pipe needs neither. When this process dies, the
+//! kernel closes the other end of the pipe, and the shell reads the end of its input and ends the server.
 //!
-//! What it does not cover: the few microseconds between starting the server and writing its pid.
+//! The watchdog does not cover the few microseconds between starting the server and writing its pid.
 
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -13,20 +13,21 @@ use crate::{ServerError, error::IoErrorContext};
 
 const SCRIPT: &str = include_str!("watchdog.sh");
 
-/// Dropping it ends the watch and leaves the server alone.
+/// A watchdog shell. Dropping it ends only the shell.
 #[derive(Debug)]
 pub(crate) struct ServerWatchdog {
     shell: Child,
 }
 
 impl ServerWatchdog {
-    /// `throw_away` is removed once the server has ended.
+    /// Starts the shell. When the server has ended, the shell removes `throw_away`.
     pub(crate) fn start(throw_away: Option<&Path>) -> Result<ServerWatchdog, ServerError> {
         let shell = Command::new("/bin/sh")
             .args(["-c", SCRIPT, "dispatchq-watchdog"])
             .arg(throw_away.unwrap_or(Path::new("")))
             .current_dir("/")
-            // Its own group: a Ctrl-C in our terminal, or a test runner that kills our group, must not end it first.
+            // A separate process group: Ctrl-C in the terminal, or a test runner that kills this process's group, must
+            // not end the shell first.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -41,12 +42,13 @@ impl ServerWatchdog {
         self.write_command(&format!("{pid}\n"));
     }
 
-    /// The server has ended; its pid may become another process's.
+    /// Forgets the server, which has ended. Another process may get its pid.
     pub(crate) fn forget_pid(&mut self) {
         self.write_command("\n");
     }
 
-    /// Without a watchdog all works but the clean-up after our own sudden death, so that is no reason to fail.
+    /// Writes a line to the shell. Without a watchdog only the clean-up after a kill of this process is missing, so an
+    /// error is only logged.
     fn write_command(&mut self, line: &str) {
         let pipe = self.shell.stdin.as_mut().expect("stdin is piped and never taken");
         if let Err(error) = pipe.write_all(line.as_bytes()) {
@@ -57,7 +59,7 @@ impl ServerWatchdog {
 
 impl Drop for ServerWatchdog {
     fn drop(&mut self) {
-        // `wait` closes the pipe, which would be the signal to act: the shell must be dead by then.
+        // `wait` closes the pipe, which would trigger the clean-up, so the shell must be dead before.
         let _ = self.shell.kill();
         let _ = self.shell.wait();
     }

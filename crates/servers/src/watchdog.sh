@@ -1,10 +1,10 @@
-# Ends a server whose owner died without ending it. Its standard input is a pipe that only the owner writes to.
+# Ends a server whose owner died without ending it. Standard input is a pipe that only the owner writes to.
 #
 #   $1      the throw-away directory to remove afterwards, or empty
-#   input   a line with the server's pid when it starts; an empty line when it has ended
-#   end     the owner is gone: ask the server to end, insist after 5 s, remove the directory
+#   input   a line with the server's pid after its start; an empty line after its end
+#   end     the owner has died: ask the server to end, kill it after 5 s, remove the directory
 #
-# An owner that ends in good order kills this script first, so nothing below the loop runs then.
+# An owner that ends normally kills this script first, so the code below the loop does not run then.
 pid=
 while read -r line; do pid=$line; done
 

@@ -1,4 +1,4 @@
-//! Real servers through their whole life: ready, stopped, killed, started again, dropped, orphaned, left running.
+//! Life cycle of real servers: ready, stopped, killed, restarted, dropped, orphaned, detached.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -11,7 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use servers::{DetachedServer, PostgresServer, RedisServer, ServerError};
 
-/// One inline command's answer.
+/// Returns the answer to one inline command.
 fn redis(port: u16, command: &str) -> String {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
     write!(stream, "{command}\r\nQUIT\r\n").unwrap();
@@ -20,7 +20,7 @@ fn redis(port: u16, command: &str) -> String {
     answer.trim_end_matches("+OK\r\n").trim().to_owned()
 }
 
-/// An open connection to the database `dispatchq`, so that Postgres has a backend to end.
+/// Opens a connection to the database `dispatchq`, so that Postgres has a backend to end.
 fn connect(postgres: &PostgresServer) -> TcpStream {
     let parameters = b"\0\x03\0\0user\0dispatchq\0database\0dispatchq\0\0";
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, postgres.port())).unwrap();
@@ -36,7 +36,7 @@ fn pid_of(pid: u32) -> Pid {
     Pid::from_raw(i32::try_from(pid).unwrap())
 }
 
-/// A zombie counts as alive.
+/// Returns whether the process exists. A zombie counts as alive.
 fn is_alive(pid: u32) -> bool {
     kill(pid_of(pid), None).is_ok()
 }
@@ -49,7 +49,8 @@ fn wait_until(what: &str, done: impl Fn() -> bool) {
     }
 }
 
-/// An orphan that has ended may stay a zombie where the first process reaps no orphans, as in some containers.
+/// Returns whether the process has ended. An orphan may stay a zombie where the init process reaps no orphans, as in
+/// some containers.
 fn has_ended(pid: u32) -> bool {
     let is_zombie = |stat: String| stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('Z'));
     !is_alive(pid) || std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(is_zombie)
@@ -60,7 +61,7 @@ async fn already_exists(postgres: &PostgresServer, name: &str) -> bool {
 }
 
 #[tokio::test]
-async fn redis_answers_keeps_everything_and_evicts_nothing() {
+async fn redis_persists_data_and_never_evicts() {
     let server = RedisServer::start().await.unwrap();
     assert_eq!(server.url(), format!("redis://127.0.0.1:{}/", server.port()));
     assert_eq!(redis(server.port(), "PING"), "+PONG");
@@ -151,7 +152,7 @@ async fn template_copies_are_independent() {
 }
 
 #[tokio::test]
-async fn a_template_that_could_not_be_filled_is_not_there() {
+async fn failed_template_is_not_kept() {
     let folder = tempfile::tempdir().unwrap();
     let fail = async |_: String| Err(ServerError::Missing { program: "test", cure: "none" });
     let error = PostgresServer::start_prepared(folder.path(), "test", fail).await.unwrap_err();
@@ -161,7 +162,7 @@ async fn a_template_that_could_not_be_filled_is_not_there() {
 }
 
 #[tokio::test]
-async fn a_dropped_server_leaves_neither_process_nor_data() {
+async fn dropped_server_leaves_no_process_or_data() {
     let (redis, postgres) = (RedisServer::start().await.unwrap(), PostgresServer::start().await.unwrap());
     let _open = connect(&postgres);
     let left = [(redis.pid(), redis.dir().to_owned()), (postgres.pid(), postgres.dir().to_owned())];
@@ -173,7 +174,7 @@ async fn a_dropped_server_leaves_neither_process_nor_data() {
 }
 
 #[tokio::test]
-async fn a_server_that_was_killed_by_someone_else_is_noticed() {
+async fn externally_killed_server_is_noticed() {
     let mut server = RedisServer::start().await.unwrap();
     kill(pid_of(server.pid()), Signal::SIGKILL).unwrap();
     server.stop().await.unwrap();
@@ -182,7 +183,7 @@ async fn a_server_that_was_killed_by_someone_else_is_noticed() {
 }
 
 #[tokio::test]
-async fn a_frozen_server_can_still_be_killed_and_dropped() {
+async fn frozen_server_can_be_killed_and_dropped() {
     let mut redis = RedisServer::start().await.unwrap();
     kill(pid_of(redis.pid()), Signal::SIGSTOP).unwrap();
     redis.kill().await;
@@ -207,7 +208,7 @@ async fn parallel_servers_get_different_ports() {
 }
 
 #[tokio::test]
-async fn databases_can_be_made_in_parallel() {
+async fn databases_are_created_in_parallel() {
     let server = PostgresServer::start().await.unwrap();
     let (a, b) = tokio::join!(server.fresh_database("a"), server.fresh_database("b"));
     assert_ne!(a.unwrap(), b.unwrap());
@@ -229,7 +230,7 @@ async fn taken_port_error_names_the_cure() {
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_start_shows_its_last_log_lines() {
+async fn failed_start_shows_last_log_lines() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("appendonlydir"), "not a directory").unwrap();
     let error = RedisServer::start_in(dir.path(), None).await.unwrap_err();
@@ -263,7 +264,7 @@ async fn private_redis_asks_for_password() {
 
 #[tokio::test]
 async fn kept_data_serves_one_server_at_a_time() {
-    // Below a directory closed to others, like a home directory.
+    // A directory below one that is closed to other users, like a home directory.
     let dir = tempfile::tempdir().unwrap();
     let (redis_dir, postgres_dir) = (dir.path().join("redis"), dir.path().join("with space"));
     let first = RedisServer::start_in(&redis_dir, None).await.unwrap();
@@ -280,12 +281,12 @@ async fn kept_data_serves_one_server_at_a_time() {
     let again = PostgresServer::start_in(&postgres_dir, None).await.unwrap();
     assert!(already_exists(&again, "kept").await);
     drop(again);
-    // Under root the data is elsewhere, and would stay.
+    // Under root the data is in another directory, which would stay.
     std::fs::remove_dir_all(postgres_dir.join("data").canonicalize().unwrap()).unwrap();
 }
 
 #[tokio::test]
-async fn a_detached_server_stays() {
+async fn detached_server_keeps_running() {
     let (redis_server, postgres) = (RedisServer::start().await.unwrap(), PostgresServer::start().await.unwrap());
     let port = redis_server.port();
     let left: [DetachedServer; 2] = [redis_server.detach(), postgres.detach()];
@@ -298,7 +299,8 @@ async fn a_detached_server_stays() {
     }
 }
 
-/// Runs itself again as the owner that is killed: it prints the servers' pids and directories, and waits.
+/// Runs this test binary again as the owner that is killed. The owner prints the servers' pids and directories, and
+/// waits.
 #[tokio::test]
 async fn servers_end_when_their_owner_is_killed() {
     const OWNER: &str = "SERVERS_TEST_OWNER";
@@ -329,7 +331,7 @@ async fn servers_end_when_their_owner_is_killed() {
     }
 }
 
-/// What psql says to a trivial question at this address.
+/// Runs a trivial query with psql at this URL. Returns whether it succeeded, and the error output.
 fn psql(url: &str) -> (bool, String) {
     let dirs = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let mut programs: Vec<_> = dirs.map(|dir| dir.path().join("bin/psql")).filter(|path| path.exists()).collect();

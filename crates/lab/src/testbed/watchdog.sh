@@ -1,11 +1,10 @@
-# Ends the processes of a run that died without ending them. Its standard input is a pipe that only the run
-# writes to.
+# Ends the processes of a run that died without ending them. Standard input is a pipe that only the run writes to.
 #
 #   $1      the directory of the run, removed afterwards
-#   input   "+ PID" when a process was started, "- PID" when it has ended
-#   end     the run is gone: kill what still runs (nothing of it holds anything but throw-away data)
+#   input   "+ PID" after the start of a process, "- PID" after its end
+#   end     the run has died: kill the processes that still run (their data is throw-away)
 #
-# A run that ends in good order kills this script first, so nothing below the loop runs then.
+# A run that ends normally kills this script first, so the code below the loop does not run then.
 pids=
 while read -r what pid; do
     if [ "$what" = + ]; then

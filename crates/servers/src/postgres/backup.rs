@@ -3,7 +3,7 @@
 use super::{NAME, PostgresServer, PostgresSetup, memory_dir, run_program, throw_away};
 use crate::{ServerError, home::ServerHome, server::ManagedServer};
 
-/// A server's data as they were when the backup ended, with its password. Dropping it removes them.
+/// Data of a server at the end of the backup, with its password. Dropping it removes the data.
 #[derive(Debug)]
 pub struct PostgresBackup {
     setup: PostgresSetup,
@@ -11,17 +11,18 @@ pub struct PostgresBackup {
 }
 
 impl PostgresServer {
-    /// Copies the data while the server runs, with `pg_basebackup`.
+    /// Copies the data with `pg_basebackup` while the server runs.
     pub async fn take_backup(&self) -> Result<PostgresBackup, ServerError> {
         self.run_base_backup(&[]).await
     }
 
-    /// Starts a server on a free port that holds a copy of this one's data and follows it, until it is promoted. It can be read.
+    /// Starts a standby on a free port. It has a copy of this server's data, follows this server until it is promoted,
+    /// and answers reads.
     pub async fn start_standby(&self) -> Result<PostgresServer, ServerError> {
         self.run_base_backup(&["--write-recovery-conf"]).await?.start(None).await
     }
 
-    /// Has a standby follow no longer and take writes.
+    /// Promotes a standby: it stops following and accepts writes.
     pub async fn promote(&self) -> Result<(), ServerError> {
         self.run_statement("SELECT pg_promote()").await.map(drop)
     }
@@ -30,7 +31,7 @@ impl PostgresServer {
         let own = &self.0.kind;
         let (setup, home) = throw_away(memory_dir())?;
         let setup = PostgresSetup { password: own.password.clone(), is_quiet: own.is_quiet, ..setup };
-        // It comes with psql, and lies beside it.
+        // `pg_basebackup` is in the same directory as psql.
         let mut command = setup.program_command(&setup.programs.psql.with_file_name("pg_basebackup"));
         command
             .arg("--pgdata")
@@ -46,7 +47,7 @@ impl PostgresServer {
 }
 
 impl PostgresBackup {
-    /// Starts a server with these data, on `port` or a free one.
+    /// Starts a server with this data, on `port` or on a free port.
     pub async fn start(self, port: Option<u16>) -> Result<PostgresServer, ServerError> {
         let mut server = ManagedServer::new(self.setup, self.home)?;
         server.kind.initialize_data(&server.home).await?;

@@ -21,10 +21,11 @@ use crate::{
     server::{ManagedServer, ServerKind},
 };
 
-/// Names and passwords of those it lets in, with which it also goes to Postgres.
+/// File with the names and passwords of clients. PgBouncer also uses them to log in to Postgres.
 const USERS: &str = "users.txt";
 
-/// A PgBouncer in transaction mode: fewer sessions of Postgres than a process has connections. Dropping it ends the process.
+/// A PgBouncer in transaction mode, with fewer Postgres sessions than a process has connections. Dropping it ends the
+/// process.
 #[derive(Debug)]
 pub struct PgBouncer {
     server: ManagedServer<PoolerSetup>,
@@ -41,7 +42,7 @@ impl PgBouncer {
         let doing = || format!("write {}", users.display());
         fs::write(&users, format!("\"{NAME}\" \"{}\"\n", password.as_str())).while_doing(doing)?;
         fs::set_permissions(&users, fs::Permissions::from_mode(0o600)).while_doing(doing)?;
-        // It refuses to run as root, too.
+        // PgBouncer also refuses to run as root.
         if let Some(account) = own.account {
             account.own_path(home.dir())?;
             account.own_path(&users)?;
@@ -57,7 +58,7 @@ impl PgBouncer {
         self.server.port()
     }
 
-    /// Of the database `dispatchq`, through the pooler.
+    /// Returns the URL of the database `dispatchq` through the pooler.
     pub fn url(&self) -> String {
         format!("postgres://{NAME}:{}@127.0.0.1:{}/{NAME}", self.password.as_str(), self.port())
     }
@@ -85,7 +86,7 @@ impl ServerKind for PoolerSetup {
             self.postgres_port,
             home.dir().join(USERS).display()
         );
-        // Without its file it does not start, and says so.
+        // If the file cannot be written, PgBouncer does not start and reports it.
         let _ = fs::write(&file, text);
         let mut command = Command::new(&self.program);
         command.current_dir("/").arg(&file);
