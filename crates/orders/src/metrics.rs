@@ -1,6 +1,7 @@
-//! Counters of what changes. Names and labels are those of the requirement documents; no label names a person or order.
+//! Counters of changes. The requirement documents fix the names and labels; labels never identify a person or an order.
 //!
-//! A change is counted by the process that committed it, after the commit: one that dies in between counts it not at all.
+//! The process that committed a change counts it after the commit. If the process dies in between, the change is not
+//! counted.
 
 use chrono::TimeDelta;
 use metrics::{counter, histogram};
@@ -14,7 +15,7 @@ use crate::store::write::ApplyError;
 use areas::label;
 use foundation::db;
 
-/// Pause between questions for a job id without callbacks and backoff: the baseline of the calls that are saved.
+/// Pause between polls for a job id without callbacks and backoff. It is the baseline for the number of saved calls.
 const BASELINE_PAUSE_MS: u64 = 2_000;
 
 /// Records a committed change.
@@ -25,29 +26,30 @@ pub(super) fn record_change(before: &Snapshot, change: &Change, failure: Option<
     record_job_id(before, change, failure);
 }
 
-/// Attempted updates of orders' rows, by result.
+/// Attempted updates of order rows, by result.
 pub const UPDATES: &str = "dispatchq_order_updates_total";
 
-/// Records whether the final status of an order that was compensated could be written.
+/// Records whether the final status of a compensated order could be written.
 pub(super) fn record_status_update(error: Option<&ApplyError>) {
     let result = match error {
         None => "success",
         Some(ApplyError::Database(error)) if db::is_transient(error) => "unreachable",
         Some(ApplyError::Database(_)) => "failed",
-        // Another change was quicker: no update that failed.
+        // Another change was written first, so the update did not fail.
         Some(ApplyError::Conflict | ApplyError::Refused(_)) => return,
     };
     counter!("dispatchq_status_updates_total", "result" => result).increment(1);
 }
 
-/// Records an attempted update of an order's row: written, or lost to a quicker change.
+/// Records an attempted update of an order row: written, or in conflict with another change.
 pub(super) fn record_update(written: bool) {
     let result = if written { "written" } else { "conflict" };
     counter!(UPDATES, "result" => result).increment(1);
 }
 
 fn record_statuses(before: &Snapshot, change: &Change) {
-    // Orders are created in SQL, by other programs too; but each has one first change, and that is made here.
+    // Other programs also create orders in SQL. The first change of each order is made here, so the creation is counted
+    // with it.
     let track = track_of(&change.order);
     if change.version == 0 {
         counter!("order_status_count", "status" => before.order.status.as_str(), "track" => track).increment(1);
@@ -60,13 +62,13 @@ fn record_statuses(before: &Snapshot, change: &Change) {
 /// Values of the label `track`.
 pub const TRACKS: [&str; 2] = ["fleet", "partner"];
 
-/// Returns who serves the order, as alerts about a partner ask.
+/// Returns whether the own fleet or a partner serves the order. Alerts about partners use this.
 fn track_of(order: &Order) -> &'static str {
     if order.partner.is_none() { TRACKS[0] } else { TRACKS[1] }
 }
 
-/// An attempt ends with a driver, or without: then its result is "timeout", whatever ended it. One that was withdrawn
-/// because the order was no longer wanted says nothing of dispatch.
+/// Records the end of an attempt: "assigned", or "timeout" for every end without a driver. An attempt that was
+/// withdrawn because the order was cancelled is not counted.
 fn record_attempts(before: &Snapshot, change: &Change) {
     if let Some(ended) = change.events.iter().find(|event| event.reason.ends_attempt()) {
         let result = match ended.reason {
@@ -88,7 +90,7 @@ fn record_attempts(before: &Snapshot, change: &Change) {
     }
 }
 
-/// A search for a driver ends.
+/// Records the end of a search for a driver.
 fn record_search(before: &Snapshot, change: &Change) {
     let lifetime_over = has_reason(change, EventReason::LifetimeTimeout);
     for (ended, reason) in
@@ -110,8 +112,9 @@ fn record_search(before: &Snapshot, change: &Change) {
     histogram!("dispatchq_attempts_per_order", &service_labels(change)).record(f64::from(change.order.attempt_no));
 }
 
-/// Counts job ids and retrievals. A retrieval is of one order that never had a job id: it begins with the first question, or with
-/// the failure of an order that was never asked for. It has neither succeeded nor failed if a callback or a cancel is quicker.
+/// Counts job ids and retrievals. A retrieval belongs to an order that never had a job id. It starts with the first
+/// poll, or with the failure of an order that was never polled. If a callback or a cancellation comes first, it neither
+/// succeeds nor fails.
 fn record_job_id(before: &Snapshot, change: &Change, failure: Option<RetrievalFailure>) {
     let has_begun = before.order.job_id_asks == 0 && change.order.job_id_asks > 0 && !before.had_job_id();
     let failed_unasked = failure.is_some() && change.order.job_id_asks == 0;
@@ -131,7 +134,7 @@ fn record_job_id(before: &Snapshot, change: &Change, failure: Option<RetrievalFa
     }
 }
 
-/// Counts the job id that a booking got with this change, if it did.
+/// Counts the job id that a booking got with this change, if any.
 fn record_learnt_job_id(before: &Snapshot, booking: &Booking, change: &Change) {
     let via_proactive = has_reason(change, EventReason::JobIdViaProactive);
     let via_callback = has_reason(change, EventReason::JobIdViaCallback);
@@ -160,7 +163,7 @@ fn record_learnt_job_id(before: &Snapshot, booking: &Booking, change: &Change) {
     }
 }
 
-/// Returns how many questions a partner would have been asked until then at the pace of the baseline; one at least.
+/// Returns the number of polls until then at the pace of the baseline, at least one.
 fn count_baseline(took: TimeDelta) -> u64 {
     took.num_milliseconds().max(1).unsigned_abs().div_ceil(BASELINE_PAUSE_MS)
 }

@@ -1,4 +1,5 @@
-//! How the payment service is asked for a refund, and how its callbacks are checked. docs/PAYMENTS.md is the contract.
+//! Client of the payment service: requests for refunds, and verification of callbacks. docs/PAYMENTS.md is the
+//! contract.
 
 use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
@@ -21,7 +22,7 @@ use foundation::{
 };
 use settings::PaymentsConfig;
 
-/// An answer longer than this is none.
+/// Maximum size of a response. A longer response is an error.
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
 
 /// The configured payment service. Cheap to clone.
@@ -31,11 +32,11 @@ pub struct PaymentService {
     refunds: Url,
     authorization: HeaderValue,
     verifiers: Arc<[Webhook]>,
-    /// When a refund that was accepted is asked about.
+    /// Time after which the status of an accepted refund is requested.
     pub ask_again: Duration,
 }
 
-/// A refund to be asked for.
+/// Refund to request.
 #[derive(Debug, Clone, Copy)]
 pub struct RefundRequest<'a> {
     pub order: &'a OrderId,
@@ -44,12 +45,12 @@ pub struct RefundRequest<'a> {
     pub currency: &'a str,
 }
 
-/// How the service says a refund stands. The same question again has the answer of that time.
+/// Status of a refund at the service. A repeated request returns the current status.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct RefundAnswer {
     pub refund_id: String,
     pub status: RefundStatus,
-    /// Why it failed.
+    /// Reason for a failure.
     pub reason: Option<String>,
 }
 
@@ -58,18 +59,19 @@ pub struct RefundAnswer {
 pub enum RefundStatus {
     Refunded,
     Failed,
-    /// The service is at it; so is one that says a word this version does not know.
+    /// The service is processing the refund. Unknown statuses count as pending, too.
     #[serde(other)]
     Pending,
 }
 
-/// Why a refund could not be asked for.
+/// Reason why a refund could not be requested.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RefundCallError {
-    /// It may work the next time. Whether it had an effect is unknown, and the key keeps it from having two.
+    /// The next request may succeed. It is unknown whether this one had an effect; the idempotency key prevents a
+    /// second refund.
     #[error("{0}")]
     Transient(String),
-    /// It will never take this request.
+    /// The service will never accept this request.
     #[error("the payment service refuses: {0}")]
     Refused(String),
 }
@@ -81,7 +83,7 @@ impl fmt::Debug for PaymentService {
 }
 
 impl PaymentService {
-    /// Returns the service; `None` if none is configured.
+    /// Returns the service, or `None` if none is configured.
     pub fn from_config(config: &PaymentsConfig) -> Result<Option<Self>, ConfigError> {
         if config.url.is_empty() {
             return Ok(None);
@@ -91,7 +93,7 @@ impl PaymentService {
 
     fn new(config: &PaymentsConfig) -> Result<Self, ConfigError> {
         let mut refunds = parse_web_address("url", &config.url)?;
-        // Its key pays money out.
+        // Its API key can pay out money.
         ensure_encrypted("url", &refunds)?;
         if let Ok(mut segments) = refunds.path_segments_mut() {
             segments.pop_if_empty().push("refunds");
@@ -132,7 +134,7 @@ impl PaymentService {
         })
     }
 
-    /// Asks for a refund, or how it stands: the same question, under the same key.
+    /// Requests a refund or its status. Both are the same request with the same idempotency key.
     pub async fn ask_for_refund(&self, refund: RefundRequest<'_>) -> Result<RefundAnswer, RefundCallError> {
         let body = json!({
             "reference": refund.order,
@@ -156,23 +158,23 @@ impl PaymentService {
         }
         let mut answer: RefundAnswer = serde_json::from_slice(&body)
             .map_err(|e| RefundCallError::Transient(format!("the payment service's answer cannot be read: {e}")))?;
-        // It is told to people, and kept.
+        // The reason is stored and shown to people.
         answer.reason = answer.reason.filter(|why| why.len() <= 500 && plain_text::is_plain(why));
         let fits = (1..=128).contains(&answer.refund_id.len()) && plain_text::is_plain(&answer.refund_id);
         if fits {
             Ok(answer)
         } else {
-            Err(RefundCallError::Transient("refund_id has no 1 to 128 characters".to_owned()))
+            Err(RefundCallError::Transient("refund_id must have 1 to 128 characters".to_owned()))
         }
     }
 
-    /// Returns whether the service has signed this callback, lately, with a secret that holds.
+    /// Returns whether the service signed this callback recently with one of the configured secrets.
     pub fn verifies_callback(&self, body: &[u8], headers: &HeaderMap) -> bool {
         self.verifiers.iter().any(|secret| secret.verify(body, headers).is_ok())
     }
 }
 
-/// A secret of the service. An empty text is none.
+/// Returns a secret of the service. An empty text counts as missing.
 fn named_secret<'a>(
     name: &'static str,
     value: &'a str,
@@ -200,7 +202,8 @@ async fn read_body(mut answer: Response) -> Result<Vec<u8>, RefundCallError> {
     Ok(body)
 }
 
-/// Nothing of the body: services echo what they were sent. A refused key is a fault of the settings and not of the refund.
+/// Classifies an error response. The body is not used, because services echo their input. A refused key is an error in
+/// the settings and not in the refund.
 fn classify_answer(status: StatusCode) -> RefundCallError {
     let code = status.as_u16();
     match status {

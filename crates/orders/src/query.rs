@@ -8,7 +8,7 @@ use serde::Serialize;
 use foundation::db::{Connection, Pool};
 use model::order::{Offer, Order, OrderStatus};
 
-/// Orders of which one attempt, running or former, has this partner's job id; the newest first, at most 10.
+/// Returns the orders that have or had this partner's job id in any attempt, the newest first, at most 10.
 pub async fn with_job_id(db: &Pool, job_id: &str) -> Result<Vec<OrderId>, sqlx::Error> {
     let ids: Vec<String> = sqlx::query_scalar(
         "-- orders with job id
@@ -22,7 +22,7 @@ pub async fn with_job_id(db: &Pool, job_id: &str) -> Result<Vec<OrderId>, sqlx::
     Ok(ids.into_iter().filter_map(|id| id.parse().ok()).collect())
 }
 
-/// The latest offers of an order, oldest first; at most 100.
+/// Returns the latest 100 offers of an order, the oldest first.
 pub async fn list_offers(db: &Pool, order: &OrderId) -> Result<Vec<Offer>, sqlx::Error> {
     sqlx::query_as(
         "-- offers of order
@@ -35,7 +35,7 @@ pub async fn list_offers(db: &Pool, order: &OrderId) -> Result<Vec<Offer>, sqlx:
     .await
 }
 
-/// One line of an order's history.
+/// Entry in an order's history.
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema, sqlx::FromRow)]
 pub struct TimelineEvent {
     pub seq: i64,
@@ -49,8 +49,8 @@ pub struct TimelineEvent {
 }
 
 impl TimelineEvent {
-    /// Returns the event as this caller may see it. A driver and a producer read the part that other people played, without names and
-    /// free text. A producer also reads the details that programs write.
+    /// Returns the event as this caller may see it. For drivers and producers, events of other people contain no names
+    /// and no free text. A producer also sees the details that programs write.
     pub fn as_seen_by(self, reader: &Actor) -> Self {
         let actor = Actor::parse(&self.actor);
         let is_hidden = match reader.role {
@@ -69,21 +69,21 @@ fn is_same(actor: &Actor, reader: &Actor) -> bool {
     (actor.role, &actor.name) == (reader.role, &reader.name)
 }
 
-/// Returns whether no person wrote the details of this actor's events.
+/// Returns whether the details of this actor's events are written by a program.
 fn is_program(role: ActorRole) -> bool {
     matches!(role, ActorRole::System | ActorRole::Reconciler | ActorRole::Partner)
 }
 
-/// Events lie this much before an order's creation, or after its last change, if the clock was set back in between.
+/// Maximum distance of an event from its order's creation or last change, if the clock was set back in between.
 const CLOCK_SET_BACK: TimeDelta = TimeDelta::days(1);
 
-/// Returns the history of an order, oldest first. Reads and locks the days the order lived on alone: each day is a
-/// partition, and a year of them would take a good part of the server's lock table for one timeline.
+/// Returns the history of an order, the oldest event first. Reads and locks only the days on which the order was open.
+/// Each day is a partition, and a year of them would fill a large part of the server's lock table for one timeline.
 pub async fn load_timeline(db: &Pool, order: &OrderId) -> Result<Vec<TimelineEvent>, sqlx::Error> {
     load_timeline_on(&mut db.acquire().await?, order).await
 }
 
-/// As [`load_timeline`], on a connection.
+/// Returns the history like [`load_timeline`], on this connection.
 pub async fn load_timeline_on(db: &mut Connection, order: &OrderId) -> Result<Vec<TimelineEvent>, sqlx::Error> {
     let lived: Option<(DateTime<Utc>, DateTime<Utc>)> = sqlx::query_as(
         "-- when an order lived
@@ -96,12 +96,12 @@ pub async fn load_timeline_on(db: &mut Connection, order: &OrderId) -> Result<Ve
     load_events(db, order, lived).await
 }
 
-/// As [`load_timeline`], of an order that was loaded: up to the change that made it what it is.
+/// Returns the history of a loaded order, up to its latest change at the time of the load.
 pub async fn load_timeline_of(db: &Pool, order: &Order) -> Result<Vec<TimelineEvent>, sqlx::Error> {
     load_events(&mut db.acquire().await?, &order.id, (order.created_at, order.updated_at)).await
 }
 
-/// Every event is written with its order, at the time of that change.
+/// Returns the events between the two times. Every event is written with its order and has the time of that change.
 async fn load_events(
     db: &mut Connection,
     order: &OrderId,
@@ -116,7 +116,7 @@ async fn load_events(
          FROM order_events_kept WHERE order_id = $1
          ORDER BY seq",
     )
-    // A plan for all values would lock every partition.
+    // A generic plan would lock every partition.
     .persistent(false)
     .bind(order.as_str())
     .bind(created_at - CLOCK_SET_BACK)

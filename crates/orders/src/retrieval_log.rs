@@ -1,5 +1,5 @@
-//! Log lines of a job id that does not come: a warning for each repeated question, one error for an order that ends without
-//! it, and one line for its final status.
+//! Log lines about missing job ids: a warning for each repeated poll, an error for an order that ends without a job id,
+//! and a line for its final status.
 //!
 //! Source: `logRetryAttempt` and `handleRetrievalFailure` of the design of the job id retrieval, with its fields.
 
@@ -10,7 +10,8 @@ use model::{
     partner::RetrievalFailure,
 };
 
-/// Logs that the partner is asked again for the job id, or for the booking itself. `attempt` counts the requests, from 1.
+/// Logs that the partner is asked again for the job id, or for the booking itself. `attempt` counts the requests, from
+/// 1.
 pub fn log_retry(s: &Snapshot, booking: &Booking, attempt: i32, error: &str) {
     tracing::warn!(
         order.id = %s.order.id,
@@ -21,7 +22,7 @@ pub fn log_retry(s: &Snapshot, booking: &Booking, attempt: i32, error: &str) {
     );
 }
 
-/// Logs the failure of a retrieval, once the change that ends it is committed.
+/// Logs the failure of a retrieval after the change that ends it was committed.
 pub(super) fn log_failure(after: &Snapshot, failure: RetrievalFailure) {
     let begun = after.bookings.iter().map(|b| b.created_at).min().unwrap_or(after.order.created_at);
     let error = match failure {
@@ -40,7 +41,7 @@ pub(super) fn log_failure(after: &Snapshot, failure: RetrievalFailure) {
     );
 }
 
-/// Logs the final status that compensation gave an order, in the words of the design, once it is committed.
+/// Logs the final status after a compensation was committed. The design fixes the texts.
 pub(super) fn log_compensation(before: &Snapshot, after: &Snapshot) {
     if before.order.status != OrderStatus::Compensating {
         return;
@@ -55,7 +56,7 @@ pub(super) fn log_compensation(before: &Snapshot, after: &Snapshot) {
     }
 }
 
-/// A clock that was set back in between has it be no time.
+/// Formats the elapsed time, or zero if the clock was set back.
 fn format_elapsed(since: DateTime<Utc>, now: DateTime<Utc>) -> FormattedDuration {
     format_duration((now - since).to_std().unwrap_or_default())
 }

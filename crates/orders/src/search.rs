@@ -1,7 +1,8 @@
-//! Lists of orders for staff: filters, pages, and how far back closed orders are looked for.
+//! Lists of orders for staff: filters, pages, and the time range for closed orders.
 //!
-//! Open orders are few, and read through partial indexes. Closed ones are millions: they are read by an id that they bear, or by
-//! the time of their creation, never all of them. Lists take no connection of those that change orders, and no long time.
+//! Open orders are few and are read through partial indexes. Closed orders number in the millions, so they are read by
+//! an id or by a range of creation times. Lists use the connections for readers, and their statements have a short
+//! timeout.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -16,16 +17,16 @@ use crate::capability::Orders;
 use foundation::db::{self, Connection, Pool, Transaction};
 use settings::Config;
 
-/// Closed orders are looked for so far back, unless a time is named.
+/// Age up to which closed orders are searched if no time range is given.
 pub const CLOSED_WITHIN: TimeDelta = TimeDelta::hours(24);
-/// The longest time that may be named without an id.
+/// Maximum time range without an id.
 pub const LONGEST_TIME: TimeDelta = TimeDelta::days(31);
-/// Of each statement of a search.
+/// Timeout for each statement of a search.
 const SEARCH_TIMEOUT: Duration = Duration::from_secs(2);
-/// Orders that one id may stand for, of each sort of ids; the newest.
+/// Maximum orders for one id, per kind of id; the newest.
 const MOST_NAMED: i64 = 1000;
 
-/// Which orders; newest first. What is `None` does not matter.
+/// Filter for orders, listed from the newest. `None` matches every order.
 #[derive(Debug, Clone, Default)]
 pub struct OrderSearch {
     pub status: Option<OrderStatus>,
@@ -35,35 +36,36 @@ pub struct OrderSearch {
     pub customer: Option<String>,
     /// Producer that owns the orders.
     pub owner: Option<String>,
-    /// True: closed orders too. False: open orders alone. `None`: closed orders only where another filter is about them.
+    /// True: include closed orders. False: open orders only. `None`: include closed orders only if another filter
+    /// requires them.
     pub closed: Option<bool>,
-    /// Under review, or not.
+    /// Whether the order is under review.
     pub held: Option<bool>,
-    /// Created at this time or later.
+    /// Earliest creation time, inclusive.
     pub from: Option<DateTime<Utc>>,
-    /// Created before this time.
+    /// Latest creation time, exclusive.
     pub to: Option<DateTime<Utc>>,
-    /// The id of an order, a job or a booking at a partner, a customer or a driver.
+    /// Id of an order, a job or booking at a partner, a customer or a driver.
     pub any_id: Option<String>,
 }
 
-/// Which closed orders are among those that a search looks at.
+/// Closed orders that a search includes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClosedOrders {
-    /// None: it is about open ones.
+    /// None; only open orders.
     None,
-    /// All that bear the id that was named.
+    /// All that have the given id.
     All,
-    /// Those created in this time, as open ones.
+    /// Those created in this time range. The range also applies to open orders.
     Within { from: DateTime<Utc>, to: Option<DateTime<Utc>> },
 }
 
-/// Why a search has found nothing out.
+/// Reason why a search has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum SearchError {
     #[error("closed orders of at most 31 days are listed at once: name 'from' and 'to', or an id")]
     TooLong,
-    #[error("the orders of this time could not be looked through within 2 s: name a shorter time, or an id")]
+    #[error("the orders of this time could not be searched within 2 s: name a shorter time, or an id")]
     TooSlow,
     #[error(transparent)]
     Database(sqlx::Error),
@@ -78,7 +80,7 @@ impl From<sqlx::Error> for SearchError {
 }
 
 impl OrderSearch {
-    /// Returns which closed orders it looks at, at this time.
+    /// Returns the closed orders that the search includes, at the time `now`.
     pub fn closed_orders(&self, now: DateTime<Utc>) -> Result<ClosedOrders, SearchError> {
         let bears_id =
             self.driver.is_some() || self.customer.is_some() || self.any_id.is_some() || self.owner.is_some();
@@ -104,7 +106,7 @@ impl OrderSearch {
         }
     }
 
-    /// Returns whether no closed order can match, whatever its time.
+    /// Returns whether no closed order can match.
     fn is_about_open_orders(&self) -> bool {
         match self.closed {
             Some(true) => self.held == Some(true) || self.status.is_some_and(|status| !status.is_closed()),
@@ -114,19 +116,19 @@ impl OrderSearch {
     }
 }
 
-/// The end of the year 9999.
+/// End of the year 9999.
 const LAST_MS: i64 = 253_402_300_799_999;
 
-/// A place in a list by time: behind this row. As text `ms.id`.
+/// Position in a list by time, after this row. Text form: `ms.id`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TimedPlace {
-    /// In whole milliseconds, as rows have it.
+    /// Time in whole milliseconds, as in the rows.
     pub at: DateTime<Utc>,
     pub id: OrderId,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is no cursor: expected the one that came with the page before")]
+#[error("'{0}' is not a cursor: expected the one from the previous page")]
 pub struct InvalidTimedPlace(String);
 
 impl fmt::Display for TimedPlace {
@@ -148,28 +150,28 @@ impl FromStr for TimedPlace {
     }
 }
 
-/// One page of a search.
+/// Page of search results.
 #[derive(Debug, Clone)]
 pub struct FoundOrders {
     pub orders: Vec<Order>,
     pub closed: ClosedOrders,
-    /// Postgres' time of the search.
+    /// Time of the search on Postgres' clock.
     pub now: DateTime<Utc>,
 }
 
-/// Orders that a count looks at, the newest.
+/// Maximum orders that a count includes; the newest.
 pub const MOST_COUNTED: i64 = 1000;
 
-/// How many orders a search is about.
+/// Number of orders that match a search.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OrderCounts {
-    /// Statuses without an order are left out.
+    /// Counts by status. Statuses without orders are omitted.
     pub by_status: Vec<(OrderStatus, i64)>,
-    /// There are more than [`MOST_COUNTED`]: the newest were counted, that many and one.
+    /// Whether more than [`MOST_COUNTED`] orders match. Then the newest `MOST_COUNTED + 1` are counted.
     pub is_cut: bool,
 }
 
-/// Finds the orders behind `after`, the newest first: on the connections of those who only read, also for those who may change orders.
+/// Returns the matching orders after `after`, the newest first. Always uses the connections for readers.
 pub async fn search_orders(
     orders: &Orders,
     search: &OrderSearch,
@@ -181,7 +183,7 @@ pub async fn search_orders(
     Ok(open.end(orders).await?)
 }
 
-/// As [`search_orders`], with how many orders the search is about, on whichever page. `None`: they could not be counted in time.
+/// Returns a page like [`search_orders`], and the counts of all matching orders, or `None` if counting timed out.
 pub async fn search_and_count(
     orders: &Orders,
     search: &OrderSearch,
@@ -192,7 +194,7 @@ pub async fn search_and_count(
     let orders = open.find_page(after, limit).await?;
     let counts = match open.count_orders().await {
         Ok(counts) => Some(counts),
-        // A count reads twenty times the orders of a page: a page that was found in time is worth showing without it.
+        // A count reads 20 times as many orders as a page. A page without counts is still useful.
         Err(error) if db::is_out_of_time(&error) => None,
         Err(error) => return Err(error.into()),
     };
@@ -204,7 +206,7 @@ struct OpenSearch<'a> {
     tx: Transaction<'static>,
     search: &'a OrderSearch,
     closed: ClosedOrders,
-    /// The orders that the id stands for, if one is named.
+    /// Orders with the given id, if an id is given.
     named: Option<Vec<String>>,
     now: DateTime<Utc>,
 }
@@ -228,18 +230,18 @@ impl<'a> OpenSearch<'a> {
         Ok(Self { tx, search, closed, named, now })
     }
 
-    /// Returns whether an id is named that no order bears.
+    /// Returns whether an id is given that no order has.
     fn finds_nothing(&self) -> bool {
         self.named.as_ref().is_some_and(Vec::is_empty)
     }
 
-    /// Returns whether orders need not be looked at for being open. A status says it by itself: asked for both, Postgres takes them for
-    /// independent and looks through all open orders for the few that have the status.
+    /// Returns whether the condition "is open" can be omitted. A status already implies it. If both are given, Postgres
+    /// treats them as independent and scans all open orders for the few with the status.
     fn finds_closed(&self) -> bool {
         self.search.closed != Some(false) && (self.closed != ClosedOrders::None || self.search.status.is_some())
     }
 
-    /// The time of creation that closed orders are looked for in, if there is one.
+    /// Returns the range of creation times for closed orders, if any.
     fn span(&self) -> (Option<DateTime<Utc>>, Option<DateTime<Utc>>) {
         match self.closed {
             ClosedOrders::Within { from, to } => (Some(from), to),
@@ -265,7 +267,7 @@ impl<'a> OpenSearch<'a> {
                AND ($14::text IS NULL OR owner = $14)
              ORDER BY created_at DESC, id DESC LIMIT $13",
         )
-        // A plan for all values would read no index.
+        // A generic plan would use no index.
         .persistent(false)
         .bind(self.finds_closed())
         .bind(from)
@@ -328,7 +330,7 @@ impl<'a> OpenSearch<'a> {
     }
 }
 
-/// The orders that bear this id in one way or another.
+/// Returns the orders that have this id as any of their ids.
 async fn find_named(db: &mut Connection, config: &Config, id: &str) -> Result<Vec<String>, sqlx::Error> {
     let partners: Vec<String> = config.partners.keys().map(ToString::to_string).collect();
     sqlx::query_scalar(
@@ -347,8 +349,8 @@ async fn find_named(db: &mut Connection, config: &Config, id: &str) -> Result<Ve
     .await
 }
 
-/// Lists the orders that wait for a person, those that wait longest first; at most `limit`: PENDING, under review, or on a trip whose next step is
-/// overdue, as far as one of the 2,000 oldest open alerts says so.
+/// Returns at most `limit` orders that wait for a person, those that have waited longest first. They are PENDING, under
+/// review, or on a trip whose next step is overdue. Overdue trips are found through the 2,000 oldest open alerts.
 pub async fn list_to_decide(db: &Pool, limit: u32) -> Result<Vec<Order>, sqlx::Error> {
     sqlx::query_as(
         "-- orders to decide on
@@ -366,8 +368,8 @@ pub async fn list_to_decide(db: &Pool, limit: u32) -> Result<Vec<Order>, sqlx::E
     .await
 }
 
-/// Lists one page of the orders whose money must go back, the oldest first, or those of one state. Completed refunds are listed
-/// only if they are asked for, the newest order first.
+/// Returns one page of the orders that need a refund, or of those with one refund state, the oldest first. Completed
+/// refunds are listed only on request, the newest order first.
 pub async fn list_refunds(
     db: &Pool,
     only: Option<RefundProgress>,
@@ -413,7 +415,7 @@ async fn list_completed_refunds(db: &Pool, after: Option<&TimedPlace>, limit: u3
     .await
 }
 
-/// Returns the place of an order in its list of refunds, where the next page continues.
+/// Returns the position of an order in its list of refunds, for the next page.
 pub fn refund_place(order: &Order) -> TimedPlace {
     let is_completed = order.status == OrderStatus::Refunded;
     let at = if is_completed { order.created_at } else { order.closed_at.unwrap_or(order.updated_at) };

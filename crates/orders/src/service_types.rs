@@ -1,9 +1,10 @@
-//! The configured service types in Postgres, for orders that are created in SQL.
+//! Copies the configured service types to Postgres, for orders that are created in SQL.
 
 use foundation::db::Pool;
 use settings::Config;
 
-/// Writes the configured service types, with their lifetimes and partners, to the table that `dispatchq_create_order()` reads.
+/// Writes the configured service types, with their lifetimes and partners, to the table that `dispatchq_create_order()`
+/// reads.
 pub async fn publish(db: &Pool, config: &Config) -> Result<(), sqlx::Error> {
     for service_type in config.service_types.keys() {
         let lifetime_ms = config.policy_for_type(service_type).lifetime.as_secs_f64() * 1000.0;

@@ -1,9 +1,13 @@
-//! What every timer of an order has in common.
+//! The common part of all timers of an order.
 //!
-//! A job is a hint, the row decides. Load the row; the job is not among those the row asks for: it is superseded, write
-//! nothing and return the jobs that must exist (which heals a crash between commit and settle). Past the lifetime
-//! without a driver: whatever the job, the order ends. Not due by the row: snooze. Otherwise decide, write on condition
-//! that no other change was quicker, and return the jobs of the row as it now is, with those that it will never ask for again.
+//! A job is a hint; the row decides. A step loads the row and then:
+//!
+//! * If the row does not require the job, the job is superseded. The step writes nothing and returns the jobs that must
+//!   exist, which repairs a crash between commit and settle.
+//! * If the lifetime is over without a driver, the order ends, whatever the job.
+//! * If the row says that the job is not due, the job is snoozed.
+//! * Otherwise the step decides and writes on condition that no other change was written first. It returns the jobs
+//!   that the new row requires, and those that the order will never need again.
 
 use std::time::Duration;
 
@@ -24,27 +28,27 @@ use crate::{
 use foundation::{core::Core, crash, db::database_failed};
 use queue::{JobId, Outcome, retry::add_jitter};
 
-/// Times a step starts over because another change was quicker.
+/// Maximum repetitions of a step after conflicts with other changes.
 const MAX_CONFLICTS: usize = 5;
 const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What a step comes to.
+/// Result of a step.
 #[derive(Debug)]
 pub enum Step {
-    /// This change of the order as it was read.
+    /// Writes this change of the order as it was read.
     Write(Box<(Change, Snapshot)>),
-    /// Nothing of the order is written here: the job ends like this.
+    /// Ends the job with this outcome and writes nothing.
     Finish(Outcome),
 }
 
 impl Step {
-    /// `order` as it was read, and decided on.
+    /// Creates a step that writes `change`, which was decided on `order`.
     pub fn write_change(change: Change, order: Snapshot) -> Self {
         Self::Write(Box::new((change, order)))
     }
 }
 
-/// A step decided by the order alone.
+/// Runs a step whose decision needs only the order.
 pub async fn decide_sync(
     orders: &Orders,
     order: &OrderId,
@@ -54,7 +58,7 @@ pub async fn decide_sync(
     outcome_of(&orders.core, try_decide_sync(orders, order, job, decide).await)
 }
 
-/// As [`decide_sync`], for a step that has more to do when the database fails.
+/// Runs a step like [`decide_sync`], but returns database errors to the caller.
 pub async fn try_decide_sync(
     orders: &Orders,
     order: &OrderId,
@@ -65,7 +69,7 @@ pub async fn try_decide_sync(
     try_run_step(orders, order, job, |s| async move { Step::write_change(decide(&s), s) }).await
 }
 
-/// Runs a step: what `decide` makes of an order whose job this is, and due.
+/// Runs a step. `decide` is called with the order if the job is required and due.
 pub async fn run_step<F>(orders: &Orders, order: &OrderId, job: &JobId, decide: impl Fn(Snapshot) -> F) -> Outcome
 where
     F: Future<Output = Step>,
@@ -91,7 +95,7 @@ where
             DueOrder::Due(s) => *s,
             DueOrder::NotDue(outcome) => return Ok(outcome),
         };
-        // Whatever the job was to do: an order whose time is over ends.
+        // An order whose lifetime is over ends, whatever the job was to do.
         let step =
             if s.order.is_past_lifetime(s.now) { Step::write_change(end_lifetime(&s), s) } else { decide(s).await };
         let (change, s) = match step {
@@ -112,11 +116,11 @@ where
     Ok(retry_when_busy(&orders.core, order, job))
 }
 
-/// The order of a job.
+/// Order of a job.
 enum DueOrder {
-    /// Its row asks for the job, which is due; or its lifetime is over.
+    /// The row requires the job and the job is due, or the lifetime is over.
     Due(Box<Snapshot>),
-    /// What becomes of the job instead.
+    /// Outcome of a job that is not required or not due.
     NotDue(Outcome),
 }
 
@@ -138,7 +142,8 @@ async fn load_if_due(orders: &Orders, order: &OrderId, job: &JobId) -> Result<Du
     })
 }
 
-/// Writes what was learnt meanwhile, whatever the order has become, and returns the jobs it must now have.
+/// Writes a result from another server, whatever the state of the order, and returns the jobs that the order must now
+/// have.
 pub async fn record_result(
     orders: &Orders,
     order: &OrderId,
@@ -149,7 +154,8 @@ pub async fn record_result(
     outcome_of_change(&orders.core, order, job, commit::change_order(orders, order, decide).await)
 }
 
-/// As [`record_result`], where the order was read before another server was asked.
+/// Writes a result like [`record_result`], starting from the snapshot that was read before the call to the other
+/// server.
 pub async fn record_answer(
     orders: &Orders,
     seen: &SeenOrder,
@@ -177,6 +183,6 @@ fn outcome_of_change(
 }
 
 fn retry_when_busy(core: &Core, order: &OrderId, job: &JobId) -> Outcome {
-    tracing::debug!(order.id = %order, job.id = %job, "The order keeps changing; the job waits a moment.");
+    tracing::debug!(order.id = %order, job.id = %job, "The order keeps changing; the job is delayed.");
     Outcome::Snooze { delay: add_jitter(CONFLICT_PAUSE, 0.5, core.rng.next_unit()) }
 }

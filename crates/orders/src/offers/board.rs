@@ -1,11 +1,11 @@
-//! Drivers' apps that wait for an offer (long polls).
+//! Long polls of drivers' apps that wait for an offer.
 //!
-//! One question to Postgres, four times a second, serves all who wait at this process, however many they are; while no app
-//! waits, nothing is asked. So an offer reaches a waiting app within a quarter of a second, whichever worker made it, and no
-//! channel between processes has to be kept alive.
+//! One query to Postgres, four times a second, serves all waiting requests of this process. Without waiting requests
+//! there are no queries. An offer thus reaches a waiting app within 250 ms, whichever worker made it, and no channel
+//! between processes is needed.
 //!
-//! A driver waits with two requests at most: the app that came back after its network changed, and the one whose hang-up
-//! this process has not noticed yet. With a third the oldest is sent away.
+//! A driver may have two waiting requests: one from the app after a network change, and an older one whose disconnect
+//! this process has not noticed yet. A third request ends the oldest.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -25,41 +25,42 @@ use foundation::{db::Pool, loops::LoopRegistry};
 
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// Who waits at this process, with how many requests.
+/// Waiting drivers of this process and their requests.
 #[derive(Debug, Clone, Default)]
 pub struct OfferBoard(Arc<Mutex<WaitingDrivers>>);
 
-/// Requests with which one driver may wait at this process.
+/// Maximum waiting requests per driver and process.
 const MOST_PER_DRIVER: usize = 2;
 
-/// What came of waiting.
+/// Result of a wait.
 #[derive(Debug)]
 pub enum WaitOutcome {
     Offers(Vec<LiveOffer>),
-    /// Younger requests of the same driver wait instead.
+    /// The request was displaced by newer requests of the same driver.
     SentAway,
 }
 
 #[derive(Debug, Default)]
 struct WaitingDrivers {
     by_driver: HashMap<DriverId, DriverRequests>,
-    /// Requests so far.
+    /// Number of requests so far.
     count: u64,
-    /// A task looks for them.
+    /// Whether a polling task is running.
     looked_for: bool,
-    /// This process ends: no app waits any more.
+    /// Whether this process is stopping, so that requests no longer wait.
     closed: bool,
 }
 
-/// The waiting requests of one driver.
+/// Waiting requests of one driver.
 #[derive(Debug)]
 struct DriverRequests {
-    /// Rings when there is something to look at. The value: requests before this number are sent away.
+    /// Notifies the requests when the offers may have changed. The value is a request number; requests with a lower
+    /// number are displaced.
     bell: watch::Sender<u64>,
     numbers: BTreeSet<u64>,
 }
 
-/// A place in the board; leaves it when dropped, also when the app hangs up.
+/// Registration of a waiting request. Dropping it, for example when the app disconnects, removes the request.
 struct BoardPlace<'a> {
     board: &'a OfferBoard,
     driver: &'a DriverId,
@@ -85,12 +86,11 @@ impl Drop for BoardPlace<'_> {
     }
 }
 
-/// An app that asks again and again without saying what it knows already gets an answer as often as this.
+/// Minimum response time for an app that polls without sending the offers it knows.
 const SPIN_PAUSE: Duration = LOOK_EVERY;
 
 impl OfferBoard {
-    /// Returns what the driver is being asked: as soon as it is something else than the offers already `known`, or after
-    /// `at_most`.
+    /// Returns the driver's live offers as soon as they differ from `known`, or after `at_most`.
     pub async fn wait_for_offers(
         &self,
         (db, loops): (&Pool, &LoopRegistry),
@@ -102,7 +102,7 @@ impl OfferBoard {
             return Ok(WaitOutcome::Offers(live::live_offers(db, driver).await?));
         }
         let end = Instant::now() + at_most;
-        // First the place, then the look: what comes in between rings.
+        // Register before reading, so that an offer made in between wakes the request.
         let mut place = self.enter_board(db, loops, driver);
         loop {
             let offers = live::live_offers(db, driver).await?;
@@ -138,7 +138,7 @@ impl OfferBoard {
         self.lock_board().closed
     }
 
-    /// Answers all who wait, and lets no app wait any more: for the end of a process.
+    /// Wakes all waiting requests and lets no further request wait. Called when the process stops.
     pub fn close(&self) {
         let mut waiting = self.lock_board();
         waiting.closed = true;
@@ -167,7 +167,7 @@ impl OfferBoard {
         BoardPlace { board: self, driver, number, rung }
     }
 
-    /// Until no app waits any more.
+    /// Polls the offers until no request is waiting.
     async fn poll_offers(self, db: Pool, loops: LoopRegistry) {
         let turns = loops.register_loop("offer board");
         let mut next = Instant::now();
@@ -184,7 +184,7 @@ impl OfferBoard {
                 }
                 waiting.by_driver.keys().cloned().collect()
             };
-            // A turn that was given up is an answer that failed.
+            // A cancelled turn counts as a failed query.
             let answer = turns.run_turn(load_live_offers(&db, &drivers)).await;
             match answer.unwrap_or(Err(sqlx::Error::PoolTimedOut)) {
                 Ok(asked) => {
@@ -197,14 +197,14 @@ impl OfferBoard {
                 Err(_) if failing => {}
                 Err(error) => {
                     failing = true;
-                    tracing::warn!(%error, "Drivers who wait for offers could not be looked after.");
+                    tracing::warn!(%error, "The offers could not be polled for the drivers who wait for them.");
                 }
             }
         }
     }
 }
 
-/// Which of `drivers` have live offers, and which.
+/// Returns the live offers of those `drivers` that have any.
 async fn load_live_offers(db: &Pool, drivers: &[DriverId]) -> Result<HashMap<DriverId, Vec<OfferId>>, sqlx::Error> {
     let rows: Vec<(DriverId, Vec<OfferId>)> = sqlx::query_as(
         "-- drivers asked

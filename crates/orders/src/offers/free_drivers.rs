@@ -1,7 +1,8 @@
-//! Which drivers may be asked, and for which of the orders that wait.
+//! Matching of free drivers and waiting orders.
 //!
-//! Asked from both ends: [`FreeDriverSearch`] for orders whose next search is due, many in one statement; `orders_near` for drivers
-//! who may be free again. What either answers is a hint: the offer is made as ever, on the row's version and under the driver's lock.
+//! There are two directions: [`FreeDriverSearch`] for orders whose next search is due, in batches; `orders_near` for
+//! drivers who may be free again. Both results are hints. The offer itself is made on the row's version and under the
+//! driver's lock.
 
 use std::collections::HashSet;
 
@@ -20,22 +21,24 @@ use foundation::{
 
 const SEARCHES: BatchSize = BatchSize { most: 100, lanes: 2, crowd: 25 };
 
-/// Orders of each free driver beyond those that others may be dealt: for those that turn out not to be writable.
+/// Orders read per free driver in addition to those that other drivers may take, in case some cannot be written.
 const SPARE_ORDERS: i64 = 3;
-/// Cells of the map, each a twentieth of a degree wide and high (index orders_waiting_by_place), that are looked into one by one: a
-/// radius of 27 km near the equator. For larger circles all that wait for their service type are read once.
+/// Maximum map cells that are searched one by one. A cell is a twentieth of a degree wide and high (index
+/// orders_waiting_by_place), so this is a radius of 27 km near the equator. For larger circles all waiting orders of
+/// the service type are read once.
 const MOST_CELLS: f64 = 144.0;
-/// Waiting orders that are looked at in one cell, and on the whole map: the oldest. Those behind them are left to their own searches.
+/// Maximum waiting orders read per cell and on the whole map, the oldest first. Orders beyond them are left to their
+/// own searches.
 const MOST_OF_CELL: i64 = 300;
 const MOST_OF_MAP: i64 = 3_000;
 
-/// What the service type says of drivers who may be asked.
+/// Search parameters of a service type.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SearchTerms {
     pub radius_m: f64,
-    /// Live offers one driver may hold.
+    /// Maximum live offers per driver.
     pub most_offers: i64,
-    /// After a decline, or an offer left unanswered.
+    /// Seconds without offers after a declined or expired offer.
     pub cool_down_s: f64,
 }
 
@@ -49,11 +52,11 @@ impl From<&DispatchPolicy> for SearchTerms {
     }
 }
 
-/// An order that waits, and its terms.
+/// A waiting order and its search parameters.
 type WaitingSearch = (OrderId, SearchTerms);
 type SearchResult = Result<bool, sqlx::Error>;
 
-/// Searches for orders that wait, done together. Cheap to clone.
+/// Batched searches for waiting orders. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct FreeDriverSearch(BatchQueue<(), WaitingSearch, SearchResult>);
 
@@ -66,14 +69,14 @@ impl FreeDriverSearch {
         }))
     }
 
-    /// Returns whether a driver may be asked for this order. Of the orders that are searched for together the oldest comes first: a
-    /// driver whom it could have is none for the others.
+    /// Returns whether a driver may get an offer for this order. In a batch the oldest orders come first: each driver
+    /// counts for one order only.
     pub async fn has_driver(&self, order: &OrderId, terms: SearchTerms) -> Result<bool, sqlx::Error> {
         self.0.submit_item([], (order.clone(), terms)).await.map_err(|_| sqlx::Error::WorkerCrashed)?
     }
 }
 
-/// One result per search, in their order.
+/// Searches drivers for all orders. Returns one result per search, in their order.
 async fn search_all(db: &Pool, searches: &[WaitingSearch]) -> Vec<SearchResult> {
     match drivers_near(db, searches).await {
         Ok(pairs) => {
@@ -84,8 +87,8 @@ async fn search_all(db: &Pool, searches: &[WaitingSearch]) -> Vec<SearchResult> 
     }
 }
 
-/// The free drivers near each of these orders, as many as there are orders. Orders of one stretch of some 20 by 20 km share one look
-/// at its drivers.
+/// Returns the free drivers near each of these orders, at most as many per order as there are orders. Orders in the
+/// same square of about 20 by 20 km share one search of its drivers.
 async fn drivers_near(db: &Pool, searches: &[WaitingSearch]) -> Result<Vec<OpenPair>, sqlx::Error> {
     let ids: Vec<&str> = searches.iter().map(|(order, _)| order.as_str()).collect();
     let terms = || searches.iter().map(|(_, terms)| terms);
@@ -137,16 +140,16 @@ async fn drivers_near(db: &Pool, searches: &[WaitingSearch]) -> Result<Vec<OpenP
     .await
 }
 
-/// What there is for drivers who may be free again.
+/// Waiting orders near drivers who may be free again.
 #[derive(Debug, Default)]
 pub(crate) struct OrdersNear {
-    /// Of each driver the oldest orders, as many as there are drivers and a few more.
+    /// The oldest orders for each driver: as many as there are drivers, and a few more.
     pub(crate) pairs: Vec<OpenPair>,
-    /// Drivers who would be asked but for their last answer, and for how many seconds more they are left alone.
+    /// Drivers who are free but in their cool-down, with the remaining seconds.
     pub(crate) cooling: Vec<(DriverId, f64)>,
 }
 
-/// A driver who is free, with an order or without.
+/// A free driver, with or without an order.
 #[derive(Debug, sqlx::FromRow)]
 struct FreeDriverRow {
     driver_id: DriverId,
@@ -167,14 +170,15 @@ impl FreeDriverRow {
     }
 }
 
-/// The orders that wait near those of these drivers who are free. An order whose own search is due or under way is among them, also one
-/// whose attempt is over: that search may have looked before the driver was free. A driver who was asked for an order just before its
-/// pause is not asked for it again until the pause is over.
+/// Returns the orders that wait near those of these drivers who are free. It includes orders whose own search is due or
+/// running, and orders whose attempt is over, because that search may have run before the driver was free. If an order
+/// was offered to a driver just before its pause, it is not offered to that driver again until the pause is over.
 ///
-/// What it costs does not grow with the orders that wait: each driver's look ends with the orders it needs, or with the oldest of each
-/// cell of the map that the driver's circle touches. But for wide circles, which touch very many, all that wait for their service type are
-/// read once for all these drivers; then each goes through the oldest of those until it has what it needs. It is long, so its plan is to
-/// be kept (`db::batch_pool`): to plan it takes twice as long as to run it.
+/// The cost does not grow with the number of waiting orders. Each driver's search ends with the required number of
+/// orders, or with the oldest orders of each map cell that the driver's circle touches. A wide circle touches too many
+/// cells. For wide circles all waiting orders of the service type are read once, and each driver's search goes through
+/// the oldest of them. The statement is long and planning it takes twice as long as running it, so its plan must be
+/// cached (`db::batch_pool`).
 pub(crate) async fn orders_near(
     db: &Pool,
     drivers: &[DriverId],

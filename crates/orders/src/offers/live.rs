@@ -22,17 +22,17 @@ pub struct LiveOffer {
     pub distance_m: Option<f64>,
     #[sqlx(flatten)]
     pub pickup: OrderLocation,
-    /// As in `pickup`; kept for older apps.
+    /// Same as in `pickup`; kept for older apps.
     #[schema(deprecated)]
     pub pickup_latitude: f64,
-    /// As in `pickup`; kept for older apps.
+    /// Same as in `pickup`; kept for older apps.
     #[schema(deprecated)]
     pub pickup_longitude: f64,
     pub offered_at: DateTime<Utc>,
     pub expires_at: DateTime<Utc>,
 }
 
-/// What a driver is being asked, the oldest first.
+/// Returns the live offers of a driver, the oldest first.
 pub async fn live_offers(db: &Pool, driver: &DriverId) -> Result<Vec<LiveOffer>, sqlx::Error> {
     sqlx::query_as(
         "-- live offers

@@ -1,8 +1,7 @@
-//! What drivers are being asked.
-//! Design: docs/design/offers-and-search.md.
+//! Live offers to drivers. Design: docs/design/offers-and-search.md.
 //!
-//! * [`live`]: the live offers of a driver. [`board`]: their apps wait here for offers.
-//! * [`free_drivers`]: who may be asked, and for which of the orders that wait.
+//! * [`live`]: the live offers of a driver. [`board`]: long polls of apps for offers.
+//! * [`free_drivers`]: matching of free drivers and waiting orders.
 
 pub mod board;
 pub mod free_drivers;

@@ -1,9 +1,9 @@
 //! Creates orders, many in one statement and one commit.
 //!
-//! Each creation is on its own: one that is refused for want of room, or that exists already, refuses no other. Where places are
-//! counted a function is called for each order, which sees those before it; the locks of areas are taken in one order by every batch,
-//! and are held until its commit. Otherwise the orders are rows of one INSERT, which may keep the keys and the answers of their requests,
-//! too.
+//! Creations are independent: a refused or existing order does not affect the others. If an area has a limit, a
+//! function is called for each order, which sees the orders before it. Every batch takes the area locks in the same
+//! order and holds them until its commit. Otherwise the orders are rows of one INSERT, which can also store the
+//! idempotency keys and responses of their requests.
 
 use std::{
     collections::HashMap,
@@ -25,11 +25,11 @@ use foundation::{
     db::{Pool, write_or_halve},
 };
 
-/// An order to be created, past admission.
+/// Order to create, after admission.
 #[derive(Debug, Clone, Serialize)]
 pub struct OrderCreation {
     pub id: OrderId,
-    /// Stored with the order, which is known again by it when the answer to its commit was lost.
+    /// Stored with the order. It identifies the order if the response to its commit is lost.
     pub write_id: Uuid,
     pub service_type: ServiceType,
     pub pickup_lat: f64,
@@ -40,29 +40,29 @@ pub struct OrderCreation {
     pub area_id: Option<AreaId>,
     pub customer_id: Option<String>,
     pub actor: String,
-    /// Of the area, instead of the service type's.
+    /// Lifetime from the area; it overrides that of the service type.
     pub lifetime_ms: Option<f64>,
     pub owner: Option<String>,
     pub key_id: Option<Uuid>,
     /// BCP 47.
     pub language: Option<String>,
-    /// How it came past admission: where the customer ordered, the loyalty level as it was said, the verdict, and what it met.
+    /// Admission data: the customer's channel, the loyalty level as given, the verdict, and the counts at that time.
     pub channel: Option<String>,
     pub loyalty_level: Option<String>,
     pub admission: Option<String>,
     pub met_waiting: Option<i64>,
     pub met_threshold: i64,
-    /// Created only while fewer wait in the area for this service type.
+    /// Limit of waiting orders in the area for this service type. The order is created only below it.
     pub max_waiting: Option<i64>,
-    /// Of the request: claimed with the order, and answered. Of an order without an area alone.
+    /// Idempotency key of the request, stored with the order and the response. Only for orders without an area.
     #[serde(flatten)]
     pub key: Option<CreationKey>,
 }
 
-/// The key of a request that creates an order.
+/// Idempotency key of a request that creates an order.
 #[derive(Debug, Clone, Serialize)]
 pub struct CreationKey {
-    /// Whose it is: `api_keys.holder_id`.
+    /// Holder of the key: `api_keys.holder_id`.
     pub holder: Uuid,
     pub key: String,
     #[serde(serialize_with = "serialize_hex")]
@@ -74,20 +74,20 @@ fn serialize_hex<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S:
     serializer.serialize_str(&hex::encode(bytes))
 }
 
-/// What became of a creation.
+/// Outcome of a creation.
 #[derive(Debug, Clone)]
 pub enum CreateVerdict {
-    /// The order as it was committed; `None`: it is to be read.
+    /// The committed order, or `None` if the caller must load it.
     Created(Option<Box<Snapshot>>),
-    /// There is an order of this id, or a request of this key.
+    /// The order id or the idempotency key is already in use.
     Exists,
-    /// Its area has no room.
+    /// The area has reached its limit.
     NoRoom,
 }
 
 pub(super) type CreateResult = Result<CreateVerdict, sqlx::Error>;
 
-/// One result per creation, in their order.
+/// Creates the orders. Returns one result per creation, in their order.
 pub(super) async fn create_all(db: &Pool, items: Vec<OrderCreation>) -> Vec<CreateResult> {
     let items: Vec<_> = items.into_iter().map(Arc::new).collect();
     let results = write_or_halve(&items, |items| {
@@ -105,15 +105,15 @@ pub(super) async fn create_all(db: &Pool, items: Vec<OrderCreation>) -> Vec<Crea
     let queries: Vec<_> = unread.map(|(item, _)| (item.id.clone(), None)).collect();
     let mut loaded = load::load_all(db, &queries).await.into_iter();
     for result in results.iter_mut().filter(|result| is_unread(result)) {
-        // What cannot be read now is read by the caller.
+        // If this read fails, the caller reads the order.
         let snapshot = loaded.next().and_then(Result::ok).flatten();
         *result = Ok(CreateVerdict::Created(snapshot.map(Box::new)));
     }
     results
 }
 
-/// Returns whether this creation of the order was committed, whatever has changed the order since. One that is still under way is
-/// not seen.
+/// Returns whether this creation of the order was committed, whatever changes followed. Does not see a creation that is
+/// still running.
 pub(super) async fn was_created(db: &Pool, order: &OrderId, creation: Uuid) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar(
         "-- find creation
@@ -125,8 +125,8 @@ pub(super) async fn was_created(db: &Pool, order: &OrderId, creation: Uuid) -> R
     .await
 }
 
-/// Creates one order on `db`, which is in a transaction. The rest of the transaction may add what hangs on the order: it is to be read after
-/// the commit.
+/// Creates one order on `db`, which is in a transaction. Returns no snapshot, because the rest of the transaction may
+/// add to the order; load it after the commit.
 pub async fn create_alone(db: impl PgExecutor<'_>, item: &OrderCreation) -> Result<CreateVerdict, sqlx::Error> {
     let created = create_rows(db, std::iter::once(item)).await?.pop();
     Ok(match created.ok_or(sqlx::Error::RowNotFound)? {
@@ -135,7 +135,8 @@ pub async fn create_alone(db: impl PgExecutor<'_>, item: &OrderCreation) -> Resu
     })
 }
 
-/// One verdict per creation, in their order. The place is the one that was taken: no row is located again.
+/// Creates the rows. Returns one verdict per creation, in their order. An area that admission has chosen is kept:
+/// `dispatchq.located` disables the trigger that would locate the order again.
 async fn create_rows<'a>(
     db: impl PgExecutor<'_>,
     items: impl Iterator<Item = &'a OrderCreation> + Clone,
@@ -163,7 +164,8 @@ async fn create_rows<'a>(
     Ok(items.map(|item| verdicts.remove(item.id.as_str()).unwrap_or(CreateVerdict::NoRoom)).collect())
 }
 
-/// The id, and what became of it. Nothing hangs on a new order yet. One that the function created is read after the commit.
+/// Returns the id and its verdict. A new row has no dependent rows yet. An order created by the function is loaded
+/// after the commit.
 fn verdict_of_row(row: &PgRow) -> Result<(String, CreateVerdict), sqlx::Error> {
     let verdict = if !row.try_get::<bool, _>("is_created")? {
         CreateVerdict::Exists
@@ -183,10 +185,13 @@ fn build_insert(checks: &str, parts: &str) -> String {
     INSERT.replace("{checks}", checks).replace("{parts}", parts)
 }
 
-/// As `dispatchq_create_order` and `dispatchq_keep_admission`, of many orders that all have their area already, or of which none has.
-/// Calls of those functions took a third of a creation's time in Postgres: each prepares its INSERT and reads all constraints of the
-/// table again. An order of a service type that Postgres does not know is left to them: they say what to do, or create it whole if the
-/// type was added after this statement began. One with a key is then left to a request that claims it first.
+/// Same as `dispatchq_create_order` and `dispatchq_keep_admission`, for many orders of which all or none have an area.
+/// Calls of those functions took a third of a creation's time in Postgres: each call prepares its INSERT and reads all
+/// constraints of the table again.
+///
+/// Orders with a service type that Postgres does not know are left to the functions. The functions return the remedy,
+/// or create the order if the type was added after this statement started. Such an order with a key is left to a
+/// request that claims the key first.
 const INSERT: &str = "-- create orders
          WITH c AS MATERIALIZED (
              SELECT * FROM json_to_recordset($1::json) AS c (
@@ -233,11 +238,11 @@ const INSERT: &str = "-- create orders
                 t.now, o.*
          FROM c CROSS JOIN t LEFT JOIN o ON o.id = c.id LEFT JOIN service_types s ON s.service_type = c.service_type";
 
-/// A key that another session keeps at this moment fails the statement, by its primary key.
+/// If another session is storing the key, the statement fails on the primary key.
 const UNKNOWN_KEY: &str = "
              WHERE NOT EXISTS (SELECT 1 FROM idempotency_keys i WHERE i.holder_id = c.holder AND i.key = c.key)";
 
-/// The answer to the request, as `OrderView` has it of a new order: a test compares the two.
+/// The response to the request: the `OrderView` of a new order. A test compares both.
 const KEPT_ANSWERS: &str = ",
          k AS (
              INSERT INTO idempotency_keys (holder_id, key, request_hash, work_id, status, body)

@@ -10,19 +10,19 @@ use serde_json::Value;
 
 use foundation::db::{Pool, write_or_halve};
 
-/// The state of a callback's row.
+/// State of a callback's row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, sqlx::Type, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 #[sqlx(type_name = "text", rename_all = "snake_case")]
 pub enum CallbackState {
-    /// Waits to be acted on.
+    /// Waits to be processed.
     Pending,
-    /// Acted on.
+    /// Processed.
     Processed,
-    /// Acted on, and it changed nothing.
+    /// Processed without any change.
     Ignored,
-    /// Of a booking that is not known yet. It is pending once the booking is.
+    /// Its booking is not known yet. It becomes pending when the booking is known.
     Unmatched,
 }
 
@@ -32,35 +32,36 @@ impl CallbackState {
     }
 }
 
-/// A callback as it lies in the inbox.
+/// A callback in the inbox.
 #[derive(Debug, Clone, sqlx::FromRow)]
 pub struct InboxRow {
     pub id: i64,
-    /// `None`: of a booking we do not know (yet).
+    /// `None` if its booking is not known (yet).
     pub order_id: Option<String>,
     pub state: CallbackState,
     pub received_at: DateTime<Utc>,
-    /// It had not come before.
+    /// Whether this call stored it.
     #[sqlx(default)]
     pub is_new: bool,
 }
 
-/// A callback to be stored.
+/// Callback to store.
 #[derive(Debug, Clone, Serialize)]
 pub struct NewCallback {
     pub partner: PartnerName,
     pub event_id: String,
     pub booking_id: String,
-    /// The order our reference names.
+    /// Order that our reference names.
     pub referred: Option<OrderId>,
-    /// Why nothing comes of it.
+    /// Reason why it is ignored.
     pub ignored: Option<&'static str>,
-    /// The version of the order our reference names, where that was decided on it: another version may take the callback.
+    /// Version of the order that our reference names, if the callback is ignored because of that version. Another
+    /// version may need the callback.
     pub ignored_at: Option<i64>,
     pub body: Value,
 }
 
-/// A callback of which nothing came, and why.
+/// Callback to ignore, with the reason.
 #[derive(Debug, Clone)]
 pub struct IgnoredCallback {
     pub id: i64,
@@ -77,7 +78,7 @@ struct StoredRow {
     row: InboxRow,
 }
 
-/// One result per callback, in their order.
+/// Stores the callbacks. Returns one result per callback, in their order.
 pub(super) async fn store_all(db: &Pool, items: Vec<NewCallback>) -> Vec<StoreResult> {
     let items: Vec<_> = items.into_iter().map(Arc::new).collect();
     write_or_halve(&items, |items| {
@@ -145,7 +146,7 @@ async fn store_rows(db: &Pool, items: &[Arc<NewCallback>]) -> Result<Vec<InboxRo
     items.iter().map(|item| row_of(item)).collect()
 }
 
-/// One result per callback, in their order: whether it does not wait any more.
+/// Ignores the callbacks. Returns one result per callback, in their order: whether it is no longer pending.
 pub(super) async fn ignore_all(db: &Pool, items: Vec<IgnoredCallback>) -> Vec<Result<bool, sqlx::Error>> {
     let items: Vec<_> = items.into_iter().map(Arc::new).collect();
     write_or_halve(&items, |items| {
@@ -158,7 +159,7 @@ pub(super) async fn ignore_all(db: &Pool, items: Vec<IgnoredCallback>) -> Vec<Re
     .await
 }
 
-/// Leaves one that another session acts on at this moment to that one, and returns its id: that session may fail.
+/// Skips callbacks that another session is processing and returns their ids, because that session may fail.
 async fn ignore_rows(db: &Pool, items: &[Arc<IgnoredCallback>]) -> Result<Vec<i64>, sqlx::Error> {
     sqlx::query_scalar(
         "-- ignore callbacks

@@ -15,28 +15,28 @@ use sqlx::{FromRow, PgExecutor, Row, postgres::PgRow, types::Json};
 
 use foundation::db::{DatabaseFailure, Pool, classify_error, copy_error};
 
-/// An order, and the offer a decision is about.
+/// An order, and the offer that the decision is about.
 pub(super) type OrderQuery = (OrderId, Option<OfferId>);
 pub(super) type LoadResult = Result<Option<Snapshot>, sqlx::Error>;
 
-/// The order with all that decisions look at and the time, read in one statement.
+/// Loads the order with everything that decisions need, and the time, in one statement.
 pub async fn load_order(db: impl PgExecutor<'_>, id: &OrderId) -> LoadResult {
     load_order_with(db, id, None).await
 }
 
-/// As [`load_order`], with this offer, however old it is. Of the others only those count that are live or accepted, or of the
-/// running attempt: an order that was offered to a hundred drivers ten times over is loaded as quickly as any other.
+/// Loads the order like [`load_order`], with this offer, however old it is. Otherwise only live and accepted offers and
+/// those of the current attempt are loaded. Loading thus stays fast after many attempts with many drivers.
 pub async fn load_order_with(db: impl PgExecutor<'_>, id: &OrderId, offer: Option<OfferId>) -> LoadResult {
     Ok(load_orders(db, &[(id.clone(), offer)]).await?.pop().flatten())
 }
 
-/// One result per query, in their order.
+/// Loads the orders. Returns one result per query, in their order.
 pub(super) async fn load_all(db: &Pool, queries: &[OrderQuery]) -> Vec<LoadResult> {
     if queries.is_empty() {
         return Vec::new();
     }
     match load_orders(db, queries).await {
-        // One that this version cannot read keeps the others from nothing.
+        // An order that this version cannot decode does not affect the others.
         Err(error) if queries.len() > 1 && classify_error(&error) == DatabaseFailure::Own => {
             let mut results = Vec::with_capacity(queries.len());
             for (id, offer) in queries {
@@ -48,7 +48,7 @@ pub(super) async fn load_all(db: &Pool, queries: &[OrderQuery]) -> Vec<LoadResul
     }
 }
 
-/// What operators set for these partners at run time, if anything: one result per partner, in their order.
+/// Loads the shares that operators set at run time for these partners. Returns one result per partner, in their order.
 pub(super) async fn load_polling_shares(db: &Pool, partners: &[PartnerName]) -> Vec<Result<Option<i16>, sqlx::Error>> {
     let rows: Result<Vec<(PartnerName, i16)>, sqlx::Error> = sqlx::query_as(
         "-- polling percent
@@ -65,7 +65,7 @@ pub(super) async fn load_polling_shares(db: &Pool, partners: &[PartnerName]) -> 
     share_result(shares, partners.len())
 }
 
-/// One result for each of so many items.
+/// Returns one result per item, with copies of a common error.
 fn share_result<T>(results: Result<Vec<T>, sqlx::Error>, items: usize) -> Vec<Result<T, sqlx::Error>> {
     match results {
         Ok(results) => results.into_iter().map(Ok).collect(),
@@ -77,9 +77,11 @@ fn share_result<T>(results: Result<Vec<T>, sqlx::Error>, items: usize) -> Vec<Re
     }
 }
 
-/// Columns are named one by one: a new one must not change what a prepared statement of a running process returns. What waits is found by
-/// its order and not among all that waits (`state || ''`): see [`Pool`], whose plans outlive a time when little did. Offers are looked for
-/// of the own fleet's orders alone, bookings and callbacks of a partner's: the others have none.
+/// Loads the orders in one statement. It names each column, because a new column must not change the result of a
+/// prepared statement in a running process. `state || ''` makes Postgres find pending rows by their order and not
+/// through the index of all pending rows: see [`Pool`], whose cached plans may date from a time with few of them.
+/// Offers are read only for orders of the own fleet, bookings and callbacks only for orders of partners, because the
+/// others have none.
 async fn load_orders(db: impl PgExecutor<'_>, queries: &[OrderQuery]) -> Result<Vec<Option<Snapshot>>, sqlx::Error> {
     let ids: Vec<&str> = queries.iter().map(|(id, _)| id.as_str()).collect();
     let offers: Vec<Option<OfferId>> = queries.iter().map(|(_, offer)| *offer).collect();
@@ -140,7 +142,7 @@ async fn load_orders(db: impl PgExecutor<'_>, queries: &[OrderQuery]) -> Result<
     Ok(loaded)
 }
 
-/// Null is an empty list.
+/// Returns the list in a column. Null is an empty list.
 fn list_from_column<T: DeserializeOwned>(row: &PgRow, name: &str) -> Result<Vec<T>, sqlx::Error> {
     let list: Option<Json<Vec<T>>> = row.try_get(name)?;
     Ok(list.map(|list| list.0).unwrap_or_default())

@@ -1,13 +1,13 @@
-//! Orders as rows, read and written together with those of other jobs and requests of this process.
-//! Design: docs/design/order-writes.md.
+//! Rows of orders, read and written in batches with those of other jobs and requests of this process. Design:
+//! docs/design/order-writes.md.
 //!
-//! * [`load`]: orders with all that decisions look at, many in one statement.
-//! * [`write`]: changes of many orders, each on its own condition; `statement`: the one that writes them, `values`: what they hold,
-//!   `planned`: the offers that they make.
-//! * [`create`]: new orders. [`inbox`]: callbacks of partners. `offers`: which offers are live.
+//! * [`load`]: loads orders with everything that decisions need.
+//! * [`write`]: writes changes of many orders, each under its own condition. `statement`: the SQL statement, `values`:
+//!   its parameters, `planned`: the offers that changes create.
+//! * [`create`]: new orders. [`inbox`]: callbacks of partners. `offers`: whether offers are live.
 //!
-//! What arrives while a batch is under way is the next: see [`batch`](foundation::batch). No batch holds two changes of one order,
-//! driver, booking or callback.
+//! Items that arrive while a batch runs form the next batch: see [`batch`](foundation::batch). A batch never contains
+//! two changes of one order, driver, booking or callback.
 
 pub mod create;
 pub mod inbox;
@@ -39,18 +39,18 @@ use foundation::{
 
 const LOADS: BatchSize = BatchSize { most: 100, lanes: 4, crowd: 25 };
 const WRITES: BatchSize = BatchSize { most: 100, lanes: 4, crowd: 25 };
-/// Creations that may wait for the lock of their area begin at once.
+/// Batches of creations that may wait for the lock of their area. Each starts immediately.
 const COUNTED: BatchSize = BatchSize { most: 100, lanes: 4, crowd: 1 };
 
-/// Times a row is asked about a write whose answer was lost.
+/// Maximum reads of a row to find a write whose response was lost.
 const FIND_TRIES: usize = 4;
 
-/// What a row says of a write that was committed.
+/// Mark in the row of a committed write.
 #[derive(Debug, Clone, Copy)]
 enum WriteMark {
-    /// It is the latest of this order.
+    /// The write is the latest of this order.
     Latest(Uuid),
-    /// It created the order.
+    /// The write created the order.
     First(Uuid),
 }
 
@@ -62,9 +62,9 @@ pub struct OrderStore {
     live_offers: BatchQueue<(), OfferQuery, Result<bool, sqlx::Error>>,
     writes: BatchQueue<WriteKey, OrderWrite, WriteResult>,
     creations: BatchQueue<OrderId, OrderCreation, CreateResult>,
-    /// With the keys of their requests.
+    /// Creations with the idempotency keys of their requests.
     keyed_creations: BatchQueue<OrderId, OrderCreation, CreateResult>,
-    /// Of areas whose places are counted, for which Postgres may have to wait.
+    /// Creations in areas with a limit, for which Postgres may have to wait.
     counted_creations: BatchQueue<OrderId, OrderCreation, CreateResult>,
     callbacks: BatchQueue<(PartnerName, String), NewCallback, StoreResult>,
     ignored_callbacks: BatchQueue<i64, IgnoredCallback, Result<bool, sqlx::Error>>,
@@ -123,7 +123,7 @@ impl OrderStore {
         }
     }
 
-    /// Returns whether one more request had better be refused: others wait too long for their batch to begin.
+    /// Returns whether a new request should be refused, because items wait too long for their batch.
     pub(crate) fn is_overloaded(&self) -> bool {
         let creations = [&self.creations, &self.keyed_creations, &self.counted_creations];
         let creations = creations.map(BatchQueue::longest_wait).into_iter().max().unwrap_or_default();
@@ -132,17 +132,18 @@ impl OrderStore {
         reads.into_iter().chain(writes).any(|wait| wait > LONG_WAIT)
     }
 
-    /// The order with all that decisions look at, and the time. `None`: there is none of this id.
+    /// Loads the order with everything that decisions need, and the time. Returns `None` if it does not exist.
     pub async fn load_order(&self, id: &OrderId) -> Result<Option<Snapshot>, sqlx::Error> {
         self.load_order_with(id, None).await
     }
 
-    /// As [`load_order`](Self::load_order), with this offer, however old it is.
+    /// Loads the order like [`load_order`](Self::load_order), with this offer, however old it is.
     pub async fn load_order_with(&self, id: &OrderId, offer: Option<OfferId>) -> Result<Option<Snapshot>, sqlx::Error> {
         self.loads.submit_item([], (id.clone(), offer)).await.map_err(lost)?
     }
 
-    /// As [`load_order_with`](Self::load_order_with). The question is on its way when this returns, before the answer is waited for.
+    /// Loads the order like [`load_order_with`](Self::load_order_with). The query is queued before this function
+    /// returns; the returned future only waits for the result.
     pub(crate) fn begin_load(
         &self,
         id: &OrderId,
@@ -152,7 +153,7 @@ impl OrderStore {
         async move { loading.await.map_err(lost)? }
     }
 
-    /// Returns whether a driver can still accept this offer of this order. One with an active order cannot.
+    /// Returns whether the driver can still accept this offer of this order. A driver with an active order cannot.
     pub(crate) async fn is_offer_live(
         &self,
         offer: OfferId,
@@ -163,18 +164,18 @@ impl OrderStore {
         self.live_offers.submit_item([], query).await.map_err(lost)?
     }
 
-    /// Writes a change, or nothing at all. A caller that goes away does not take its change back.
+    /// Writes a change, completely or not at all. It is written even if the caller goes away.
     pub async fn write_change(&self, item: OrderWrite) -> Result<WriteVerdict, sqlx::Error> {
         self.writes.submit_item(item.keys(), item).await.map_err(lost)?
     }
 
-    /// The order as it is now, if this write of it was committed, whatever its answer was. Other connections may be as dead as
-    /// the one that lost the answer: it is asked a few times.
+    /// Returns the current order if this write was committed and is the latest. Retries a few times, because other
+    /// connections may be as dead as the one that lost the response.
     pub async fn find_written(&self, order: &OrderId, write: Uuid) -> Result<Option<Snapshot>, sqlx::Error> {
         self.find_by(order, WriteMark::Latest(write)).await
     }
 
-    /// As [`find_written`](Self::find_written), of the write that created the order: no later change hides it.
+    /// Returns the current order if this write created it, whatever changes followed.
     pub async fn find_created(&self, order: &OrderId, creation: Uuid) -> Result<Option<Snapshot>, sqlx::Error> {
         self.find_by(order, WriteMark::First(creation)).await
     }
@@ -197,7 +198,7 @@ impl OrderStore {
         if is_committed { self.load_order(order).await } else { Ok(None) }
     }
 
-    /// Creates an order, or nothing at all.
+    /// Creates an order, completely or not at all.
     pub async fn create_order(&self, item: OrderCreation) -> Result<CreateVerdict, sqlx::Error> {
         let queue = match (&item.key, item.max_waiting) {
             (Some(_), _) => &self.keyed_creations,
@@ -207,19 +208,19 @@ impl OrderStore {
         queue.submit_item([item.id.clone()], item).await.map_err(lost)?
     }
 
-    /// The share of a partner's orders whose job id is asked for, in percent, as an operator set it.
+    /// Returns the percentage of a partner's orders that are polled for a job id, if an operator has set it.
     pub async fn load_polling_share(&self, partner: &PartnerName) -> Result<Option<i16>, sqlx::Error> {
         self.polling_shares.submit_item([], partner.clone()).await.map_err(lost)?
     }
 
-    /// Stores a callback, or finds it stored before.
+    /// Stores a callback, or returns the row that was stored before.
     pub async fn store_callback(&self, item: NewCallback) -> Result<InboxRow, sqlx::Error> {
         let key = (item.partner.clone(), item.event_id.clone());
         self.callbacks.submit_item([key], item).await.map_err(lost)?
     }
 
-    /// Says of a callback that waits that nothing came of it. `false`: another session acts on it at this moment, and whether it waits
-    /// afterwards is not known.
+    /// Marks a pending callback as ignored. Returns `false` if another session is processing it, so that its final
+    /// state is not known.
     pub async fn ignore_callback(&self, id: i64, why: &'static str) -> Result<bool, sqlx::Error> {
         self.ignored_callbacks.submit_item([id], IgnoredCallback { id, why }).await.map_err(lost)?
     }
@@ -233,7 +234,7 @@ fn creation_queue(db: &Pool, name: &'static str, size: BatchSize) -> BatchQueue<
     })
 }
 
-/// What is known of an item whose batch has panicked: as of a connection that broke.
+/// Returns the error for an item whose batch panicked. Its outcome is unknown, as after a lost connection.
 fn lost(_: BatchLost) -> sqlx::Error {
     sqlx::Error::WorkerCrashed
 }

@@ -1,4 +1,5 @@
-//! Whether offers can still be accepted, many in one statement: without Redis a hundred drivers ask at once.
+//! Queries whether offers can still be accepted, many in one statement. Without Redis a hundred drivers may ask at
+//! once.
 
 use std::collections::HashSet;
 
@@ -7,7 +8,7 @@ use model::ids::{DriverId, OfferId};
 
 use foundation::db::{Pool, copy_error};
 
-/// An offer as its driver names it.
+/// An offer with the order and driver that the request names.
 #[derive(Debug, Clone)]
 pub(super) struct OfferQuery {
     pub(super) offer: OfferId,
@@ -15,7 +16,8 @@ pub(super) struct OfferQuery {
     pub(super) driver: DriverId,
 }
 
-/// Returns of each offer, in their order, whether it is live. One of a driver with an active order is not: nothing comes of it.
+/// Returns whether each offer is live, in their order. An offer is not live if its driver has an active order, because
+/// the accept would fail.
 pub(super) async fn find_live(db: &Pool, queries: &[OfferQuery]) -> Vec<Result<bool, sqlx::Error>> {
     let live: Result<Vec<i64>, sqlx::Error> = sqlx::query_scalar(
         "-- offers are live

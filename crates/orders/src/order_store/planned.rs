@@ -1,8 +1,9 @@
-//! Offers that a change makes in the statement that writes it.
+//! Offers that a change creates in the statement that writes it.
 //!
-//! The drivers are chosen before: the best of the ranking. The change is written if all of them are free, each with the lock that keeps
-//! other orders from making a driver an offer at the same moment; otherwise the statement says who is not, and the change goes into a
-//! later batch with the next best. No batch makes two offers to one driver, so none has to see those of another order in it.
+//! The drivers are chosen beforehand: the best of the ranking. The change is written if all of them are free. Each
+//! driver is locked, so that other orders make the driver no offer at the same time. If a driver is not free, the
+//! statement returns the free ones, and the change goes into a later batch with the next best. A batch never contains
+//! two offers to one driver, so its offers do not conflict.
 
 use chrono::{DateTime, Utc};
 use model::{
@@ -14,26 +15,27 @@ use model::{
 use serde::Serialize;
 use uuid::Uuid;
 
-/// First key of the advisory locks of drivers to whom an offer is being made; the second is a hash of the driver's id.
+/// First key of the advisory locks of drivers who are getting an offer. The second key is a hash of the driver's id.
 pub(crate) const OFFERING: i32 = 0x6f66_6672;
 
-/// A change that asks more drivers at once is written alone: one of many is seldom not free.
+/// Maximum offers of a change in a batch. A change with more offers is written alone, because one of many drivers is
+/// usually not free.
 const MOST_PLANNED: usize = 4;
 
-/// An offer to be made.
+/// Offer to create.
 #[derive(Debug, Clone)]
 pub(super) struct PlannedOffer {
     pub(super) offer: Offer,
     pub(super) distance_m: f64,
     score: f64,
-    /// Place among those who could be asked, from 1.
+    /// Place in the ranking, from 1.
     rank: usize,
     per_driver: u16,
 }
 
 impl PlannedOffer {
-    /// Returns the offers that a change makes if all goes well, none of them to a driver who is `taken`. `None`: more than are planned, or
-    /// all drivers are taken.
+    /// Plans the offers of a change, skipping drivers in `taken`. Returns `None` if the change has too many offers for
+    /// a batch, or all drivers are taken.
     pub(super) fn plan_all(change: &Change, taken: &[DriverId]) -> Option<Vec<Self>> {
         let Some(new) = &change.new_offers else { return Some(Vec::new()) };
         let wanted = usize::from(new.at_once.max(1));
@@ -61,7 +63,7 @@ impl PlannedOffer {
     }
 }
 
-/// A row of `offers` that is new.
+/// New row of `offers`.
 #[derive(Serialize)]
 pub(super) struct NewOfferValues<'a> {
     order_id: &'a str,

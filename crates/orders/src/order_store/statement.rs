@@ -1,8 +1,9 @@
-//! The one statement that changes orders, with the parts that a batch needs: most need few, and each costs a lone change.
+//! The statement that changes orders. It contains only the parts that a batch needs: most batches need few, and each
+//! part costs time.
 //!
-//! Its parameters: 1 rows of `orders`, 2 events, 3 ids of the orders, 4 bookings, 5 offers that end, 6 messages, 7 ids of the drivers
-//! who are free again, 8 rankings, 9 callbacks that are not stored yet, 10 offers to be made, 11 the
-//! first key of the locks of drivers who are being made an offer. All but 3, 7 and 11 are JSON.
+//! Parameters: 1 rows of `orders`, 2 events, 3 ids of the orders, 4 bookings, 5 offers that end, 6 messages, 7 ids of
+//! the drivers who are free again, 8 rankings, 9 callbacks that are not stored yet, 10 offers to create, 11 the first
+//! key of the locks of drivers who are getting an offer. All but 3, 7 and 11 are JSON.
 
 use std::{
     collections::HashMap,
@@ -11,29 +12,29 @@ use std::{
 
 use parking_lot::Mutex;
 
-/// What changes of a batch write beside rows, and what they do about rows that are locked.
+/// Parts of the statement, apart from the order rows, and the handling of locked rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct WriteParts {
-    /// Rows that another session has locked are passed over, and not waited for.
+    /// Whether to skip rows that another session has locked instead of waiting for them.
     pub(super) passes_over: bool,
     pub(super) events: bool,
     pub(super) callbacks: bool,
-    /// Callbacks that are stored with what they led to.
+    /// Callbacks that are stored together with their changes.
     pub(super) arrivals: bool,
     pub(super) bookings: bool,
-    /// Bookings whose id is news.
+    /// Bookings whose booking id is new.
     pub(super) matches: bool,
     pub(super) offers: bool,
     pub(super) new_offers: bool,
     pub(super) drivers: bool,
     pub(super) rankings: bool,
     pub(super) messages: bool,
-    /// Rows of the feed that producers read.
+    /// Rows of the feed for producers.
     pub(super) steps: bool,
 }
 
 impl WriteParts {
-    /// Returns the statement of these parts, always the same text: it is prepared once for each connection.
+    /// Returns the statement with these parts. The text is always the same, so each connection prepares it once.
     pub(super) fn statement(self) -> Arc<str> {
         static KNOWN: LazyLock<Mutex<HashMap<WriteParts, Arc<str>>>> = LazyLock::new(Mutex::default);
         let mut known = KNOWN.lock();
@@ -106,8 +107,8 @@ impl WriteParts {
     }
 }
 
-/// After all orders: whatever the plan, counting those comes before the first driver is looked at. Two writes that wait would
-/// otherwise wait for each other.
+/// Drivers are locked after all orders: counting the locked orders forces this, whatever the plan. Otherwise two writes
+/// could deadlock.
 const LOCKED_DRIVERS: &str = "
          v AS MATERIALIZED (
              SELECT id FROM drivers WHERE id = ANY ($7) AND (SELECT count(*) FROM l) > 0
@@ -127,9 +128,9 @@ const EVENTS: &str = ",
                  AS e (order_id, from_status, to_status, reason, actor, key_id, attempt_no, detail, at, place)
              JOIN u ON u.id = e.order_id ORDER BY e.place)";
 
-/// The drivers who are free, each in the lowest free slot, and whom no other order is making an offer at this moment. One who has taken a
-/// slot since the statement began fails it: it is the unique index that knows. No driver is locked for an order that cannot be written:
-/// others may want that driver.
+/// Drivers who are free and whom no other order is offering anything, each with the lowest free slot. If a driver's
+/// slot is taken after the statement started, the unique index fails the statement. A driver is locked only for an
+/// order that can be written, because other orders may want the driver.
 const FREE_DRIVERS: &str = "
          p AS MATERIALIZED (
              SELECT p.*, free.slot FROM json_to_recordset($10::json) AS p (
@@ -162,7 +163,8 @@ const ARRIVALS: &str = "
 const CALLBACK_CHECK: &str = "
                AND (r.callback IS NULL OR (SELECT i.state FROM inbox i WHERE i.id = r.callback) = 'pending')";
 
-/// One that is stored by another session at this moment fails the statement: whether it is acted on there is not known.
+/// If another session is storing the callback, the statement fails, because it is unknown whether that session
+/// processes it.
 const ARRIVAL_CHECK: &str = "
                AND NOT EXISTS (SELECT 1 FROM g JOIN inbox i ON i.partner = g.partner AND i.event_id = g.event_id
                                WHERE g.order_id = r.id)";

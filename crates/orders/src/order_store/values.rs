@@ -1,4 +1,4 @@
-//! The values of a change, as JSON for the one statement that writes changes. What is missing there is null.
+//! Values of a change, as JSON for the statement that writes changes. A missing value is null.
 
 use chrono::{DateTime, Utc};
 use jobs::OrderId;
@@ -12,7 +12,7 @@ use model::{
 use serde::Serialize;
 use uuid::Uuid;
 
-/// Of `orders`, every column that a change may set, and what it is conditional on.
+/// Values for `orders`: every column that a change may set, and the conditions.
 #[derive(Serialize)]
 pub(super) struct OrderValues<'a> {
     id: &'a str,
@@ -61,7 +61,7 @@ pub(super) struct OrderValues<'a> {
 }
 
 impl<'a> OrderValues<'a> {
-    /// `write_id`: the id that is stored with the change. `new_offers`: how many offers it makes.
+    /// Builds the values. `write_id` is stored with the change. `new_offers` is the number of offers it creates.
     pub(super) fn from_change(
         write_id: Uuid,
         change: &'a Change,
@@ -104,7 +104,7 @@ impl<'a> OrderValues<'a> {
     }
 }
 
-/// A row of `order_events`, and of `order_feed` where it is a step.
+/// Row of `order_events`, and of `order_feed` if it is a step.
 #[derive(Serialize)]
 pub(super) struct EventValues<'a> {
     order_id: &'a str,
@@ -119,7 +119,7 @@ pub(super) struct EventValues<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<&'a str>,
     at: DateTime<Utc>,
-    /// The step that it is to the order's producer.
+    /// Step that is reported to the order's producer.
     #[serde(skip_serializing_if = "Option::is_none")]
     step: Option<&'static str>,
 }
@@ -145,7 +145,7 @@ impl<'a> EventValues<'a> {
     }
 }
 
-/// A row of `bookings`.
+/// Row of `bookings`.
 #[derive(Serialize)]
 pub(super) struct BookingValues<'a> {
     order_id: &'a str,
@@ -155,7 +155,7 @@ pub(super) struct BookingValues<'a> {
 }
 
 impl<'a> BookingValues<'a> {
-    /// `newly_known`: the bookings whose id at the partner is news.
+    /// Builds the rows. `newly_known` are the bookings whose id at the partner is new.
     pub(super) fn from_change(change: &'a Change, newly_known: &'a [Booking]) -> impl Iterator<Item = Self> {
         change.bookings.iter().map(|booking| Self {
             order_id: change.order.id.as_str(),
@@ -165,7 +165,7 @@ impl<'a> BookingValues<'a> {
     }
 }
 
-/// A row of `inbox` that its change comes of.
+/// Row of `inbox` for the callback that causes the change.
 #[derive(Serialize)]
 pub(super) struct ArrivalValues<'a> {
     order_id: &'a str,
@@ -192,7 +192,7 @@ impl<'a> ArrivalValues<'a> {
     }
 }
 
-/// What becomes of a row of `offers`.
+/// Update of a row of `offers`.
 #[derive(Serialize)]
 pub(super) struct OfferValues<'a> {
     order_id: &'a str,
@@ -217,7 +217,7 @@ impl<'a> OfferValues<'a> {
     }
 }
 
-/// A row of `rankings`.
+/// Row of `rankings`.
 #[derive(Serialize)]
 pub(super) struct RankingValues<'a> {
     order_id: &'a str,
@@ -233,7 +233,7 @@ impl<'a> RankingValues<'a> {
     }
 }
 
-/// A row of `outbox`.
+/// Row of `outbox`.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct OutboxValues {
     order_id: OrderId,
@@ -246,7 +246,7 @@ pub(super) struct OutboxValues {
 }
 
 impl OutboxValues {
-    /// One row for each channel.
+    /// Builds one row per channel.
     pub(super) fn from_message<'a>(
         change: &'a Change,
         message: &'a Message,

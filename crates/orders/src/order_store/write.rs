@@ -1,11 +1,13 @@
 //! Writes changes of orders, many in one statement and one commit.
 //!
-//! Each change is on the condition that its row still has the version the decision was made on, that the callback it comes of
-//! is unanswered or not stored yet, and that the offers it ends are as they were. One that makes offers waits for no driver: see
-//! `planned`. Rows are locked first, in the order of their ids, and drivers after
-//! them. A batch passes over a row that another session has locked, so batches wait for no one: its change is then written alone. Everything
-//! else follows from the updated row, so that its lock orders it: events and steps (whose `seq` so orders the history of one
-//! order), bookings, callbacks and outbox rows.
+//! Each change has conditions: its row has the version that the decision used, the callback that causes it is not
+//! processed yet, and the offers that it ends have the expected state. A change that creates offers waits for no
+//! driver: see `planned`.
+//!
+//! Rows are locked first, in the order of their ids, and drivers after them. A batch skips rows that another session
+//! has locked, so it never waits; the change of such a row is written alone. All other rows depend on the updated row,
+//! whose lock orders them: events and steps (whose `seq` thus orders the history of one order), bookings, callbacks and
+//! outbox rows.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -29,21 +31,21 @@ use foundation::{
     db::{Pool, write_or_halve},
 };
 
-/// A change to be written, and what is known of it beside the decision.
+/// Change to write, with the values that the statement needs besides the decision.
 #[derive(Debug, Clone)]
 pub struct OrderWrite {
-    /// Stored with the change, which is known again by it when the answer to its commit was lost.
+    /// Stored with the change. It identifies the change if the response to its commit is lost.
     pub id: Uuid,
     pub change: Arc<Change>,
-    /// Bookings whose id at the partner is news: callbacks that came before it are the order's now.
+    /// Bookings whose id at the partner is new. Callbacks that came before it now belong to the order.
     pub(super) newly_known: Vec<Booking>,
-    /// An own driver who has no order any more.
+    /// Driver of the own fleet who no longer has an order.
     pub(super) freed_driver: Option<DriverId>,
     pub(super) planned: Vec<PlannedOffer>,
     pub(super) messages: Vec<OutboxValues>,
 }
 
-/// What one change of a batch may share with no other.
+/// Resource that two changes in a batch must not share.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum WriteKey {
     Order(OrderId),
@@ -52,35 +54,36 @@ pub(super) enum WriteKey {
     Callback(i64),
 }
 
-/// What became of a change.
+/// Outcome of a change.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WriteVerdict {
     Written(WrittenRows),
-    /// Another change was first: decide again.
+    /// Another change was written first: decide again.
     Conflict,
-    /// These drivers, to whom it makes an offer, are not free, or are being made another at this moment: others are to be asked.
+    /// These drivers are not free, or are getting another offer. The change must choose others.
     Taken(Vec<DriverId>),
-    /// Another session has locked the row or its driver, or there is none: the change is to be written alone.
+    /// Another session has locked the row or its driver, or the row does not exist. The change must be written alone.
     Locked,
 }
 
-/// What Postgres alone knows of a written change.
+/// Values of a written change that only Postgres knows.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct WrittenRows {
     /// New rows of the outbox.
     pub messages: Vec<PendingMessage>,
-    /// Callbacks that wait since their booking is known.
+    /// Callbacks that are pending now that their booking is known.
     pub callbacks: Vec<PendingCallback>,
     /// Numbers of the change's steps in the feed, in their order.
     pub steps: Vec<i64>,
-    /// Offers that were made.
+    /// Created offers.
     pub offers: Vec<Offer>,
 }
 
 pub(super) type WriteResult = Result<WriteVerdict, sqlx::Error>;
 
 impl OrderWrite {
-    /// The row, its events, bookings and callbacks, the offers that end, the ranking, and the driver who is free again.
+    /// Creates a write of the row, its events, bookings and callbacks, the ended offers, the ranking, and the freed
+    /// driver.
     pub fn new(id: Uuid, before: &Snapshot, change: Arc<Change>) -> Self {
         let is_known = |b: &&Booking| before.booking_of_attempt(b.attempt_no).is_some_and(|b| b.booking_id.is_some());
         let with_id = change.bookings.iter().filter(|b| b.booking_id.is_some());
@@ -91,8 +94,9 @@ impl OrderWrite {
         Self { id, change, newly_known, freed_driver, planned: Vec::new(), messages: Vec::new() }
     }
 
-    /// As [`new`](Self::new), with all that the change tells people, and its offers, which it makes to the best drivers or not at all;
-    /// those who are `taken` are passed over. `None`: it writes more than one statement can, or all drivers are taken.
+    /// Creates a write like [`new`](Self::new), with the change's messages and its offers to the best drivers, skipping
+    /// those in `taken`. Either all offers are created or the change is not written. Returns `None` if the change needs
+    /// more than one statement, or all drivers are taken.
     pub fn whole(
         id: Uuid,
         before: &Snapshot,
@@ -157,7 +161,7 @@ impl OrderWrite {
     }
 }
 
-/// One result per change, in their order.
+/// Writes the changes. Returns one result per change, in their order.
 pub(super) async fn write_all(db: &Pool, items: Vec<OrderWrite>) -> Vec<WriteResult> {
     let items: Vec<_> = items.into_iter().map(Arc::new).collect();
     write_or_halve(&items, |items| {
@@ -172,7 +176,7 @@ pub(super) async fn write_all(db: &Pool, items: Vec<OrderWrite>) -> Vec<WriteRes
     .await
 }
 
-/// A test may have the process die with any change in hand, or with several that share a commit.
+/// Crash points for tests: with any pending change, or with several in one commit.
 fn reach_point(items: &[Arc<OrderWrite>], stage: &'static str) {
     crash::reach_point("update", stage);
     if items.len() > 1 {
@@ -180,7 +184,8 @@ fn reach_point(items: &[Arc<OrderWrite>], stage: &'static str) {
     }
 }
 
-/// Writes one change on `db`, after those who have its row locked. `None`: another change was first.
+/// Writes one change on `db`. Waits for sessions that have locked its row. Returns `None` if another change was written
+/// first.
 pub async fn write_alone(db: impl PgExecutor<'_>, item: &OrderWrite) -> Result<Option<WrittenRows>, sqlx::Error> {
     let mut rows = write_rows(db, false, std::iter::once(item)).await?;
     Ok(match item.verdict_of(&mut rows) {
@@ -189,7 +194,7 @@ pub async fn write_alone(db: impl PgExecutor<'_>, item: &OrderWrite) -> Result<O
     })
 }
 
-/// Returns whether the row says that this write was committed, and no later one. One that has the row locked is waited for.
+/// Returns whether this write was committed and is the latest. Waits for a session that has locked the row.
 pub(super) async fn was_written(db: &Pool, order: &OrderId, write: Uuid) -> Result<bool, sqlx::Error> {
     let is_mine: Option<Option<bool>> = sqlx::query_scalar(
         "-- find write
@@ -205,20 +210,21 @@ pub(super) async fn was_written(db: &Pool, order: &OrderId, write: Uuid) -> Resu
 #[derive(sqlx::FromRow)]
 struct WrittenRow {
     id: String,
-    /// Its row has the version that was decided on. `None`: another session has the row locked, or there is none.
+    /// Whether the row has the version that the decision used. `None` if another session has locked the row, or it does
+    /// not exist.
     is_current: Option<bool>,
-    /// It has the driver's row that it needs, and all drivers whom it asks.
+    /// Whether the required driver's row and all drivers for new offers are available.
     is_ready: bool,
     is_written: bool,
-    /// Those of the drivers to be asked who are free.
+    /// Drivers for new offers who are free.
     free_drivers: Vec<DriverId>,
     messages: Vec<i64>,
     callbacks: Json<Vec<PendingCallback>>,
     steps: Vec<i64>,
 }
 
-/// What became of each change, by the id of its order. One statement is a transaction of its own unless
-/// `db` is in one.
+/// Runs the statement. Returns the result of each change by the id of its order. The statement is its own transaction
+/// unless `db` is in one.
 async fn write_rows<'a>(
     db: impl PgExecutor<'_>,
     passes_over: bool,

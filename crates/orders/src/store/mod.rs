@@ -1,7 +1,7 @@
-//! Orders as rows.
+//! Rows of orders.
 //!
-//! * [`write`]: writes a change with all that hangs on it. `offers`: the offers that a change makes.
-//! * Loading, and what is written together with others': [`order_store`](crate::order_store).
+//! * [`write`]: writes a change with everything that depends on it. `offers`: the offers that a change creates.
+//! * Loading and batched writes: [`order_store`](crate::order_store).
 
 mod offers;
 pub mod write;
