@@ -1,4 +1,4 @@
-//! `[admission]`: limits of areas that have none of their own.
+//! `[admission]`: limits of areas without their own.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Config;
 
-/// Limits of areas that have none of their own.
+/// Limits of areas without their own.
 #[derive(Debug, Clone, Deserialize, Serialize, Validate)]
 #[serde(deny_unknown_fields)]
 pub struct AdmissionConfig {
@@ -35,7 +35,7 @@ pub struct AdmissionConfig {
     pub bypass_loyalty_levels: Vec<LoyaltyLevel>,
     #[garde(custom(number_within(0.0..=1_000.0)))]
     pub max_bypass_percentage: i64,
-    /// Of areas that name none.
+    /// Time zone of areas without their own.
     #[garde(skip)]
     pub time_zone: AreaTimeZone,
 }

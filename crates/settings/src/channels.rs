@@ -1,5 +1,5 @@
-//! `[channels.NAME]`: what messages travel by. A secret is given in the file, by the name of an environment variable
-//! (`..._env`) or by the path of a file (`..._file`).
+//! `[channels.NAME]`: channels for messages. A secret is given in the file, as the name of an environment variable
+//! (`..._env`) or as the path of a file (`..._file`).
 
 use std::{fmt, path::PathBuf};
 
@@ -20,7 +20,7 @@ pub(super) const HIDDEN: &str = "***";
 #[derive(Clone, Deserialize, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum ChannelConfig {
-    /// A line in the log of the worker.
+    /// A line in the worker's log.
     Log {},
     Webhook(WebhookConfig),
     Slack(SlackConfig),
@@ -29,7 +29,7 @@ pub enum ChannelConfig {
     Voice(VoiceConfig),
 }
 
-/// POST of {"id", "type", "data"}; signed as Standard Webhooks if there is a secret.
+/// POST of {"id", "type", "data"}, signed as Standard Webhooks if a secret is set.
 #[derive(Clone, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 #[expect(missing_debug_implementations, reason = "it holds secrets")]
@@ -47,7 +47,7 @@ pub struct WebhookConfig {
     pub secret_env: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret_file: Option<PathBuf>,
-    /// The secret before it, while the receiver changes over: messages are signed with both.
+    /// Previous secret. While the receiver switches, messages are signed with both.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret_previous: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -78,7 +78,7 @@ pub struct EmailConfig {
     pub from: String,
     pub to: Vec<String>,
     pub host: String,
-    /// 25, 587 or 465, as `tls` says, if none.
+    /// Default: 25, 587 or 465, depending on `tls`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[garde(custom(number_within(1.0..=65_535.0)))]
     pub port: Option<u16>,
@@ -93,16 +93,16 @@ pub struct EmailConfig {
     pub password_file: Option<PathBuf>,
 }
 
-/// How the connection is protected.
+/// Encryption of the connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TlsMode {
-    /// Not at all: a relay on this machine.
+    /// No encryption: a relay on this machine.
     None,
-    /// After STARTTLS, or not at all (port 587).
+    /// STARTTLS is required (port 587).
     #[default]
     Starttls,
-    /// From the first byte (port 465).
+    /// TLS from the first byte (port 465).
     Implicit,
 }
 
@@ -116,7 +116,7 @@ impl TlsMode {
     }
 }
 
-/// POST that opens a ticket, of the form documented in `channels::ticket`.
+/// POST that opens a ticket, in the format of `channels::ticket`.
 #[derive(Clone, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 #[expect(missing_debug_implementations, reason = "it holds secrets")]
@@ -134,15 +134,15 @@ pub struct TicketConfig {
     pub token_env: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_file: Option<PathBuf>,
-    /// Where people open a ticket, with `{ticket}` in the place of its id.
+    /// URL of a ticket for people, with `{ticket}` in the place of its id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ticket_url: Option<String>,
-    /// Where the answer has the ticket's id, as a JSON Pointer; `/id` if none.
+    /// JSON Pointer to the ticket id in the answer; `/id` by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ticket_id: Option<String>,
 }
 
-/// Phone calls by a REST API compatible with Twilio's.
+/// Phone calls through a REST API compatible with Twilio's.
 #[derive(Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 #[expect(missing_debug_implementations, reason = "it holds secrets")]
@@ -156,18 +156,18 @@ pub struct VoiceConfig {
     pub token_env: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_file: Option<PathBuf>,
-    /// The token before it, while the provider changes over: callbacks signed with either are taken.
+    /// Previous token. While the provider switches, callbacks signed with either are accepted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_previous: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_previous_env: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_previous_file: Option<PathBuf>,
-    /// Whose number the driver sees, as in E.164.
+    /// Caller number shown to the driver, in E.164.
     pub from: String,
-    /// Where the provider reaches our API.
+    /// Public base URL of our API, for the provider's callbacks.
     pub callback_url: String,
-    /// What language the text is spoken in.
+    /// Language of the spoken text.
     pub language: String,
 }
 
@@ -190,12 +190,12 @@ impl Default for VoiceConfig {
 }
 
 impl ChannelConfig {
-    /// An unsigned webhook.
+    /// Creates a webhook without a signature.
     pub fn unsigned_webhook(url: impl Into<String>) -> Self {
         Self::Webhook(WebhookConfig { url: Some(url.into()), ..WebhookConfig::default() })
     }
 
-    /// Returns where its messages go, if they go by HTTP.
+    /// Returns the destination of its messages, if they are sent over HTTP.
     pub fn web_address(&self) -> Result<Option<Url>, ConfigError> {
         Ok(Some(match self {
             Self::Log {} | Self::Email(_) => return Ok(None),
@@ -206,7 +206,7 @@ impl ChannelConfig {
         }))
     }
 
-    /// Without its secrets: of a URL, whose path is often one, only where it leads.
+    /// Removes the secrets. The path of a URL often is one, so only the host of a URL stays.
     pub(super) fn redact_secrets(&mut self) {
         let hide = |secret: &mut Option<String>| {
             if let Some(secret) = secret {
@@ -237,7 +237,7 @@ impl ChannelConfig {
     }
 }
 
-/// Leaves of an address only what may be seen.
+/// Removes the secret parts of an address.
 pub(super) fn hide_path(url: &mut Option<String>) {
     if let Some(url) = url {
         *url = without_password(url);
@@ -245,7 +245,8 @@ pub(super) fn hide_path(url: &mut Option<String>) {
 }
 
 impl Config {
-    /// The routes of alerts, each with its channels. An empty one of the last two is that of support.
+    /// Returns the routes of alerts with their channels. If one of the last two is empty, the channels of support are
+    /// used.
     pub fn alert_routes(&self) -> [(&'static str, &[String]); 4] {
         let routes = &self.notifications;
         [
@@ -256,8 +257,8 @@ impl Config {
         ]
     }
 
-    /// Returns whether messages over these channels end in the log, so that they reach no person. No channel at all is none
-    /// that does.
+    /// Returns whether all of these channels are the log, so that no person gets the messages. Returns false for an
+    /// empty list.
     pub fn ends_in_log(&self, channels: &[String]) -> bool {
         let is_log = |name: &String| name == LOG || matches!(self.channels.get(name), Some(ChannelConfig::Log {}));
         !channels.is_empty() && channels.iter().all(is_log)
@@ -267,7 +268,7 @@ impl Config {
 impl Validate for ChannelConfig {
     type Context = ();
 
-    // Derived, a path would name the variant: `channels.mail[0].port`.
+    // In a derived implementation the path would contain the variant: `channels.mail[0].port`.
     fn validate_into(&self, (): &(), parent: &mut dyn FnMut() -> Path, report: &mut Report) {
         if let Self::Email(email) = self {
             email.validate_into(&(), parent, report);
@@ -275,7 +276,7 @@ impl Validate for ChannelConfig {
     }
 }
 
-/// Without its secrets.
+/// Shows the channel without its secrets.
 impl fmt::Debug for ChannelConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = self.clone();

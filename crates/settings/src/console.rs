@@ -1,4 +1,4 @@
-//! `[console]`: the web page of staff.
+//! `[console]`: the web console for staff.
 
 use garde::Validate;
 use serde::{Deserialize, Serialize};
@@ -11,18 +11,18 @@ use foundation::config::address::be_bind_or_empty;
 #[garde(allow_unvalidated)]
 pub struct ConsoleConfig {
     pub enabled: bool,
-    /// Without a slash at its end.
+    /// Path without a trailing slash.
     #[garde(custom(be_page_path))]
     pub path: String,
-    /// Where pages are served instead of beside the API, as host and port; empty: beside it.
+    /// Host and port of a separate listener; empty to use the listener of the API.
     #[garde(custom(be_bind_or_empty))]
     pub bind: String,
-    /// `None`: people sign in with keys alone.
+    /// `None`: staff can sign in only with keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oidc: Option<OidcConfig>,
 }
 
-/// The rule of the path: segments of plain characters, and none of the API's.
+/// Checks the path: segments of plain characters, outside the API's paths.
 fn be_page_path(path: &str, (): &()) -> garde::Result {
     let is_letter = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
     let is_segment = |segment: &str| !segment.is_empty() && segment.bytes().all(is_letter);

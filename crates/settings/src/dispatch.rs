@@ -1,4 +1,4 @@
-//! `[dispatch]` and `[service_types]`: durations and choices of dispatching.
+//! `[dispatch]` and `[service_types]`: durations and options of dispatch.
 
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ pub struct DispatchConfig {
     pub completion_within: Duration,
 }
 
-/// What a service type does otherwise than `[dispatch]`.
+/// Settings of a service type that replace those of `[dispatch]`.
 #[derive(Debug, Clone, Default, Deserialize, Serialize, Validate)]
 #[serde(deny_unknown_fields, default)]
 pub struct DispatchOverrides {
@@ -101,21 +101,21 @@ pub struct DispatchOverrides {
     #[serde(with = "duration::option", skip_serializing_if = "Option::is_none")]
     #[garde(custom(time_within(NONE..=YEAR)))]
     pub completion_within: Option<Duration>,
-    /// Who finds the driver; without it the own fleet does.
+    /// Partner that finds the driver; `None` for the own fleet.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[garde(skip)]
     pub partner: Option<PartnerName>,
-    /// Who finds the driver, where several may: by their shares, or in this order of preference.
+    /// Partners that find the driver, chosen by their shares or in this order of preference.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[garde(dive)]
     pub partners: Option<Vec<ListedPartner>>,
-    /// Channels that reach its drivers, instead of `notifications.driver`.
+    /// Channels to its drivers, in the place of `notifications.driver`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[garde(custom(reach_drivers))]
     pub driver_channels: Option<Vec<String>>,
 }
 
-/// The rule of channels to drivers: one at least, if any are named.
+/// Rejects an empty list of channels to drivers.
 fn reach_drivers(channels: &Option<Vec<String>>, (): &()) -> garde::Result {
     match channels {
         Some(channels) if channels.is_empty() => Err(garde::Error::new("is empty: no driver would be told")),
@@ -124,7 +124,7 @@ fn reach_drivers(channels: &Option<Vec<String>>, (): &()) -> garde::Result {
 }
 
 impl DispatchOverrides {
-    /// Who finds the driver; empty: the own fleet does.
+    /// Returns the partners that find the driver; empty for the own fleet.
     pub fn listed_partners(&self) -> Vec<ListedPartner> {
         match (&self.partners, &self.partner) {
             (Some(listed), _) => listed.clone(),
@@ -135,27 +135,27 @@ impl DispatchOverrides {
 }
 
 impl Config {
-    /// The partner that comes first for this service type; `None`: the own fleet finds the driver.
+    /// Returns the first partner of this service type; `None` for the own fleet.
     pub fn partner_of(&self, service_type: &ServiceType) -> Option<PartnerName> {
         let own = self.service_types.get(service_type)?;
         own.listed_partners().into_iter().next().map(|listed| listed.name)
     }
 
-    /// The partners that the next attempt of a partner's order may be booked with. An order of a type that names none any
-    /// more stays with its own.
+    /// Returns the partners for the next attempt of a partner's order. If its service type no longer names partners,
+    /// the order keeps its own.
     pub fn partners_of_order(&self, order: &Order) -> Vec<ListedPartner> {
         let own = self.service_types.get(&order.service_type);
         let listed = own.map(DispatchOverrides::listed_partners).unwrap_or_default();
         if listed.is_empty() { order.partner.clone().map(ListedPartner::from).into_iter().collect() } else { listed }
     }
 
-    /// Returns whether a driver may hold live offers of more than one order.
+    /// Returns whether a driver may have live offers of several orders.
     pub fn allows_several_offers(&self) -> bool {
         let own = self.service_types.values().filter_map(|own| own.offers_per_driver);
         own.chain([self.dispatch.offers_per_driver]).any(|most| most > 1)
     }
 
-    /// The durations and choices of a service type. An order of a type no longer configured follows the defaults.
+    /// Returns the durations and options of a service type. A type that is no longer configured uses the defaults.
     pub fn policy_for_type(&self, service_type: &ServiceType) -> DispatchPolicy {
         let base = &self.dispatch;
         let own = self.service_types.get(service_type).cloned().unwrap_or_default();

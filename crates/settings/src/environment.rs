@@ -1,7 +1,7 @@
-//! Settings from the environment: `DISPATCHQ_REDIS__URL`, two underscores between the levels.
+//! Settings from the environment: `DISPATCHQ_REDIS__URL`, with two underscores between the levels.
 //!
-//! Only names with two underscores are settings. Kubernetes gives the processes of a namespace variables for each Service in
-//! it; those of a Service named `dispatchq` begin like ours (`DISPATCHQ_PORT`, `DISPATCHQ_SERVICE_HOST`).
+//! Only names with two underscores are settings. Kubernetes sets variables for each Service of a namespace. Those of a
+//! Service named `dispatchq` have the same prefix (`DISPATCHQ_PORT`, `DISPATCHQ_SERVICE_HOST`).
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -13,7 +13,7 @@ use foundation::config::error::ConfigError;
 
 pub(super) const PREFIX: &str = "DISPATCHQ_";
 
-/// Those that commands read by themselves: where the API is, and the key for it.
+/// Variables that commands read themselves: the address of the API and the key for it.
 const OF_COMMANDS: [&str; 2] = ["DISPATCHQ_API", "DISPATCHQ_KEY_FILE"];
 
 const SECTIONS: [&str; 22] = [
@@ -41,11 +41,11 @@ const SECTIONS: [&str; 22] = [
     "TRACES",
 ];
 
-/// Variables that begin with our prefix.
+/// Variables with our prefix.
 #[derive(Debug, Default)]
 pub(super) struct EnvironmentVariables {
     pub(super) settings: HashMap<String, String>,
-    /// Names of those that are no settings, sorted.
+    /// Sorted names of the variables that are not settings.
     pub(super) others: Vec<String>,
 }
 
@@ -66,7 +66,7 @@ impl EnvironmentVariables {
     }
 }
 
-/// Returns where a setting is written: in a variable of the environment, or in the file.
+/// Returns the source of a setting: a variable of the environment, or the file.
 pub(super) fn find_place(path: &str, variables: &BTreeSet<String>, file: Option<&Path>) -> Option<String> {
     let variable = format!("{PREFIX}{}", path.to_uppercase().replace('.', "__"));
     if variables.contains(&variable) {
@@ -75,7 +75,7 @@ pub(super) fn find_place(path: &str, variables: &BTreeSet<String>, file: Option<
     file.map(|file| format!("in {}", file.display()))
 }
 
-/// Returns the setting that a variable without two underscores was probably meant as.
+/// Returns the setting that a variable without two underscores probably meant.
 pub(super) fn suggest_setting(name: &str) -> Option<String> {
     let rest = name.strip_prefix(PREFIX).filter(|_| looks_like_a_setting(name))?;
     let section = SECTIONS.iter().find(|section| rest.starts_with(**section))?;
@@ -83,7 +83,7 @@ pub(super) fn suggest_setting(name: &str) -> Option<String> {
     Some(format!("{PREFIX}{section}__{setting}"))
 }
 
-/// Returns whether a variable that is no setting looks like one: it names a section, and is none of Kubernetes' own.
+/// Returns whether a variable looks like a misspelt setting: it names a section and is not set by Kubernetes.
 pub(super) fn looks_like_a_setting(name: &str) -> bool {
     let rest = name.strip_prefix(PREFIX).unwrap_or(name);
     let section =

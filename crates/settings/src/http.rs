@@ -1,4 +1,4 @@
-//! `[http]`: what `serve` binds, and how much of whom it takes.
+//! `[http]`: listeners and limits of `serve`.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -26,7 +26,7 @@ pub struct HttpConfig {
     #[serde(with = "duration")]
     #[garde(custom(time_within(MS..=HOUR)))]
     pub keep_alive: Duration,
-    /// Every producer reads and changes every order, as one domain.
+    /// Whether every producer may read and change all orders.
     pub producers_share_orders: bool,
     #[serde(with = "duration")]
     #[garde(custom(time_within(MS..=HOUR)))]
@@ -47,8 +47,8 @@ pub struct HttpConfig {
 }
 
 impl HttpConfig {
-    /// Returns the networks whose `X-Forwarded-For` is trusted, in the form that addresses of peers are compared in: an IPv4
-    /// network written as IPv6 is one of IPv4.
+    /// Returns the networks whose `X-Forwarded-For` is trusted. IPv6-mapped IPv4 networks become IPv4, because peer
+    /// addresses are compared in that form.
     pub fn trusted_networks(&self) -> Result<Vec<IpNet>, ConfigError> {
         parse_networks(&self.trusted_proxies)
             .map_err(|problem| ConfigError::new(problem).within("http.trusted_proxies"))
@@ -71,7 +71,7 @@ fn unmap(network: IpNet) -> IpNet {
     v4.map_or(network, IpNet::V4)
 }
 
-/// The rule of proxies: addresses and networks.
+/// Checks that proxies are addresses or networks.
 fn name_networks(texts: &[String], (): &()) -> garde::Result {
     parse_networks(texts).map(drop).map_err(garde::Error::new)
 }

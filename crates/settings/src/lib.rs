@@ -1,8 +1,8 @@
-//! Configuration: the shipped `config.toml`, over it a file, over it the environment.
+//! Configuration from three sources, in increasing precedence: the shipped `config.toml`, a file, the environment.
 //! Design: docs/design/configuration.md.
 //!
-//! The shipped file is compiled in as the defaults, so it documents every field and cannot go stale. Unknown keys are
-//! errors: a misspelt setting must not be a silent default.
+//! The shipped file is compiled in as the defaults, so it documents every setting and cannot become outdated. Unknown
+//! keys are errors, because a misspelt setting must not silently use its default.
 
 mod admission;
 mod bindings;
@@ -67,7 +67,7 @@ pub use scale::ScaleConfig;
 pub use schedule::{ScheduledTask, TaskSchedule, TaskScheduleError};
 pub use worker::WorkerConfig;
 
-/// The shipped file: every setting with its default.
+/// The shipped file, with every setting and its default.
 pub const DEFAULTS: &str = include_str!("../../../config.toml");
 
 #[derive(Debug, Clone, Deserialize, Serialize, Validate)]
@@ -121,17 +121,17 @@ pub struct Config {
     pub log: LogConfig,
     #[garde(dive)]
     pub traces: TracesConfig,
-    /// Names of variables that begin with `DISPATCHQ_` and are no settings.
+    /// Names of variables that start with `DISPATCHQ_` and are not settings.
     #[serde(skip)]
     #[garde(skip)]
     pub other_variables: Vec<String>,
 }
 
 impl Config {
-    /// Reads defaults, file and environment, and checks what the types do not. Returns everything that is wrong with them. What must
-    /// be built to be checked is left to `settings::load_config`, which every command calls.
+    /// Reads defaults, file and environment, and checks the rules that the types do not express. Returns all problems
+    /// at once. `settings::load_config`, which every command calls, also checks what must be constructed to be checked.
     ///
-    /// `file` must exist; without it `./config.toml` is read if there is one.
+    /// `file` must exist. Without it, `./config.toml` is read if it exists.
     pub fn load(file: Option<&Path>) -> Result<ReadSettings, ConfigError> {
         let file = match file {
             Some(path) => Some(path.to_owned()),
@@ -140,7 +140,7 @@ impl Config {
         Self::read_sources(file.as_deref(), std::env::vars_os())
     }
 
-    /// The defaults alone. They are read once.
+    /// Returns the defaults. They are parsed once.
     pub fn defaults() -> Self {
         static SHIPPED: LazyLock<Config> =
             LazyLock::new(|| Config::from_sources(None, std::iter::empty()).expect("the shipped config.toml is valid"));
@@ -194,7 +194,7 @@ impl Config {
         Ok(read)
     }
 
-    /// Warns of variables that begin as settings do and are none.
+    /// Warns of variables that start like settings but are not.
     pub fn warn_of_other_variables(&self) {
         if !self.other_variables.is_empty() {
             let variables = self.other_variables.join(", ");
@@ -205,7 +205,7 @@ impl Config {
         }
     }
 
-    /// Returns what each ignored variable is, and what to write instead of one that was probably meant as a setting.
+    /// Describes each ignored variable, with the correct name if it was probably meant as a setting.
     pub fn describe_ignored_variables(&self) -> Vec<String> {
         let describe = |name: &String| match environment::suggest_setting(name) {
             Some(setting) => format!("{name} is ignored: write {setting}"),
@@ -219,7 +219,7 @@ impl Config {
         self.other_variables.iter().map(String::as_str).filter(|name| environment::looks_like_a_setting(name)).collect()
     }
 
-    /// What each producer hears of, as routes of messages.
+    /// Returns the subscriptions of the producers, as message routes.
     pub fn step_subscriptions(&self) -> BTreeMap<String, StepSubscription> {
         let subscriptions = self.producers.iter().map(|(name, producer)| {
             let events = producer.events.iter().copied().collect();
@@ -228,12 +228,12 @@ impl Config {
         subscriptions.collect()
     }
 
-    /// The channel that reaches a producer. No channel of `[channels]` can have its name.
+    /// Returns the channel of a producer. No name in `[channels]` can equal it.
     pub fn producer_channel(name: &str) -> String {
         format!("producer:{name}")
     }
 
-    /// Returns what is wrong with a service type that is not configured; `None` when it is.
+    /// Returns the error for a service type that is not configured; `None` if it is.
     pub fn find_unknown_type(&self, service_type: &ServiceType) -> Option<String> {
         if self.knows_service_type(service_type) {
             return None;
@@ -243,13 +243,13 @@ impl Config {
         Some(format!("unknown service_type '{name}'; known are {known} (config.toml, [service_types])"))
     }
 
-    /// Is this a service type orders may have?
+    /// Returns whether orders may have this service type.
     pub fn knows_service_type(&self, service_type: &ServiceType) -> bool {
         self.service_types.contains_key(service_type)
     }
 }
 
-/// Returns the tree of settings that these sources make.
+/// Returns the merged settings of these sources.
 fn read_tree(sources: config::ConfigBuilder<config::builder::DefaultState>) -> Result<serde_json::Value, ConfigError> {
     let built = sources.build().and_then(config::Config::try_deserialize);
     built.map_err(|error| {

@@ -1,16 +1,16 @@
-//! `[console.oidc]`: signing in to the console at a provider of OpenID Connect.
+//! `[console.oidc]`: sign-in to the console with an OpenID Connect provider.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-/// `[console.oidc]` of the configuration. Its rules are checked where the provider is built.
+/// `[console.oidc]` of the configuration. Its values are checked when the provider is constructed.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct OidcConfig {
-    /// As the provider writes itself in its tokens.
+    /// Issuer as in the provider's tokens.
     pub issuer: String,
-    /// What the provider calls this installation.
+    /// Id of this installation at the provider.
     pub client_id: String,
     #[serde(default)]
     pub client_secret: String,
@@ -20,15 +20,15 @@ pub struct OidcConfig {
     pub client_secret_file: Option<PathBuf>,
     #[serde(default = "default_scopes")]
     pub scopes: Vec<String>,
-    /// The claim that names the person in histories.
+    /// Claim with the person's name for histories.
     #[serde(default = "default_name_claim")]
     pub name_claim: String,
-    /// The claim whose values give roles: a text or a list of texts.
+    /// Claim whose values map to roles: a text or a list of texts.
     pub role_claim: String,
     pub roles: BTreeMap<String, StaffRole>,
 }
 
-/// What a person of the company may do. Of several roles the last of this list counts.
+/// Role of a staff member. If a person has several, the last one in this list counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StaffRole {

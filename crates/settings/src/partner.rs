@@ -1,4 +1,4 @@
-//! `[partners.NAME]`: what is configured for a partner.
+//! `[partners.NAME]`: settings of a partner.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -10,48 +10,48 @@ use model::{
 };
 use serde::{Deserialize, Serialize};
 
-/// One `[partners.NAME]` of the configuration.
+/// A `[partners.NAME]` of the configuration.
 #[derive(Debug, Clone, Deserialize, Serialize, Validate)]
 #[serde(deny_unknown_fields)]
 #[garde(allow_unvalidated)]
 pub struct PartnerConfig {
-    /// Where the partner answers, with the path its API begins with.
+    /// Base URL of the partner's API.
     pub url: String,
-    /// Sent as a bearer token.
+    /// Bearer token.
     #[serde(default)]
     pub api_key: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_key_env: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_key_file: Option<PathBuf>,
-    /// What the partner signs its callbacks with: `whsec_` and base64. Empty: no callback is accepted.
+    /// Secret for the signatures of callbacks: `whsec_` and base64. Empty: callbacks are refused.
     #[serde(default)]
     pub callback_secret: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub callback_secret_env: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub callback_secret_file: Option<PathBuf>,
-    /// The secret before it, still accepted while the partner changes over.
+    /// Previous secret, still accepted while the partner switches.
     #[serde(default)]
     pub callback_secret_previous: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub callback_secret_previous_env: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub callback_secret_previous_file: Option<PathBuf>,
-    /// A call that takes longer failed, and whether it had an effect is unknown.
+    /// Timeout of a call. A call that times out may have had an effect.
     #[serde(default = "default_timeout", with = "duration")]
-    // A job must have time left to say how its call went.
+    // The job needs time left to record the result of its call.
     #[garde(custom(time_within(MS..=Duration::from_secs(15))))]
     pub timeout: Duration,
-    /// Calls per second of the whole fleet.
+    /// Maximum number of calls per second over all processes.
     #[serde(default = "default_rate")]
     #[garde(custom(number_within(1.0..=1_000_000.0)))]
     pub rate_per_s: u32,
-    /// Calls at the same time of the whole fleet.
+    /// Maximum number of concurrent calls over all processes.
     #[serde(default = "default_concurrent")]
     #[garde(custom(number_within(1.0..=1_000_000.0)))]
     pub max_concurrent: u32,
-    /// Calls at the same time of one process.
+    /// Maximum number of concurrent calls of one process.
     #[serde(default = "default_concurrent_per_process")]
     #[garde(custom(number_within(1.0..=1_000_000.0)))]
     pub max_concurrent_per_process: u32,
@@ -64,7 +64,7 @@ pub struct PartnerConfig {
 }
 
 impl PartnerConfig {
-    /// A partner that answers at `url`; nothing else is said.
+    /// Creates the settings of a partner at `url`, with defaults for everything else.
     pub fn with_url(url: &str) -> Self {
         Self {
             url: url.to_owned(),
@@ -99,16 +99,16 @@ fn default_concurrent() -> u32 {
     50
 }
 
-/// Fewer than the places of any queue, so that a slow partner never has them all.
+/// Less than the slots of any queue, so that a slow partner never occupies all of them.
 fn default_concurrent_per_process() -> u32 {
     12
 }
 
-/// When calls to the partner stop, and how they come back.
+/// Breaker for calls to the partner.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, Validate)]
 #[serde(deny_unknown_fields, default)]
 pub struct BreakerConfig {
-    /// Failures in a row, of the whole fleet.
+    /// Number of consecutive failures over all processes.
     #[garde(custom(number_within(1.0..=1_000_000.0)))]
     pub failures: u32,
     #[serde(with = "duration")]
@@ -117,7 +117,7 @@ pub struct BreakerConfig {
     #[serde(with = "duration")]
     #[garde(custom(time_within(MS..=DAY)))]
     pub max_open: Duration,
-    /// How long calls take to come back to their full rate.
+    /// Time until calls reach their full rate again.
     #[serde(with = "duration")]
     #[garde(custom(time_within(NONE..=DAY)))]
     pub ramp_up: Duration,

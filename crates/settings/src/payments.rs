@@ -1,4 +1,4 @@
-//! `[payments]`: the service that pays money back.
+//! `[payments]`: the service that pays refunds.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -14,34 +14,34 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields)]
 #[garde(allow_unvalidated)]
 pub struct PaymentsConfig {
-    /// Where the service answers, with the path its API begins with. Empty: there is none.
+    /// Base URL of the service's API. Empty: no service.
     pub url: String,
-    /// Sent as a bearer token.
+    /// Bearer token.
     #[serde(default)]
     pub api_key: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_key_env: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_key_file: Option<PathBuf>,
-    /// What the service signs its callbacks with: `whsec_` and base64. Empty: no callback is accepted.
+    /// Secret for the signatures of callbacks: `whsec_` and base64. Empty: callbacks are refused.
     #[serde(default)]
     pub callback_secret: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub callback_secret_env: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub callback_secret_file: Option<PathBuf>,
-    /// The secret before it, still accepted while the service changes over.
+    /// Previous secret, still accepted while the service switches.
     #[serde(default)]
     pub callback_secret_previous: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub callback_secret_previous_env: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub callback_secret_previous_file: Option<PathBuf>,
-    /// A call that takes longer failed, and whether it had an effect is unknown.
+    /// Timeout of a call. A call that times out may have had an effect.
     #[serde(with = "duration")]
     #[garde(custom(time_within(MS..=Duration::from_secs(15))))]
     pub timeout: Duration,
-    /// When a refund that was accepted is asked about, in case its callback is lost.
+    /// Time after which an accepted refund is asked about, in case its callback was lost.
     #[serde(with = "duration")]
     #[garde(custom(time_within(SECOND..=DAY)))]
     pub ask_again: Duration,

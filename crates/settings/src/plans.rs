@@ -1,4 +1,4 @@
-//! `[plans]`: how mass actions are done.
+//! `[plans]`: the rate of bulk staff actions.
 
 use garde::Validate;
 use model::bounds::number_within;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, Validate)]
 #[serde(deny_unknown_fields)]
 pub struct PlansConfig {
-    /// Items of one plan performed a second, by all workers together.
+    /// Number of items of one plan performed per second by all workers together.
     #[garde(custom(number_within(1.0..=1000.0)))]
     pub items_per_second: u32,
 }

@@ -1,4 +1,4 @@
-//! `[producers.NAME]`: where the producer of this name hears of its orders, and of which events.
+//! `[producers.NAME]`: webhook and events of the producer with this name.
 
 use std::{fmt, path::PathBuf};
 
@@ -8,41 +8,41 @@ use serde::{Deserialize, Serialize};
 
 use super::channels::{HIDDEN, hide_path};
 
-/// One `[producers.NAME]` of the configuration.
+/// A `[producers.NAME]` of the configuration.
 #[derive(Clone, Default, Deserialize, Serialize, Validate)]
 #[serde(deny_unknown_fields, default)]
 #[garde(allow_unvalidated)]
 pub struct ProducerConfig {
-    /// Where each event is posted.
+    /// URL that events are posted to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url_env: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url_file: Option<PathBuf>,
-    /// What events are signed with: `whsec_` and base64.
+    /// Secret for the signatures of events: `whsec_` and base64.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret_env: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret_file: Option<PathBuf>,
-    /// The secret before it, while the producer changes over: events are signed with both.
+    /// Previous secret. While the producer switches, events are signed with both.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret_previous: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret_previous_env: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret_previous_file: Option<PathBuf>,
-    /// The events it hears of.
+    /// Subscribed events.
     #[garde(custom(name_events))]
     pub events: Vec<ProducerEvent>,
-    /// Its webhook may lie in a private network, or on this machine.
+    /// Whether the webhook may have a private or loopback address.
     pub allow_private: bool,
 }
 
 impl ProducerConfig {
-    /// Without its secrets: of a URL, whose path is often one, only where it leads.
+    /// Removes the secrets. The path of a URL often is one, so only the host of a URL stays.
     pub(super) fn redact_secrets(&mut self) {
         hide_path(&mut self.url);
         for secret in [&mut self.secret, &mut self.secret_previous].into_iter().flatten() {
@@ -51,7 +51,7 @@ impl ProducerConfig {
     }
 }
 
-/// The rule of subscriptions: one to nothing is a mistake.
+/// Rejects an empty subscription.
 fn name_events(events: &[ProducerEvent], (): &()) -> garde::Result {
     if events.is_empty() {
         let known = ProducerEvent::ALL.map(ProducerEvent::as_str).join(", ");
@@ -60,7 +60,7 @@ fn name_events(events: &[ProducerEvent], (): &()) -> garde::Result {
     Ok(())
 }
 
-/// Without its secrets.
+/// Shows the producer without its secrets.
 impl fmt::Debug for ProducerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = self.clone();

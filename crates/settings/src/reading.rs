@@ -1,7 +1,7 @@
-//! Reads the tree of settings, and collects every value of the wrong kind: an operator corrects all of them at once.
+//! Deserializes the settings and collects all values of the wrong kind, so that an operator can correct them at once.
 //!
-//! A wrong value is replaced by its default, or left out, and the tree is read again. No text shows a value but a word that
-//! is none of those of its setting: another may be a secret.
+//! A wrong value is replaced by its default or removed, and the settings are deserialized again. Errors never show a
+//! value, because it may be a secret. The exception is an unknown word for a setting with a fixed list of words.
 
 use std::collections::BTreeSet;
 
@@ -15,18 +15,18 @@ use foundation::config::error::ConfigError;
 /// Maximum number of wrong values that are collected.
 const MOST_PROBLEMS: usize = 100;
 
-/// Settings that could be read, and what is wrong with the others.
+/// Valid settings, and the problems of the others.
 #[derive(Debug)]
 pub struct ReadSettings {
-    /// Wrong values have their defaults in it.
+    /// Settings with defaults in the place of wrong values.
     pub config: Config,
     pub(crate) problems: Vec<ConfigError>,
-    /// Paths of settings and tables that were left out.
+    /// Paths of settings and tables that were removed.
     left_out: BTreeSet<Vec<String>>,
 }
 
 impl ReadSettings {
-    /// Adds problems of rules, but for those that follow from what was left out: they are about it, or name it.
+    /// Adds rule violations, except those that only follow from a removed setting: they are about it or name it.
     pub fn add_problems(&mut self, found: impl IntoIterator<Item = ConfigError>) {
         let follows = |error: &ConfigError| {
             let text = error.to_string();
@@ -40,13 +40,13 @@ impl ReadSettings {
         self.problems.extend(kept);
     }
 
-    /// Returns the settings, or everything that is wrong with them.
+    /// Returns the settings, or all their problems.
     pub fn finish(self) -> Result<Config, ConfigError> {
         ConfigError::refuse_problems(self.problems).map(|()| self.config)
     }
 }
 
-/// Reads a tree of settings. Fails when no default can take the place of a wrong value.
+/// Deserializes settings. Fails if no default can replace a wrong value.
 pub(super) fn read_settings(mut tree: Value, defaults: &Value) -> Result<ReadSettings, ConfigError> {
     let (mut problems, mut left_out, mut converted) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
     let mut reported = BTreeSet::new();
@@ -65,13 +65,13 @@ pub(super) fn read_settings(mut tree: Value, defaults: &Value) -> Result<ReadSet
         if reported.insert(path.clone()) {
             problems.push(describe_problem(&path, &text, find(&tree, &path)));
         } else if path.len() > 1 {
-            // Its default is wrong there, or there is none: the table is left out.
+            // The default is invalid there, or there is none: the table is removed.
             path.pop();
         }
         if let Some((_, list)) = path.split_last()
             && find(&tree, list).is_some_and(Value::is_array)
         {
-            // The list goes as a whole.
+            // The list is removed as a whole.
             reported.insert(list.to_vec());
         }
         let is_mended = problems.len() < MOST_PROBLEMS && mend(&mut tree, defaults, &path, &mut left_out);
@@ -81,7 +81,8 @@ pub(super) fn read_settings(mut tree: Value, defaults: &Value) -> Result<ReadSet
     }
 }
 
-/// Returns the field that an error is about, if the path ends at its table. The path of an unknown field mostly ends at the field.
+/// Returns the field that an error is about, if the path ends at its table. The path of an unknown field usually ends
+/// at the field.
 fn field_below(tree: &Value, path: &[String], text: &str) -> Option<String> {
     if let Some(field) = quoted_after(text, "missing field `") {
         return Some(field.to_owned());
@@ -91,7 +92,7 @@ fn field_below(tree: &Value, path: &[String], text: &str) -> Option<String> {
     is_table.then(|| field.to_owned())
 }
 
-/// Puts the default in the place of the value at this path, or leaves the value out. Returns whether anything was done.
+/// Replaces the value at this path by its default, or removes the value. Returns whether the settings changed.
 fn mend(tree: &mut Value, defaults: &Value, path: &[String], left_out: &mut BTreeSet<Vec<String>>) -> bool {
     let Some((name, table)) = path.split_last() else { return false };
     let default = find(defaults, path).cloned();
@@ -135,7 +136,7 @@ fn find_mut<'a>(tree: &'a mut Value, path: &[String]) -> Option<&'a mut Value> {
     })
 }
 
-/// Writes a scalar in another way, if it is then of the kind that its setting wants: all values from the environment are texts.
+/// Converts a scalar to the kind that its setting expects, if possible. All values from the environment are texts.
 fn convert_scalar(tree: &mut Value, path: &[String]) -> bool {
     let Some(value) = find(tree, path).cloned() else { return false };
     let others: Vec<Value> = match &value {
@@ -209,7 +210,7 @@ fn quoted_after<'a>(text: &'a str, start: &str) -> Option<&'a str> {
     rest.split('`').next()
 }
 
-/// Returns the kind of a value that serde found, without the value.
+/// Returns the kind of a value found by serde, without the value.
 fn kind_in_words(found: &str) -> &'static str {
     for (start, words) in [
         ("string", "a text"),

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Deserialize, Serialize, Validate)]
 #[serde(deny_unknown_fields)]
 pub struct RetentionConfig {
-    // Anything shorter is a mistake in a unit, and would remove everything at once.
+    // A shorter time is probably a wrong unit, and would remove everything at once.
     #[serde(with = "duration")]
     #[garde(custom(time_within(DAY..=CENTURY)))]
     pub orders: Duration,
@@ -37,11 +37,11 @@ pub struct RetentionConfig {
 }
 
 impl RetentionConfig {
-    /// Promised to producers, so not a setting.
+    /// Producers rely on this time, so it is not a setting.
     pub const IDEMPOTENCY_KEYS: Duration = Duration::from_secs(24 * 3600);
 }
 
-/// The rule that a history lasts as long as its orders.
+/// Checks that the history is kept at least as long as the orders.
 fn outlive_orders(orders: Duration) -> impl Fn(&Duration, &()) -> garde::Result {
     move |events, ()| {
         if *events < orders {

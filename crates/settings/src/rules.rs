@@ -1,4 +1,4 @@
-//! Rules that hold between settings, and rules of names. Those of single values are declared with them.
+//! Rules between settings, and rules for names. Rules for single values are declared with the values.
 
 use chrono::Utc;
 use garde::{Error, Path, Report, Validate};
@@ -18,7 +18,7 @@ type CrossRule = fn(&Config, &mut Report);
 const CROSS_RULES: [CrossRule; 6] =
     [check_names, check_service_types, check_queues, check_scale, check_routes, check_schedules];
 
-/// What the names of a table may be. They become part of job ids, metrics and Redis keys.
+/// Rule for the names of a table. The names become part of job ids, metrics and Redis keys.
 struct NameRule {
     table: &'static str,
     names: fn(&Config) -> Vec<&str>,
@@ -65,7 +65,7 @@ const NAME_RULES: [NameRule; 5] = [
     },
 ];
 
-/// Returns whether a key stores this name as it is written: an order belongs to one.
+/// Returns whether a key stores this name unchanged. Orders belong to a name in this form.
 fn is_key_name(name: &str) -> bool {
     KeyName::parse(name).is_ok_and(|key| key.as_str() == name)
 }
@@ -76,7 +76,7 @@ fn is_company_name(name: &str) -> bool {
 }
 
 impl Config {
-    /// Refuses settings that break a rule, with all problems at once.
+    /// Checks all rules, and returns all problems at once.
     pub(super) fn check_settings(&self) -> Result<(), ConfigError> {
         let mut report = Report::new();
         self.validate_into(&(), &mut Path::empty, &mut report);

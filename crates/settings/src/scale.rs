@@ -1,4 +1,4 @@
-//! `[scale]`: how many replicas of `work` `GET /admin/scale` answers.
+//! `[scale]`: limits for the number of `work` replicas that `GET /admin/scale` returns.
 
 use garde::Validate;
 use model::bounds::number_within;
@@ -11,10 +11,10 @@ pub struct ScaleConfig {
     pub min: u32,
     #[garde(custom(number_within(1.0..=10_000.0)))]
     pub max: u32,
-    /// The share of its places that a replica is to use, in percent.
+    /// Target use of a replica's slots, in percent.
     #[garde(custom(number_within(1.0..=100.0)))]
     pub target: u32,
-    /// Jobs that one replica runs at the same time, in all its queues.
+    /// Number of jobs that one replica runs at the same time, over all queues.
     #[garde(custom(number_within(1.0..=100_000.0)))]
     pub per_worker: u32,
 }

@@ -1,4 +1,4 @@
-//! `[schedules]`: when a task runs, at whole multiples of an interval or by a cron expression in UTC. Pure.
+//! `[schedules]`: times of periodic tasks, as an interval or a cron expression in UTC. Pure.
 
 use std::{str::FromStr, time::Duration};
 
@@ -7,13 +7,13 @@ use croner::Cron;
 use model::duration;
 use serde::{Deserialize, Serialize};
 
-/// What a schedule does.
+/// A periodic task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ScheduledTask {
-    /// Removes what has served its time.
+    /// Removes rows whose retention has ended.
     Cleanup,
-    /// Keeps how the queues stand.
+    /// Stores snapshots of the queues.
     Statistics,
 }
 
@@ -28,7 +28,7 @@ impl ScheduledTask {
     }
 }
 
-/// Why a schedule has no next run.
+/// Reason why a schedule has no next run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TaskScheduleError {
     #[error("an interval must be at least 1s")]
@@ -39,19 +39,19 @@ pub enum TaskScheduleError {
     NeverAgain(DateTime<Utc>),
 }
 
-/// When it does it.
+/// Times of a task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum TaskSchedule {
-    /// At whole multiples of this since the epoch, at least a second.
+    /// At whole multiples of this interval since the epoch; at least one second.
     #[serde(with = "duration")]
     Every(Duration),
-    /// Five fields, in UTC.
+    /// Cron expression with five fields, in UTC.
     Cron(String),
 }
 
 impl TaskSchedule {
-    /// The first slot after `now`.
+    /// Returns the first slot after `now`.
     pub fn next_after(&self, now: DateTime<Utc>) -> Result<DateTime<Utc>, TaskScheduleError> {
         let never_again = TaskScheduleError::NeverAgain(now);
         match self {
@@ -67,7 +67,7 @@ impl TaskSchedule {
                     expression: expression.clone(),
                     reason: error.to_string(),
                 })?;
-                // Slots are whole seconds; the one that `now` lies in has begun.
+                // Slots are whole seconds. The slot that contains `now` has started.
                 let from = now - TimeDelta::nanoseconds(i64::from(now.timestamp_subsec_nanos()));
                 cron.find_next_occurrence(&from, false).map_err(|_| never_again)
             }

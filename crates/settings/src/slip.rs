@@ -1,6 +1,7 @@
-//! Errors in a configuration, told by their place. They never show a value or a line: it may hold a secret.
+//! Errors in a configuration, described by their place. They never show a value or a line, because it may contain a
+//! secret.
 
-/// Says where a text is no TOML: line, column and what was expected there.
+/// Describes a TOML syntax error: line, column and what was expected.
 pub(super) fn describe_syntax_error(text: &str, error: &toml::de::Error) -> String {
     let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or(text);
     let line = before.matches('\n').count() + 1;
@@ -8,14 +9,14 @@ pub(super) fn describe_syntax_error(text: &str, error: &toml::de::Error) -> Stri
     format!("line {line}, column {column}: {}", error.message())
 }
 
-/// Says which setting has a value of the wrong kind, without the value.
+/// Describes which setting has a value of the wrong kind, without the value.
 pub(super) fn describe_value_error(error: &config::ConfigError) -> String {
     let text = error.to_string();
     for kind in ["invalid type: ", "invalid value: "] {
         let Some(at) = text.find(kind).map(|at| at + kind.len()) else { continue };
         let Some(end) = text.rfind(", expected") else { continue };
         if at < end {
-            // Such as `string "..."` or "integer `...`".
+            // For example `string "..."` or "integer `...`".
             let what = text[at..end].split(['"', '`']).next().unwrap_or_default().trim_end();
             return format!("{}{what}{}", &text[..at], &text[end..]);
         }

@@ -136,7 +136,7 @@ fn the_partner_the_shipped_file_shows_has_the_defaults() {
     assert_eq!(serde_json::to_value(shown).unwrap(), serde_json::to_value(least).unwrap());
 }
 
-/// The lines of an example in the shipped file, without what makes them comments.
+/// Returns the lines of an example in the shipped file, without their comment marks.
 fn shipped_example(heading: &str) -> String {
     let example = DEFAULTS.lines().skip_while(|line| line.strip_prefix("# ") != Some(heading));
     let example = example.take_while(|line| line.starts_with('#')).filter_map(|line| line.strip_prefix("# "));
@@ -282,7 +282,7 @@ fn numbers_and_switches_may_be_texts_as_in_the_environment() {
     assert_eq!(with_file("[worker]\nname = 7").unwrap().worker.name, "7");
 }
 
-// Rule F31: What the start parses, the check of the configuration parses: addresses, names and durations.
+// Rule F31: The check of the configuration parses everything that the start parses: addresses, names and durations.
 // Rule F32: Parameters of a Postgres address that have no effect are refused by name, and no error shows their value.
 #[test]
 fn addresses_and_names_are_parsed_as_at_the_start() {
@@ -351,7 +351,7 @@ fn addresses_and_names_are_parsed_as_at_the_start() {
     assert!(error("[dispatch]\nattempt = \"2M\"").contains("write \"2m\" for minutes"));
 }
 
-// Rule F27: A trusted network written as IPv6-mapped IPv4 holds the IPv4 addresses that it names.
+// Rule F27: A trusted network written as IPv6-mapped IPv4 contains the IPv4 addresses that it names.
 #[test]
 fn mapped_networks_are_those_of_ipv4() {
     let networks = |list: &str| {
@@ -389,7 +389,7 @@ fn addresses_are_shown_without_what_may_be_secret() {
     }
 }
 
-// Rule F31: Each variable that looks like a setting and is none is named, with the name that it should have.
+// Rule F31: Each ignored variable that looks like a setting is named, with the name that it should have.
 #[test]
 fn ignored_variables_are_named_with_their_cure() {
     let sections = DEFAULTS.parse::<toml::Table>().unwrap();

@@ -1,4 +1,4 @@
-//! `[worker]`: what one worker process runs at the same time.
+//! `[worker]`: settings of a `work` process.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -21,6 +21,6 @@ pub struct WorkerConfig {
     pub drain: Duration,
     #[garde(custom(be_bind_or_empty))]
     pub admin_bind: String,
-    /// Queue -> jobs at the same time.
+    /// Maximum number of concurrent jobs, by queue.
     pub concurrency: BTreeMap<String, usize>,
 }

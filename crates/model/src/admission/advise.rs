@@ -1,9 +1,10 @@
-//! Thresholds proposed from what an area has done, with the reasons, and judged on another time. A person sets them. Source: the
-//! requirement on server busy, 9.4. Pure.
+//! Proposes thresholds from the history of an area, with reasons, and tests them on another period. A person sets them.
+//! Source: the requirement on server busy, 9.4. Pure.
 //!
-//! As many may wait as find a driver within the wait that is promised: what found a driver per hour in the slower quarter of
-//! such hours, times that wait. In quiet hours few orders say little of what could be served, so what has waited at once and
-//! went well may wait again.
+//! As many orders may wait as find a driver within the promised wait. The rate is the number of orders per hour that
+//! found a driver, taken at the lower quartile of the comparable hours, times the wait. In quiet hours the few orders
+//! do not show how many could be served. There, the largest number that waited at the same time in a good hour may wait
+//! again.
 
 use std::{collections::VecDeque, fmt, time::Duration};
 
@@ -12,35 +13,35 @@ use serde::{Deserialize, Serialize};
 
 use super::schedule::{MinuteOfDay, ScheduleDay, ScheduledThreshold};
 
-/// Hours of a slot that say something of it.
+/// Minimum number of observed hours for a proposal.
 const FEWEST_HOURS: usize = 3;
-/// Days that are alike.
+/// Classes of comparable days.
 const DAY_CLASSES: [&[ScheduleDay]; 2] = [
     &[ScheduleDay::Mon, ScheduleDay::Tue, ScheduleDay::Wed, ScheduleDay::Thu, ScheduleDay::Fri],
     &[ScheduleDay::Sat, ScheduleDay::Sun],
 ];
 const DAY_HOURS: u32 = 24;
 
-/// What one hour of an area was like.
+/// Observations of one hour in an area.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ObservedHour {
     pub day: ScheduleDay,
     /// 0 to 23, in the area's time zone.
     pub hour: u32,
     pub created: u64,
-    /// Of those created.
+    /// Number of the created orders that found a driver.
     pub found_driver: u64,
-    /// Most orders that waited at once; `None`: not known.
+    /// Maximum number of orders that waited at the same time; `None` if unknown.
     pub peak_waiting: Option<u64>,
 }
 
 impl ObservedHour {
-    /// How many that wait are served within `wait`.
+    /// Returns how many waiting orders are served within `wait`.
     fn served_within(&self, wait: Duration) -> u64 {
         served_within(self.found_driver, wait)
     }
 
-    /// At least nine of ten found a driver.
+    /// Returns whether at least nine of ten orders found a driver.
     fn went_well(&self) -> bool {
         self.created > 0 && self.found_driver.saturating_mul(10) >= self.created.saturating_mul(9)
     }
@@ -50,14 +51,14 @@ fn served_within(per_hour: u64, wait: Duration) -> u64 {
     per_hour.saturating_mul(wait.as_secs()) / 3_600
 }
 
-/// Why a threshold is as it is.
+/// Reason for a proposed threshold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AdviceReason {
-    /// So many found a driver in an hour of the slower quarter.
+    /// Number of orders per hour that found a driver, at the lower quartile.
     Served { per_hour: u64 },
-    /// So many waited at once, and nine of ten found a driver.
+    /// Number of orders that waited at the same time in an hour in which nine of ten found a driver.
     WaitedWell { at_once: u64 },
-    /// Not one was served within the wait: one order may wait, to show whether that has changed.
+    /// No order was served within the wait. One order may wait, to detect an improvement.
     NotServed,
 }
 
@@ -73,17 +74,17 @@ impl fmt::Display for AdviceReason {
     }
 }
 
-/// A threshold for a part of the week.
+/// Proposed threshold for a part of the week.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AdvisedSpan {
     pub entry: ScheduledThreshold,
-    /// Hours it was proposed from.
+    /// Number of hours behind the proposal.
     pub hours_seen: usize,
-    /// Of the hour that allows the fewest.
+    /// Reason of the hour with the lowest threshold.
     pub reason: AdviceReason,
 }
 
-/// One hour of a class of days.
+/// Proposal for one hour of a class of days.
 #[derive(Debug, Clone, Copy)]
 struct AdvisedSlot {
     threshold: u64,
@@ -91,8 +92,8 @@ struct AdvisedSlot {
     reason: AdviceReason,
 }
 
-/// Proposes thresholds from these hours, by which the last of a full line finds a driver within `wait`. Says nothing of parts of
-/// the week that were seen less than three times.
+/// Proposes thresholds from these hours. With a full queue, the last order still finds a driver within `wait`. Parts of
+/// the week with fewer than three observed hours get no proposal.
 pub fn propose_thresholds(hours: &[ObservedHour], wait: Duration) -> Vec<AdvisedSpan> {
     DAY_CLASSES.iter().flat_map(|days| propose_for_days(days, hours, wait)).collect()
 }
@@ -115,7 +116,8 @@ fn propose_for_days(days: &[ScheduleDay], hours: &[ObservedHour], wait: Duration
     spans
 }
 
-/// Within a quarter of the smaller one: a schedule that changes every hour by a few is read by no person.
+/// Returns whether two thresholds differ by at most a quarter of the smaller one. A schedule with small changes every
+/// hour would be unreadable.
 fn are_alike(a: u64, b: u64) -> bool {
     let (small, large) = (a.min(b), a.max(b));
     large <= small + small / 4 + 1
@@ -141,7 +143,7 @@ fn propose_slot(days: &[ScheduleDay], hour: u32, hours: &[ObservedHour], wait: D
     Some(AdvisedSlot { threshold, hours_seen: seen.len(), reason })
 }
 
-/// The hours of a run as one entry, with the smallest of their thresholds.
+/// Returns the hours of a run as one entry, with their lowest threshold.
 fn close_run(days: &[ScheduleDay], begin: u32, end: u32, run: &[AdvisedSlot]) -> Option<AdvisedSpan> {
     let least = run.iter().min_by_key(|slot| slot.threshold)?;
     let entry = ScheduledThreshold {
@@ -153,24 +155,25 @@ fn close_run(days: &[ScheduleDay], begin: u32, end: u32, run: &[AdvisedSlot]) ->
     Some(AdvisedSpan { entry, hours_seen: run.iter().map(|slot| slot.hours_seen).sum(), reason: least.reason })
 }
 
-/// What thresholds would have meant in hours they were not proposed from.
+/// Test of thresholds on hours that were not used to propose them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct BackTest {
-    /// Hours with orders.
+    /// Number of hours with orders.
     pub hours: u64,
-    /// The last of a full line would have found a driver within the wait.
+    /// Number of hours in which the last order of a full queue would have found a driver within the wait.
     pub in_time: u64,
-    /// It would have waited longer.
+    /// Number of hours in which that order would have waited longer.
     pub too_long: u64,
-    /// The line was never as long as it might have been, and nine of ten found a driver: nothing is known of more.
+    /// Number of good hours in which the queue never reached the threshold. They do not show whether a full queue would
+    /// have been served.
     pub untested: u64,
-    /// Less than half of those may wait that would have been served in time.
+    /// Number of hours in which the threshold was less than half of the orders that would have been served in time.
     pub too_strict: u64,
-    /// More waited at once than might have: orders would have been refused.
+    /// Number of hours in which more orders waited than the threshold allows, so that orders would have been refused.
     pub refusing: u64,
 }
 
-/// Judges thresholds on these hours. `threshold_on`: that of a weekday and a minute of the day.
+/// Tests thresholds on these hours. `threshold_on` returns the threshold of a weekday and a minute of the day.
 pub fn judge_thresholds(
     hours: &[ObservedHour],
     wait: Duration,
@@ -195,15 +198,16 @@ pub fn judge_thresholds(
     test
 }
 
-/// What thresholds would have refused of requests.
+/// Number of requests that thresholds would have refused.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct RefusalTest {
     pub requests: u64,
     pub refused: u64,
 }
 
-/// Tries thresholds on requests that came at these local times, the first first, as if each order that is let in waited the
-/// whole `wait`: so it refuses too many rather than too few. `threshold_on`: that of a weekday and a minute of the day.
+/// Applies thresholds to requests at these local times, in ascending order. Each admitted order is assumed to wait the
+/// whole `wait`, so the result overestimates refusals. `threshold_on` returns the threshold of a weekday and a minute
+/// of the day.
 pub fn try_on_requests(
     requests: &[NaiveDateTime],
     wait: Duration,

@@ -1,7 +1,8 @@
-//! What a caller that asks for room is told: bodies, codes and messages of the requirement on server busy (3.4.1, 4.5.4,
-//! appendix B). Pure.
+//! Answers to admission requests: bodies, codes and messages of the requirement on server busy (3.4.1, 4.5.4, appendix
+//! B). Pure.
 //!
-//! Beside the requirement's fields a busy answer names since when the oldest order waits, and areas nearby that have room.
+//! In addition to the fields of the requirement, a busy answer contains the creation time of the oldest waiting order
+//! and nearby areas that accept orders.
 
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 use super::{decide::AdmissionRefusal, limits::LoyaltyLevel};
 use crate::ids::AreaId;
 
-/// What people read; Indonesian, as the requirement, unless they ask for another.
+/// Language of the messages: Indonesian, as in the requirement document, unless the client requests another.
 pub use crate::texts::Language as ReplyLanguage;
 
 pub const THRESHOLD_REACHED: &str = "DISPATCHER_AREA_THRESHOLD_REACHED";
@@ -17,48 +18,48 @@ pub const AREA_DISABLED: &str = "DISPATCHER_AREA_DISABLED";
 pub const AREA_NOT_FOUND: &str = "DISPATCHER_AREA_NOT_FOUND";
 pub const SERVICE_UNAVAILABLE: &str = "DISPATCHER_SERVICE_UNAVAILABLE";
 
-/// An area with room, near one that is full.
+/// An area that accepts orders, near a full one.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, utoipa::ToSchema)]
 pub struct NearbyArea {
     #[schema(value_type = String)]
     pub area_id: AreaId,
     pub name: String,
-    /// In a straight line from the pickup to the area's middle.
+    /// Straight-line distance from the pickup to the middle of the area.
     pub distance_m: f64,
 }
 
-/// What an answer tells of an area.
+/// Data about an area in an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AreaDetails {
     pub area_id: AreaId,
     pub waiting: i64,
     pub threshold: i64,
-    /// Of an asker whose loyalty could have helped.
+    /// Limit including the bypass, if the caller's loyalty level allows it.
     pub with_bypass: Option<i64>,
     pub loyalty: Option<LoyaltyLevel>,
     pub estimated_wait_sec: u64,
     pub retry_after_sec: u64,
     pub oldest_waiting_since: Option<DateTime<Utc>>,
-    /// Why a person has closed the area.
+    /// Reason that a person gave for closing the area.
     pub reason: Option<String>,
     pub nearby: Vec<NearbyArea>,
 }
 
-/// An answer, not yet in words.
+/// An answer before rendering.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AdmissionAnswer {
     Available(AreaDetails),
     Bypassed(AreaDetails),
     Refused(AdmissionRefusal, AreaDetails),
     NoArea,
-    /// In no area, where areas decide nothing.
+    /// The pickup is in no area, and areas are not enforced.
     Anywhere,
-    /// Neither Redis nor Postgres can say.
+    /// Neither Redis nor Postgres is available for the decision.
     Unavailable,
 }
 
 impl AdmissionAnswer {
-    /// HTTP status.
+    /// Returns the HTTP status.
     pub fn http_status(&self) -> u16 {
         match self {
             Self::Available(_) | Self::Bypassed(_) | Self::Anywhere => 200,
@@ -67,7 +68,7 @@ impl AdmissionAnswer {
         }
     }
 
-    /// The stable word programs match on; `None`: there is room.
+    /// Returns the error code for programs; `None` if the order is accepted.
     pub fn error_code(&self) -> Option<&'static str> {
         match self {
             Self::Available(_) | Self::Bypassed(_) | Self::Anywhere => None,
@@ -212,7 +213,7 @@ mod tests {
         AreaDetails { with_bypass: Some(120), loyalty: Some(LoyaltyLevel::Voyager), ..told(waiting) }
     }
 
-    /// As the requirement prints it, byte for byte but for the white space.
+    /// Asserts that the body equals the requirement's text, except for white space.
     fn is_to_the_letter(answer: &AdmissionAnswer, seed: &str) {
         let seed: Value = serde_json::from_str(seed).unwrap();
         assert_eq!(answer.json_body(ReplyLanguage::Indonesian).to_string(), seed.to_string());

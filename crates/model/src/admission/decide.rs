@@ -1,9 +1,8 @@
-//! Whether an area takes one more order. Pure.
-//! Design: docs/design/admission.md.
+//! Decides whether an area accepts another order. Pure. Design: docs/design/admission.md.
 //!
-//! The order of the questions: is the area disabled; has a person decided; does the flag hold for this request; is there
-//! room; is there room for a loyal customer. The first two are for emergencies, so they hold whatever the flag says.
-//! Source: the requirement on server busy, 3.4.2, 4.5.5, appendix B.
+//! The checks run in this order: whether the area is disabled, whether a person forced its status, whether the flag
+//! applies to the request, whether there is room, whether there is room for a loyal customer. The first two are for
+//! emergencies, so they apply whatever the flag is. Source: the requirement on server busy, 3.4.2, 4.5.5, appendix B.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -12,24 +11,24 @@ use serde::Serialize;
 use super::limits::{AdmissionFlag, AreaLimits, AreaOverride, ForcedStatus, LoyaltyLevel, ThresholdEnforcement};
 use crate::ids::AreaId;
 
-/// Who asks.
+/// The caller of an admission request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AdmissionCaller<'a> {
     pub channel: Option<&'a str>,
     pub user: Option<&'a str>,
-    /// `None`: none, or an unknown one.
+    /// Loyalty level; `None` if absent or unknown.
     pub loyalty: Option<LoyaltyLevel>,
 }
 
-/// How an area stands.
+/// Load of an area.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AreaLoad {
     pub waiting: i64,
-    /// When it became full, while it is still busy.
+    /// Time when the area became full, while it still counts as busy.
     pub busy_since: Option<DateTime<Utc>>,
 }
 
-/// What holds for one area and service type.
+/// Rules for one area and service type.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AreaTerms<'a> {
     pub area: &'a AreaId,
@@ -38,14 +37,15 @@ pub struct AreaTerms<'a> {
     pub flag: &'a AdmissionFlag,
 }
 
-/// What the area's terms say to an asker before anything is counted.
+/// Result of the rules for a caller, before orders are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AdmissionGate {
-    /// Everybody is taken, and counted.
+    /// Every request is accepted and counted.
     Open,
     /// Every request is refused.
     Closed(AdmissionRefusal),
-    /// The count decides: while fewer wait than `threshold`, or for this asker than `with_bypass`.
+    /// The count decides. A request is accepted while fewer than `threshold` orders wait, or fewer than `with_bypass`
+    /// for a loyal caller.
     Counted { threshold: i64, with_bypass: Option<i64> },
 }
 
@@ -56,24 +56,24 @@ pub enum AdmissionRefusal {
     Full,
 }
 
-/// Whether one more is taken.
+/// Decision on a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AdmissionVerdict {
     Taken,
-    /// Past the threshold, for loyalty.
+    /// Accepted above the threshold because of the loyalty level.
     Bypassed,
     Refused(AdmissionRefusal),
 }
 
-/// A gate, and whether the threshold only counts what it would have refused.
+/// A gate, and whether its threshold only records what it would refuse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AdmissionRule {
     pub gate: AdmissionGate,
-    /// Of a gate that counts alone: a disabled or forced area refuses in shadow mode, too.
+    /// Only applies to a gate that counts. A disabled or forced area refuses in shadow mode too.
     pub shadow: bool,
 }
 
-/// What holds for this asker.
+/// Returns the rule for this caller.
 pub fn rule_for_caller(terms: AreaTerms<'_>, asker: AdmissionCaller<'_>, now: DateTime<Utc>) -> AdmissionRule {
     let forced = terms.forced.filter(|forced| forced.is_in_force(now)).map(|forced| forced.status);
     let gate = match forced {
@@ -89,7 +89,7 @@ pub fn rule_for_caller(terms: AreaTerms<'_>, asker: AdmissionCaller<'_>, now: Da
     AdmissionRule { gate, shadow: terms.flag.shadow_mode && matches!(gate, AdmissionGate::Counted { .. }) }
 }
 
-/// What a gate says to one more, as the area stands.
+/// Decides on another order, by the gate and the load of the area.
 pub fn decide_admission(
     gate: AdmissionGate,
     limits: &AreaLimits,
@@ -109,7 +109,8 @@ pub fn decide_admission(
     }
 }
 
-/// Once full, an area stays busy for its cooldown at least, and until few enough wait: it does not flap.
+/// Returns whether an area that was full still counts as busy. It does for at least its cooldown, and until few enough
+/// orders wait. This keeps its state from flapping.
 pub fn is_cooling(limits: &AreaLimits, standing: AreaLoad, now: DateTime<Utc>) -> bool {
     standing.busy_since.is_some_and(|since| {
         let cooldown = TimeDelta::from_std(limits.cooldown).unwrap_or(TimeDelta::MAX);
@@ -117,18 +118,18 @@ pub fn is_cooling(limits: &AreaLimits, standing: AreaLoad, now: DateTime<Utc>) -
     })
 }
 
-/// Why an area takes no orders of a service type.
+/// Reason why an area accepts no orders of a service type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, utoipa::ToSchema, strum::IntoStaticStr)]
 #[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum AreaRefusal {
     /// The area is disabled.
     Disabled,
-    /// A person forced it busy.
+    /// A person forced the status to busy.
     Forced,
-    /// As many orders wait as may wait.
+    /// The maximum number of orders wait.
     Threshold,
-    /// It was full, and its cooldown or its low water mark still holds.
+    /// The area was full, and its cooldown has not ended or its low water mark is not reached.
     Cooling,
 }
 
@@ -140,8 +141,8 @@ impl AreaRefusal {
     }
 }
 
-/// Returns why an area takes no orders now. `None`: it takes them, or its threshold is not enforced. A loyal customer may still pass a
-/// threshold. A threshold that holds for a part of the users refuses that part.
+/// Returns why an area accepts no orders now. `None`: it accepts them, or its threshold is not enforced. A loyal
+/// customer may still pass the threshold. A threshold enforced for some users counts as enforced.
 pub fn find_refusal(terms: AreaTerms<'_>, standing: AreaLoad, now: DateTime<Utc>) -> Option<AreaRefusal> {
     let forced = terms.forced.filter(|forced| forced.is_in_force(now)).map(|forced| forced.status);
     let is_enforced =

@@ -1,4 +1,4 @@
-//! What is configured about admission, as decisions see it.
+//! Configuration of admission, as decisions use it.
 
 use std::{collections::HashMap, str::FromStr, time::Duration};
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{AreaId, AreaKey};
 
-/// How loyal a customer is, from the lowest to the highest. Source: the requirement on server busy, 4.5.1.
+/// Loyalty level of a customer, from lowest to highest. Source: the requirement on server busy, 4.5.1.
 #[derive(
     Debug,
     Clone,
@@ -39,7 +39,7 @@ impl LoyaltyLevel {
         self.into()
     }
 
-    /// As a member reads it.
+    /// Returns the level as members see it.
     pub fn display_title(self) -> &'static str {
         match self {
             Self::Explorer => "Explorer",
@@ -58,70 +58,70 @@ impl FromStr for LoyaltyLevel {
     }
 }
 
-/// An unknown level; it bypasses nothing.
+/// Error for an unknown level. An unknown level does not bypass a threshold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("levels are EXPLORER, TRAVELER, VOYAGER, ELITE")]
 pub struct UnknownLoyalty;
 
-/// How many orders of one service type may wait in one area, and what follows when they do.
+/// Limits on waiting orders of one service type in one area.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AreaLimits {
-    /// Orders that may wait.
+    /// Maximum number of waiting orders.
     pub max_waiting: i64,
-    /// How long an order counts as waiting after its creation; `None`: for its whole lifetime.
+    /// Time after its creation during which an order counts as waiting; `None` for its whole lifetime.
     pub waiting_window: Option<Duration>,
-    /// After it was full an area stays busy for so long at least,
+    /// Minimum time that an area stays busy after it was full.
     pub cooldown: Duration,
-    /// and until fewer than this part of `max_waiting` wait, in percent.
+    /// A busy area becomes free when fewer than this percentage of `max_waiting` orders wait.
     pub low_water_percentage: i64,
-    /// What those who are refused are told to wait.
+    /// Retry time in the answer to refused requests.
     pub busy_retry: Duration,
     pub bypass_enabled: bool,
     pub bypass_levels: Vec<LoyaltyLevel>,
-    /// Room for loyal customers on top, in percent of `max_waiting`.
+    /// Additional room for loyal customers, as a percentage of `max_waiting`.
     pub max_bypass_percentage: i64,
-    /// `false`: the area takes no orders of this service type.
+    /// If `false`, the area accepts no orders of this service type.
     pub enabled: bool,
-    /// Where areas overlap, the limits with the highest win for this service type, before the priority of the areas.
+    /// Priority where areas overlap. For this service type it takes precedence over the priority of the areas.
     pub priority: i32,
 }
 
 impl AreaLimits {
-    /// Loyal customers are taken while fewer wait than this.
+    /// Returns the limit for loyal customers. They are accepted while fewer orders wait.
     pub fn max_with_bypass(&self) -> i64 {
         self.max_waiting + self.max_waiting * self.max_bypass_percentage / 100
     }
 
-    /// An area that was full is free again when fewer wait than this.
+    /// Returns the low water mark. An area that was full becomes free when fewer orders wait.
     pub fn low_water(&self) -> i64 {
         (self.max_waiting * self.low_water_percentage).div_euclid(100).clamp(1, self.max_waiting.max(1))
     }
 
-    /// Returns until when an order counts as waiting: until its lifetime ends, or its window has passed.
+    /// Returns until when an order counts as waiting: the end of its lifetime or of its window, whichever is first.
     pub fn counted_until(&self, created_at: DateTime<Utc>, lifetime_deadline: DateTime<Utc>) -> DateTime<Utc> {
         let window = self.waiting_window.and_then(|window| TimeDelta::from_std(window).ok());
         let end = window.and_then(|window| created_at.checked_add_signed(window));
         end.map_or(lifetime_deadline, |end| end.min(lifetime_deadline))
     }
 
-    /// Returns how long an order with this lifetime counts as waiting.
+    /// Returns the time during which an order with this lifetime counts as waiting.
     pub fn counted_for(&self, lifetime: Duration) -> Duration {
         self.waiting_window.map_or(lifetime, |window| window.min(lifetime))
     }
 
-    /// May this level go past the threshold?
+    /// Returns whether this level may exceed the threshold.
     pub fn may_bypass(&self, loyalty: Option<LoyaltyLevel>) -> bool {
         self.bypass_enabled && loyalty.is_some_and(|level| self.bypass_levels.contains(&level))
     }
 }
 
-/// What the area's limits say of dispatch; `None` follows the service type.
+/// Dispatch durations of an area's limits; `None` uses the service type's.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AreaDurations {
     pub attempt: Option<Duration>,
     pub lifetime: Option<Duration>,
     pub retry: Option<Duration>,
-    /// Instead of `retry` while the area is full.
+    /// Replaces `retry` while the area is full.
     pub busy_retry: Option<Duration>,
 }
 
@@ -140,13 +140,13 @@ impl ForcedStatus {
     }
 }
 
-/// A person has decided for an area, whatever its count.
+/// A person's decision on the status of an area, whatever its load.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, sqlx::FromRow)]
 pub struct AreaOverride {
     pub area_id: AreaId,
     pub status: ForcedStatus,
     pub reason: String,
-    /// `None`: until a person ends it.
+    /// End of the override; `None` until a person ends it.
     pub expires_at: Option<DateTime<Utc>>,
     pub actor: String,
 }
@@ -157,18 +157,19 @@ impl AreaOverride {
     }
 }
 
-/// Whether thresholds refuse at all, and for whom. Disabled areas and overrides hold whatever it says. Source: the requirement on server busy, 6.1.
+/// Whether thresholds are enforced, and for whom. Disabled areas and overrides apply whatever the flag is. Source: the
+/// requirement on server busy, 6.1.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema, sqlx::FromRow)]
 pub struct AdmissionFlag {
     pub enabled: bool,
-    /// Empty: all.
+    /// Areas that the flag applies to; empty for all.
     #[schema(value_type = Vec<String>)]
     pub enabled_areas: Vec<AreaId>,
-    /// Empty: all.
+    /// Channels that the flag applies to; empty for all.
     pub enabled_channels: Vec<String>,
-    /// Part of the users it holds for, stable by their id.
+    /// Percentage of users that the flag applies to. The choice is stable by user id.
     pub percentage: i32,
-    /// No threshold refuses a request; those that it would have refused are logged and kept.
+    /// Whether thresholds only log and record the requests that they would refuse.
     pub shadow_mode: bool,
     pub version: i64,
 }
@@ -187,7 +188,8 @@ impl Default for AdmissionFlag {
 }
 
 impl AdmissionFlag {
-    /// Does it hold for this request? All requests without an id count as one user. `area` is `None` outside of all areas.
+    /// Returns whether the flag applies to this request. All requests without a user id count as one user. `area` is
+    /// `None` outside all areas.
     pub fn applies_to(&self, area: Option<&AreaId>, channel: Option<&str>, user: Option<&str>) -> bool {
         let names_channel =
             |list: &[String]| list.is_empty() || channel.is_some_and(|name| list.iter().any(|known| known == name));
@@ -197,7 +199,7 @@ impl AdmissionFlag {
             && i64::from(self.percentage) > i64::from(user_percentile(user.unwrap_or_default()))
     }
 
-    /// How far the threshold of an area holds.
+    /// Returns how the threshold of an area is enforced.
     pub fn enforcement_in(&self, area: &AreaId) -> ThresholdEnforcement {
         if !self.enabled || !self.names_area(Some(area)) || self.percentage == 0 {
             ThresholdEnforcement::Off
@@ -215,16 +217,16 @@ impl AdmissionFlag {
     }
 }
 
-/// How far the threshold of an area holds, as the flag says.
+/// Enforcement of an area's threshold under the flag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, utoipa::ToSchema, strum::IntoStaticStr)]
 #[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum ThresholdEnforcement {
-    /// It refuses no request.
+    /// No request is refused.
     Off,
-    /// It refuses no request; those that it would refuse are recorded.
+    /// No request is refused. Requests that would be refused are recorded.
     Shadow,
-    /// It holds for some users or channels.
+    /// Enforced for some users or channels.
     Partly,
     On,
 }
@@ -235,10 +237,11 @@ impl ThresholdEnforcement {
     }
 }
 
-/// 0 to 99, the same for the same user everywhere and for ever. FNV-1a: no hash of the library promises that.
+/// Returns a number from 0 to 99 that never changes for a user. Uses FNV-1a, because no hash of the standard library is
+/// guaranteed to be stable.
 fn user_percentile(user: &str) -> u8 {
     let hash = user.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
-    // The low bits of FNV-1a are the weaker ones.
+    // The low bits of FNV-1a are less random.
     u8::try_from((hash >> 32) % 100).unwrap_or_default()
 }
 
@@ -249,7 +252,7 @@ pub type LimitsTable = HashMap<AreaKey, (AreaLimits, AreaDurations)>;
 pub mod fixture {
     use super::*;
 
-    /// The requirement's example: 100, and 20 % more for VOYAGER and ELITE.
+    /// Returns the requirement's example: 100, and 20 % more for VOYAGER and ELITE.
     pub fn example_limits() -> AreaLimits {
         AreaLimits {
             max_waiting: 100,
@@ -296,7 +299,7 @@ mod tests {
         assert_eq!(AreaLimits { max_waiting: 0, ..limits }.low_water(), 1);
     }
 
-    // Rule L4: an order counts as waiting until its window has passed or its lifetime ends, whichever comes first.
+    // Rule L4: an order counts as waiting until its window or its lifetime ends, whichever comes first.
     #[test]
     fn window_ends_the_waiting_of_an_order() {
         let created = DateTime::from_timestamp(1_800_000_000, 0).unwrap();

@@ -1,10 +1,10 @@
-//! Whether an area takes one more order.
+//! Admission: whether an area accepts another order.
 //!
 //! * [`limits`]: thresholds, cooldowns, loyalty, overrides, the flag.
-//! * [`decide`]: the decision. [`verdicts`]: what became of requests, in the words they are counted by.
-//! * [`answer`]: what is said, to the letter of the requirement, in each language.
+//! * [`decide`]: the decision. [`verdicts`]: results of requests, as they are counted.
+//! * [`answer`]: the answers in each language, as the requirement prescribes them.
 //! * [`schedule`]: thresholds by weekday and time of day, in the area's time zone.
-//! * [`advise`]: thresholds proposed from what an area has done, and judged on another time.
+//! * [`advise`]: thresholds proposed from the history of an area, and tested on another period.
 
 pub mod advise;
 pub mod answer;

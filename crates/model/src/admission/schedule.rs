@@ -1,7 +1,8 @@
-//! Thresholds by weekday and time of day, in the area's own time zone. Source: the requirement on server busy, 9.4. Pure.
+//! Thresholds by weekday and time of day, in the area's own time zone. Source: the requirement on server busy, 9.4.
+//! Pure.
 //!
-//! An instant has exactly one wall-clock time in a time zone, so each instant has at most one threshold. Where clocks go
-//! forward, times that are skipped hold for no instant; where they go back, times that come twice hold both times.
+//! An instant has exactly one wall-clock time in a time zone, so at most one entry applies to it. Wall-clock times that
+//! a clock change skips never occur. For times that it repeats, an entry applies both times.
 
 use std::{fmt, str::FromStr};
 
@@ -11,12 +12,12 @@ use serde::{Deserialize, Serialize};
 
 const DAY_MINUTES: u32 = 24 * 60;
 const WEEK_MINUTES: u32 = 7 * DAY_MINUTES;
-/// Entries of one schedule: one for each hour of a week, at most.
+/// Maximum number of entries in a schedule: one for each hour of the week.
 const MOST_ENTRIES: usize = 168;
-/// Orders that may wait, as for limits without a schedule.
+/// Maximum number of waiting orders, as for limits without a schedule.
 const LARGEST_THRESHOLD: i64 = 1_000_000;
 
-/// Why a schedule or a part of it cannot be read.
+/// Error for an invalid schedule, or a part of it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ScheduleError(String);
@@ -44,7 +45,7 @@ impl ScheduleDay {
         self.into()
     }
 
-    /// Days since Monday.
+    /// Returns the number of days since Monday.
     fn index(self) -> u32 {
         self as u32
     }
@@ -73,13 +74,13 @@ impl From<Weekday> for ScheduleDay {
     }
 }
 
-/// A time of day to the minute, from `00:00` to `24:00`, the end of the day.
+/// Time of day with minute resolution, from `00:00` to `24:00`, the end of the day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct MinuteOfDay(u32);
 
 impl MinuteOfDay {
-    /// Returns the time so many minutes after midnight; `None` after the end of the day.
+    /// Returns the time this many minutes after midnight; `None` after the end of the day.
     pub fn new(minutes: u32) -> Option<Self> {
         (minutes <= DAY_MINUTES).then_some(Self(minutes))
     }
@@ -122,17 +123,17 @@ impl From<MinuteOfDay> for String {
     }
 }
 
-/// How many orders may wait in a part of the week.
+/// Maximum number of waiting orders in a part of the week.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ScheduledThreshold {
-    /// The days it begins on. Empty: every day.
+    /// Days on which the entry starts. Empty: every day.
     #[serde(default)]
     pub days: Vec<ScheduleDay>,
-    /// In the area's time zone.
+    /// Start, in the area's time zone.
     #[schema(value_type = String, pattern = "^([01][0-9]|2[0-3]):[0-5][0-9]$")]
     pub from: MinuteOfDay,
-    /// The first minute after it. Before `from`: of the next day.
+    /// End, exclusive. Before `from`: on the next day.
     #[schema(value_type = String, pattern = "^([01][0-9]:[0-5][0-9]|2[0-3]:[0-5][0-9]|24:00)$")]
     pub to: MinuteOfDay,
     #[schema(minimum = 0, maximum = 1000000)]
@@ -144,7 +145,7 @@ impl ScheduledThreshold {
         self.days.is_empty() || self.days.contains(&day)
     }
 
-    /// The minutes of the week it holds for: where each stretch begins, and how long each is.
+    /// Returns the start and the length of each stretch, in minutes of the week.
     fn stretches(&self) -> impl Iterator<Item = (u32, u32)> {
         let length = if self.from < self.to { self.to.0 - self.from.0 } else { DAY_MINUTES - self.from.0 + self.to.0 };
         let begins = ScheduleDay::ALL.into_iter().filter(move |day| self.begins_on(*day));
@@ -167,7 +168,8 @@ impl ScheduledThreshold {
     }
 }
 
-/// Thresholds by weekday and time of day. No two hold at once; where none holds, the area's usual threshold does.
+/// Thresholds by weekday and time of day. Entries do not overlap. Outside all entries, the area's usual threshold
+/// applies.
 ///
 /// As text: `MON-FRI 07:00-09:30=60; SAT,SUN 10:00-22:00=80; 22:00-02:00=30`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -175,7 +177,7 @@ impl ScheduledThreshold {
 pub struct ThresholdSchedule(Vec<ScheduledThreshold>);
 
 impl ThresholdSchedule {
-    /// Checks that each entry is sound and that no two hold at once.
+    /// Creates a schedule. Fails if an entry is invalid or two entries overlap.
     pub fn new(entries: Vec<ScheduledThreshold>) -> Result<Self, ScheduleError> {
         if entries.len() > MOST_ENTRIES {
             return Err(ScheduleError(format!(
@@ -207,7 +209,7 @@ impl ThresholdSchedule {
         self.0.is_empty()
     }
 
-    /// How many may wait at this wall-clock time; `None`: the schedule says nothing of it.
+    /// Returns the threshold at this wall-clock time; `None` if no entry applies.
     pub fn threshold_on(&self, day: ScheduleDay, minute_of_day: u32) -> Option<i64> {
         let minute = day.index() * DAY_MINUTES + minute_of_day;
         self.0.iter().find(|entry| entry.holds_at(minute)).map(|entry| entry.max_waiting_orders)
@@ -247,7 +249,7 @@ impl FromStr for ScheduledThreshold {
     }
 }
 
-/// Reads days such as `MON-FRI`, `SAT,SUN` or `FRI-MON,WED`.
+/// Parses days such as `MON-FRI`, `SAT,SUN` or `FRI-MON,WED`.
 fn read_days(text: &str) -> Result<Vec<ScheduleDay>, ScheduleError> {
     let mut days = Vec::new();
     for part in text.split(',') {
@@ -283,7 +285,7 @@ impl AreaTimeZone {
         self.0.name()
     }
 
-    /// Returns the weekday and the minute of the day that clocks there show at this instant.
+    /// Returns the local weekday and minute of the day at this instant.
     pub fn wall_clock(self, at: DateTime<Utc>) -> (ScheduleDay, u32) {
         let local = at.with_timezone(&self.0);
         (local.weekday().into(), local.hour() * 60 + local.minute())
@@ -319,7 +321,7 @@ impl fmt::Display for AreaTimeZone {
     }
 }
 
-/// A schedule where its area lies.
+/// A schedule with the time zone of its area.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LocalSchedule {
     pub zone: AreaTimeZone,
@@ -327,7 +329,7 @@ pub struct LocalSchedule {
 }
 
 impl LocalSchedule {
-    /// How many may wait at this instant; `None`: the schedule says nothing of it.
+    /// Returns the threshold at this instant; `None` if no entry applies.
     pub fn threshold_at(&self, now: DateTime<Utc>) -> Option<i64> {
         let (day, minute) = self.zone.wall_clock(now);
         self.schedule.threshold_on(day, minute)

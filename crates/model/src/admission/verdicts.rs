@@ -1,16 +1,15 @@
-//! What became of requests for a place, in the words they are counted by, and what another threshold would have made of them.
-//! Pure.
+//! Results of admission requests, as they are counted, and the results that another threshold would have had. Pure.
 
 use super::{
     decide::{AdmissionRefusal, AdmissionVerdict},
     limits::{AreaLimits, LoyaltyLevel},
 };
 
-/// Where a place was asked for.
+/// Source of an admission request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum AdmissionSource {
-    /// The advice before an order: it takes no place.
+    /// The check before an order. It takes no place.
     Check,
     /// The creation of an order.
     Create,
@@ -22,19 +21,19 @@ impl AdmissionSource {
     }
 }
 
-/// Why a request was refused.
+/// Reason why a request was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum RefusalCause {
-    /// As many orders waited as may wait, or the area cooled down.
+    /// The maximum number of orders waited, or the area cooled down.
     Threshold,
-    /// The area takes no orders of the service type.
+    /// The area accepts no orders of the service type.
     Disabled,
-    /// An operator forces the area to be busy.
+    /// An operator forced the area to busy.
     Forced,
-    /// The pickup lies in no area.
+    /// The pickup is in no area.
     Outside,
-    /// Neither Redis nor Postgres could say how many wait.
+    /// Neither Redis nor Postgres returned the number of waiting orders.
     Unavailable,
 }
 
@@ -43,7 +42,7 @@ impl RefusalCause {
         self.into()
     }
 
-    /// Returns whether the caller is answered SERVER_BUSY.
+    /// Returns whether the answer is SERVER_BUSY.
     pub fn is_server_busy(self) -> bool {
         matches!(self, Self::Threshold | Self::Disabled | Self::Forced)
     }
@@ -59,20 +58,20 @@ impl From<AdmissionRefusal> for RefusalCause {
     }
 }
 
-/// What became of a request for a place.
+/// Result of an admission request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr)]
 #[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
 pub enum RequestVerdict {
     Taken,
-    /// Taken past the threshold, for loyalty.
+    /// Accepted above the threshold because of the loyalty level.
     Bypassed,
-    /// Taken past the threshold, because shadow mode refuses no request.
+    /// Accepted above the threshold because of shadow mode.
     WouldRefuse,
     Refused(RefusalCause),
 }
 
 impl RequestVerdict {
-    /// The verdict on a request, where shadow mode lets those in that the threshold would refuse.
+    /// Returns the result of a request. In shadow mode, requests that the threshold would refuse are accepted.
     pub fn new(verdict: AdmissionVerdict, shadow: bool) -> Self {
         match verdict {
             AdmissionVerdict::Taken => Self::Taken,
@@ -86,7 +85,7 @@ impl RequestVerdict {
         self.into()
     }
 
-    /// What stood in the way of the request; `None`: nothing did.
+    /// Returns the obstacle to the request; `None` if there was none.
     pub fn cause(self) -> Option<RefusalCause> {
         match self {
             Self::Taken => None,
@@ -96,11 +95,11 @@ impl RequestVerdict {
     }
 }
 
-/// More orders than this never wait in one area.
+/// Upper limit for the counted number of waiting orders in one area.
 const MOST_WAITING: i64 = 10_000_000;
 
-/// The number of waiting orders that a request is counted under: exact below 50, then rounded down to 5, from 500 on to 50, and so
-/// on. So the requests of an area and an hour are counted under some two hundred numbers at most.
+/// Returns the bucket for a number of waiting orders: exact below 50, then rounded down to a multiple of 5, from 500 to
+/// a multiple of 50, and so on. The requests of an area and an hour therefore have at most about two hundred buckets.
 pub fn waiting_level(waiting: i64) -> i64 {
     let waiting = waiting.clamp(0, MOST_WAITING);
     let (mut step, mut end) = (1, 50);
@@ -111,8 +110,8 @@ pub fn waiting_level(waiting: i64) -> i64 {
     waiting - waiting % step
 }
 
-/// Returns whether a request that met so many waiting orders would be refused by this threshold. The cooldown is left aside, and so
-/// is what the other threshold would have changed for the requests after it.
+/// Returns whether this threshold would refuse a request that met this many waiting orders. Ignores the cooldown, and
+/// the effect of the other threshold on later requests.
 pub fn is_refused_at(threshold: i64, limits: &AreaLimits, loyalty: Option<LoyaltyLevel>, waiting: i64) -> bool {
     let limits = AreaLimits { max_waiting: threshold, ..limits.clone() };
     waiting >= waiting_level(if limits.may_bypass(loyalty) { limits.max_with_bypass() } else { threshold })

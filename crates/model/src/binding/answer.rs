@@ -1,25 +1,25 @@
-//! What a provider can answer, read from a response. docs/PROVIDER.md is the contract.
+//! Answers of a provider, parsed from responses. docs/PROVIDER.md is the contract.
 
 use std::{borrow::Cow, time::Duration};
 
 use serde::Deserialize;
 
-/// Longer answers are not read.
+/// Maximum size of an answer that is parsed.
 pub const MAX_ANSWER_BYTES: usize = 64 * 1024;
-/// A provider that asks for a longer pause is asked after this one.
+/// Upper limit for a pause that a provider requests.
 pub const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(3600);
 const LONGEST_TEXT: usize = 200;
-/// What stands in the place of a secret.
+/// Replacement for a secret.
 pub const HIDDEN_SECRET: &str = "***";
-/// The reason on record where the provider gave none, or none that can be kept.
+/// Stored reason if the provider gave none, or none that can be stored.
 const UNSPECIFIED: &str = "unspecified";
 
-/// Why a transaction is GAGAL, in the provider's word.
+/// Reason of a GAGAL transaction, in the provider's word.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FailureReason {
-    /// The account has too little money; nothing was started.
+    /// The balance of the account is too low. The provider started nothing.
     InsufficientBalance,
-    /// The OTP is not the one that was sent.
+    /// The OTP differs from the one that was sent.
     WrongOtp,
     /// Another word of `[a-z0-9_]{1,64}`.
     Other(String),
@@ -37,7 +37,7 @@ impl FailureReason {
         }
     }
 
-    /// `None` for what is no word of the contract.
+    /// Returns the reason, or `None` if the contract does not allow the word.
     fn from_word(word: &str) -> Option<Self> {
         let fits = (1..=64).contains(&word.len())
             && word.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
@@ -49,30 +49,30 @@ impl FailureReason {
     }
 }
 
-/// How a call ended, as the contract knows it. Texts are for records, of at most 200 characters.
+/// Result of a call under the contract. Texts are for records and have at most 200 characters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProviderAnswer {
     /// SUKSES: the transaction is done.
     Success { provider_ref: Option<String> },
     /// PROCESSING: ask again.
     Processing { provider_ref: Option<String> },
-    /// WAITING_OTP: the provider has sent an OTP to the account's owner and wants it.
+    /// WAITING_OTP: the provider sent an OTP to the account's owner and requests it.
     OtpWanted { provider_ref: Option<String> },
-    /// GAGAL: the transaction has failed.
+    /// GAGAL: the transaction failed.
     Failed { reason: FailureReason, provider_ref: Option<String> },
-    /// 404: the provider knows no such transaction.
+    /// 404: the provider does not know the transaction.
     UnknownTransaction,
-    /// 409: the call came after `Call-Until`, or with an older fence. Nothing was done.
+    /// 409: the call arrived after `Call-Until`, or with an older fence. It had no effect.
     LateRefused(String),
-    /// Another 4xx: the provider will never take this request. Nothing was done.
+    /// Another 4xx: the provider will never accept this request. It had no effect.
     Rejected(String),
-    /// 429: the server wants to be left alone. Nothing was done.
+    /// 429: the server asks for a pause. The call had no effect.
     Throttled { retry_in: Option<Duration> },
-    /// 5xx, or our key is not accepted: the server, not this account. Whether it had an effect is unknown.
+    /// 5xx, or the server refused our key: the cause is the server, not this account. The call may have had an effect.
     Unavailable(String),
-    /// No answer: refused, cut, or too late. Whether it had an effect is unknown.
+    /// No answer: refused, disconnected or timed out. The call may have had an effect.
     Unreachable(String),
-    /// 2xx with what the contract does not know: no JSON, too large, another word. It had some effect.
+    /// 2xx with a body outside the contract: not JSON, too large, or an unknown word. The call had an effect.
     Unreadable(String),
 }
 
@@ -94,7 +94,7 @@ struct ProviderErrorBody {
 }
 
 impl ProviderAnswer {
-    /// All labels that results of calls have in records and metrics.
+    /// All labels of call results in records and metrics.
     pub const LABELS: [&str; 11] = [
         "success",
         "processing",
@@ -125,12 +125,12 @@ impl ProviderAnswer {
         }
     }
 
-    /// Returns whether the server is at fault and not the binding: the breaker counts these.
+    /// Returns whether the server caused the error, not the binding. The breaker counts these errors.
     pub fn blames_server(&self) -> bool {
         matches!(self, Self::Throttled { .. } | Self::Unavailable(_) | Self::Unreachable(_))
     }
 
-    /// Reads a response. `body` may be cut off after [`MAX_ANSWER_BYTES`] and one.
+    /// Parses a response. `body` may be cut off one byte after [`MAX_ANSWER_BYTES`].
     pub fn from_response(status: u16, retry_after: Option<Duration>, body: &[u8]) -> Self {
         match status {
             200..=299 => Self::from_body(body),
@@ -143,13 +143,13 @@ impl ProviderAnswer {
         }
     }
 
-    /// Returns the answer without this secret, which the provider may have repeated in what is kept of it.
+    /// Returns the answer with this secret removed from the stored texts, in which the provider may have repeated it.
     #[must_use]
     pub fn hide_secret(mut self, secret: &str) -> Self {
         let hide = |text: &mut String| {
             let was_cut = text.chars().count() >= LONGEST_TEXT;
             *text = text.replace(secret, HIDDEN_SECRET);
-            // The cut may have left its beginning.
+            // The cut at the maximum length may have left the start of the secret.
             let begun = (1..secret.len()).rev().filter(|end| secret.is_char_boundary(*end));
             if let Some(end) = begun.filter(|_| was_cut).find(|end| text.ends_with(&secret[..*end])) {
                 text.truncate(text.len() - end);
@@ -191,7 +191,7 @@ impl ProviderAnswer {
             "WAITING_OTP" => Self::OtpWanted { provider_ref },
             "GAGAL" => match read.reason.as_deref().and_then(FailureReason::from_word) {
                 Some(reason) => Self::Failed { reason, provider_ref },
-                // It has failed, whatever the reason: no word of the contract is recorded as none.
+                // The transaction failed, even if the reason is not allowed by the contract.
                 None => Self::Failed { reason: FailureReason::Other(UNSPECIFIED.to_owned()), provider_ref },
             },
             other => {
@@ -210,7 +210,8 @@ fn error_text(status: u16, body: &[u8]) -> String {
     shorten_text(&text)
 }
 
-/// A provider's words are bounded, no character of them moves a terminal, and none is NUL, which Postgres does not store.
+/// Shortens a provider's text and makes it safe: control characters become blanks, and NUL, which Postgres does not
+/// store, is removed.
 fn shorten_text(text: &str) -> String {
     let kept = text.chars().filter(|c| *c != '\0').take(LONGEST_TEXT);
     kept.map(|c| if crate::plain_text::is_unsafe(c) { ' ' } else { c }).collect()

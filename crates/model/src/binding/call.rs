@@ -1,4 +1,4 @@
-//! A call of the provider: what it is to do, under which key, until when.
+//! A call to the provider: its action, key and deadline.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{AccountId, ServerId, TrxId};
 use jobs::BindingId;
 
-/// What a call is to do.
+/// Action of a call.
 #[derive(
     Debug,
     Clone,
@@ -26,25 +26,25 @@ use jobs::BindingId;
 #[serde(rename_all = "snake_case")]
 #[sqlx(type_name = "text", rename_all = "snake_case")]
 pub enum CallAction {
-    /// Begins the transaction of a cycle.
+    /// Starts the transaction of a cycle.
     Start,
-    /// Asks how the open transaction stands.
+    /// Asks for the status of the open transaction.
     Status,
-    /// Hands in an OTP.
+    /// Submits an OTP.
     Otp,
-    /// Asks how an UNRESOLVED transaction of an earlier cycle stands: the provider's `status`.
+    /// Asks for the status of an UNRESOLVED transaction of an earlier cycle. Uses the provider's `status`.
     Settle,
 }
 
 impl CallAction {
     pub const ALL: [Self; 4] = [Self::Start, Self::Status, Self::Otp, Self::Settle];
 
-    /// The word in rows, logs and metrics.
+    /// Returns the word in rows, logs and metrics.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
 
-    /// The last part of the provider's path.
+    /// Returns the last segment of the provider's path.
     pub fn wire_path(self) -> &'static str {
         match self {
             Self::Start => "start_transaction",
@@ -59,7 +59,7 @@ impl CallAction {
     }
 }
 
-/// A claimed call: all that the caller needs to make it.
+/// A claimed call, with everything needed to make it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProviderCall {
     pub binding_id: BindingId,
@@ -71,10 +71,10 @@ pub struct ProviderCall {
     pub action: CallAction,
     /// The binding's version after the claim.
     pub fence: i64,
-    /// The caller gives up, and the provider ends the call, by then.
+    /// Time by which the caller gives up and the provider ends the call.
     pub call_until: DateTime<Utc>,
-    /// The same for each repeat; `None` for reads.
+    /// Idempotency key, the same for every repeat; `None` for reads.
     pub key: Option<String>,
-    /// The OTP as it is stored, encrypted.
+    /// The stored OTP, encrypted.
     pub otp_value: Option<Vec<u8>>,
 }

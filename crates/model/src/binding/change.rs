@@ -1,7 +1,7 @@
-//! What a decision wants written, as a value, and what a row becomes by it.
+//! The result of a decision on a binding, as a value, and its effect on the row.
 //!
-//! The store writes a [`BindingChange`] in one transaction, on the condition that the row still has the version the
-//! decision was made on. It and the tests use the same [`Binding::apply`].
+//! The store writes a [`BindingChange`] in one transaction, on the condition that the row still has the version that
+//! the decision used. The store and the tests use the same [`Binding::apply`].
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::{Value, json};
@@ -12,16 +12,16 @@ use super::{
 };
 use crate::actor::Actor;
 
-/// The time of a decision, and its share of chance.
+/// Time and random number of a decision.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DecisionMoment {
-    /// Postgres' time: read with the row, or known from the last read.
+    /// Postgres time, read with the row or known from the last read.
     pub now: DateTime<Utc>,
-    /// In 0..1; spreads intervals and cool-downs.
+    /// Random number in 0..1. Spreads intervals and cool-downs.
     pub luck: f64,
 }
 
-/// What the history says of a binding.
+/// Kind of an event in a binding's history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum BindingEventKind {
@@ -33,11 +33,11 @@ pub enum BindingEventKind {
     Stopped,
     Patched,
     Deleted,
-    /// People are to be told that an OTP is wanted.
+    /// The provider requests an OTP. People are notified.
     OtpWanted,
-    /// The detail is the OTP's keyed digest.
+    /// The detail is the keyed digest of the OTP.
     OtpSubmitted,
-    /// A transaction was left UNRESOLVED: a desk is to be told.
+    /// A transaction became UNRESOLVED. A desk is notified.
     Unresolved,
 }
 
@@ -47,38 +47,38 @@ impl BindingEventKind {
     }
 }
 
-/// What people are to be told of a binding.
+/// Notification to people about a binding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BindingNotice {
-    /// The provider wants an OTP for the open transaction.
+    /// The provider requests an OTP for the open transaction.
     OtpWanted {
         trx_id: TrxId,
-        /// From 1. Above 1: the OTP before is used up.
+        /// Number of the request, from 1. Above 1: the previous OTP is used up.
         ask: i32,
-        /// Until then one can be handed in.
+        /// Time until which an OTP is accepted.
         deadline: DateTime<Utc>,
     },
-    /// The transaction was not final in time. Its provider is asked on.
+    /// The transaction was not final in time. Its provider is still asked.
     Unresolved {
         trx_id: TrxId,
-        /// When it should have been final.
+        /// Time by which the transaction should have been final.
         deadline: DateTime<Utc>,
     },
 }
 
-/// One line of a binding's history.
+/// One event of a binding's history.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BindingEvent {
     pub kind: BindingEventKind,
     pub reason: Option<StopReason>,
     pub detail: Option<String>,
-    /// Reason that a person gave, if the detail holds something else.
+    /// Reason from the person, if the detail contains something else.
     pub given_reason: Option<String>,
-    /// What a request changed, from what to what.
+    /// Old and new values of the fields that a request changed.
     pub values: Option<Box<ChangedValues>>,
 }
 
-/// What a request changed of a binding. No value is an OTP.
+/// Values that a request changed in a binding. They never include an OTP.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChangedValues {
     pub old: Value,
@@ -86,7 +86,7 @@ pub struct ChangedValues {
 }
 
 impl ChangedValues {
-    /// Returns the state before and after, and whatever else differs.
+    /// Returns the state before and after, and the other fields that differ.
     fn between(before: &Binding, after: &Binding) -> Self {
         let [mut old, mut new] = [before, after].map(|row| {
             json!({
@@ -107,28 +107,28 @@ impl ChangedValues {
     }
 }
 
-/// Everything one transaction writes.
+/// Everything that one transaction writes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BindingChange {
     pub actor: Actor,
     pub at: DateTime<Utc>,
-    /// The version the decision was made on.
+    /// The version that the decision used.
     pub version: i64,
-    /// The row as it shall be, but for version and `updated_at`.
+    /// The row after the change, except version and `updated_at`.
     pub binding: Binding,
     pub header: Option<HeaderChange>,
-    /// The end of the record of the call that was open.
+    /// The end of the open call's record.
     pub ending: Option<CallEnding>,
-    /// The record of the call that is claimed.
+    /// The record of the claimed call.
     pub opening: Option<CallOpening>,
     pub events: Vec<BindingEvent>,
     pub notices: Vec<BindingNotice>,
-    /// The UNRESOLVED transaction that this change makes final: its alert is taken care of.
+    /// The UNRESOLVED transaction that this change makes final. Its alert is acknowledged.
     pub settled: Option<TrxId>,
 }
 
 impl Binding {
-    /// Returns the row as this change leaves it.
+    /// Returns the row after this change.
     #[must_use]
     pub fn apply(&self, change: &BindingChange) -> Self {
         debug_assert_eq!((self.version, &self.id), (change.version, &change.binding.id));
@@ -137,7 +137,7 @@ impl Binding {
 }
 
 impl BindingChange {
-    /// A change of nothing yet.
+    /// Returns an empty change.
     pub(super) fn new(binding: &Binding, actor: &Actor, at: DateTime<Utc>) -> Self {
         Self {
             actor: actor.clone(),
@@ -153,7 +153,7 @@ impl BindingChange {
         }
     }
 
-    /// Notes in each event what the request changed.
+    /// Adds the values that the request changed to each event.
     pub fn record_values(&mut self, before: &Binding) {
         let values = ChangedValues::between(before, &self.binding);
         for event in &mut self.events {
@@ -168,19 +168,20 @@ impl BindingChange {
         self.events.push(BindingEvent { kind, reason, detail, given_reason: None, values: None });
     }
 
-    /// Ends the record of the open call. The caller sets the phase that follows.
+    /// Ends the record of the open call. The caller sets the next phase.
     pub(super) fn end_call(&mut self, result: &'static str) {
         let cycle = self.called_cycle();
         self.ending = Some(CallEnding { cycle, call_no: self.binding.call_no, result, ended_at: self.at });
         (self.binding.call_action, self.binding.call_until) = (None, None);
     }
 
-    /// The cycle that the open call is about.
+    /// Returns the cycle of the open call.
     pub(super) fn called_cycle(&self) -> i64 {
         self.binding.trx_id.as_ref().and_then(TrxId::parts).map_or(self.binding.cycle, |(_, cycle)| cycle)
     }
 
-    /// Claims a call about the transaction in `trx_id`. `about` names server and account where they are not the binding's.
+    /// Claims a call for the transaction in `trx_id`. `about` supplies server and account if they differ from the
+    /// binding's.
     pub(super) fn open_call(
         &mut self,
         action: CallAction,
@@ -235,7 +236,7 @@ impl BindingChange {
         self.header = Some(HeaderChange::Move { cycle, status, reason, provider_ref, settle_at });
     }
 
-    /// Leaves the open transaction: the binding is at rest, and no OTP is kept.
+    /// Leaves the open transaction. The binding becomes IDLE, and the stored OTP is erased.
     pub(super) fn rest_row(&mut self) {
         self.erase_otp();
         let row = &mut self.binding;
@@ -261,7 +262,7 @@ impl BindingChange {
         self.rest_row();
     }
 
-    /// The open transaction has failed. The next cycle begins after the cool-down, unless too many have failed.
+    /// Fails the open transaction. The next cycle starts after the cool-down, unless too many transactions failed.
     pub(super) fn fail_cycle(&mut self, reason: &str, provider_ref: Option<String>, moment: DecisionMoment) {
         self.finish_cycle(TransactionStatus::Gagal, Some(reason.to_owned()), provider_ref);
         self.binding.failures = self.binding.failures.saturating_add(1);
@@ -271,7 +272,7 @@ impl BindingChange {
         self.begin_next_after_cooldown(moment);
     }
 
-    /// The next cycle begins when the interval is over, counted as the binding is set to.
+    /// Schedules the next cycle after the interval, counted as the binding's settings require.
     pub(super) fn begin_next_after_interval(&mut self, moment: DecisionMoment) {
         let row = &self.binding;
         let from = match row.config.interval_from {
@@ -282,7 +283,7 @@ impl BindingChange {
         self.begin_next_at(next_at.max(self.at));
     }
 
-    /// The next cycle begins after the cool-down, which counts from now.
+    /// Schedules the next cycle after the cool-down, counted from now.
     pub(super) fn begin_next_after_cooldown(&mut self, moment: DecisionMoment) {
         self.begin_next_at(self.at + self.binding.config.cooldown_on_error_ms.draw_delta(moment.luck));
     }
@@ -292,7 +293,7 @@ impl BindingChange {
         self.binding.next_at = goes_on.then_some(next_at);
     }
 
-    /// Stops a binding that goes on; one that was stopped keeps its reason.
+    /// Stops a running or paused binding. A binding that is already stopped keeps its reason.
     pub(super) fn stop_for(&mut self, reason: StopReason) {
         if matches!(self.binding.state, BindingState::Running | BindingState::Paused) {
             self.force_stop(reason);
@@ -308,7 +309,7 @@ impl BindingChange {
         self.record_event(BindingEventKind::Stopped, None);
     }
 
-    /// No call is open any more: a stop that waited for it takes place.
+    /// Completes a stop that waited for the open call.
     pub(super) fn complete_stop(&mut self) {
         if self.binding.state == BindingState::Stopping {
             self.force_stop(self.binding.reason.unwrap_or(StopReason::ManualStop));

@@ -1,7 +1,7 @@
-//! Whether a job may call the provider now, and what is written before it does.
+//! Decides whether a job may call the provider now, and what is written before the call.
 //!
-//! Ticks that were missed coalesce: what is due is decided by the row alone, and the next due time counts from now, or from a due time
-//! that is less than an interval ago.
+//! Missed ticks coalesce: only the row decides what is due. The next due time counts from now, or from a due time less
+//! than one interval ago.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -14,49 +14,50 @@ use crate::actor::Actor;
 /// First pause before an UNRESOLVED transaction is asked about.
 const FIRST_SETTLE: TimeDelta = TimeDelta::seconds(30);
 const LONGEST_SETTLE: TimeDelta = TimeDelta::hours(1);
-/// Workers may have the key of a stored OTP for so long after it was handed in: keys are changed worker by worker.
+/// Time after its submission in which workers may still get the key of a stored OTP. Keys are changed worker by worker.
 const OTP_KEY_WAIT: TimeDelta = TimeDelta::seconds(30);
 const OTP_KEY_RETRY: TimeDelta = TimeDelta::seconds(5);
-/// An UNRESOLVED transaction is asked about between cycles; while one is open it waits for so long.
+/// Pause before an UNRESOLVED transaction is asked about again while another transaction is open.
 const SETTLE_LATER: TimeDelta = TimeDelta::seconds(5);
 
-/// What the server's row and the configuration say of calls.
+/// Rules for calls, from the server's row and the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallRules {
-    /// Added to the call timeout: by then the provider has ended the call, whatever the clocks say.
+    /// Added to the call timeout. By then the provider has ended the call, even with clock differences.
     pub margin: TimeDelta,
-    /// Whether a start may be repeated under its key while it is not known what became of it. Otherwise it is asked about.
+    /// Whether a start with an unknown result may be repeated under its key. Otherwise the provider is asked for the
+    /// status.
     pub repeats_are_safe: bool,
-    /// Whether this worker can read the stored OTP, if one is stored.
+    /// Whether this worker can decrypt the stored OTP, if there is one.
     pub otp_is_readable: bool,
 }
 
-/// A call that may be made once its change is written.
+/// A call that may be made after its change is written.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallClaim {
     pub change: BindingChange,
     pub call: ProviderCall,
 }
 
-/// What a job that fires may do.
+/// Action of a job that fires.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ClaimDecision {
     Call(Box<CallClaim>),
-    /// No call: only this is written, and the timers follow from the row.
+    /// No call. Only the change is written, and the timers follow from the row.
     Write(Box<BindingChange>),
-    /// Nothing is due before.
+    /// Nothing is due before this time.
     NotYet(DateTime<Utc>),
     /// The job is superseded.
     Nothing,
 }
 
-/// Pause before ask `ask` (from 1) about an UNRESOLVED transaction.
+/// Returns the pause before status request number `ask` (from 1) about an UNRESOLVED transaction.
 pub fn settle_pause(ask: i32) -> TimeDelta {
     let doublings = ask.clamp(1, 10) - 1;
     (FIRST_SETTLE * (1 << doublings)).min(LONGEST_SETTLE)
 }
 
-/// Decides for the cycle's and the OTP's job.
+/// Decides for the job of the cycle or of the OTP.
 pub fn decide_claim(binding: &Binding, rules: CallRules, moment: DecisionMoment) -> ClaimDecision {
     if binding.deleted_at.is_some() {
         return ClaimDecision::Nothing;
@@ -83,7 +84,8 @@ pub fn decide_claim(binding: &Binding, rules: CallRules, moment: DecisionMoment)
     }
 }
 
-/// Decides for the job of an UNRESOLVED transaction. It is asked about between cycles only: the row holds one call.
+/// Decides for the job of an UNRESOLVED transaction. The provider is asked only between cycles, because the row holds
+/// one call.
 pub fn decide_settle(
     binding: &Binding,
     header: &TransactionHeader,
@@ -102,15 +104,15 @@ pub fn decide_settle(
     }
     let mut change = BindingChange::new(binding, &Actor::SYSTEM, now);
     let asks = header.asks.saturating_add(1);
-    // A lost ask needs no more writing: the next one is due already.
+    // If this request gets lost, no further write is needed: the next one is already scheduled.
     change.header = Some(HeaderChange::Ask { cycle: header.cycle, asks, settle_at: now + settle_pause(asks) });
     change.binding.trx_id = Some(header.trx_id.clone());
     let call = change.open_call(CallAction::Settle, Some(header), rules.margin);
     ClaimDecision::Call(Box::new(CallClaim { change, call }))
 }
 
-/// A start that the provider has not confirmed is repeated while cycles run and its time is not over; else the provider is
-/// only asked.
+/// Returns the next action for the open transaction. An unconfirmed start is repeated while the binding is RUNNING and
+/// the transaction is not overdue. Otherwise the provider is only asked for the status.
 fn ask_action(binding: &Binding, rules: CallRules, now: DateTime<Utc>) -> CallAction {
     let repeats = !binding.start_confirmed
         && !binding.is_overdue(now)
@@ -119,8 +121,9 @@ fn ask_action(binding: &Binding, rules: CallRules, now: DateTime<Utc>) -> CallAc
     if repeats { CallAction::Start } else { CallAction::Status }
 }
 
-/// An OTP that came in time is sent, however late its job fires. Nothing is repeated after the transaction's time. One that
-/// cannot be read is given up after a while: the provider is asked, and wants another.
+/// Claims the call with the stored OTP. An OTP that was submitted in time is sent however late its job runs. After the
+/// deadline of the transaction nothing is repeated. An OTP that cannot be decrypted is dropped after a while; the
+/// provider is then asked for the status and requests a new one.
 fn claim_otp(binding: &Binding, rules: CallRules, now: DateTime<Utc>) -> ClaimDecision {
     let is_over = binding.is_overdue(now) && binding.has_tried_otp();
     if !is_over && rules.otp_is_readable {
@@ -165,8 +168,8 @@ fn begin_cycle(binding: &Binding, rules: CallRules, now: DateTime<Utc>) -> Claim
     ClaimDecision::Call(Box::new(CallClaim { change, call }))
 }
 
-/// The due time of a cycle that begins now. After an outage, or a wait for slots that was longer than an interval, it is now:
-/// the cycles that were missed are this one.
+/// Returns the due time of a cycle that starts now. After an outage, or a wait for slots that exceeded the interval,
+/// this is the current time: one cycle replaces the missed ones.
 fn find_interval_start(binding: &Binding, now: DateTime<Utc>) -> DateTime<Utc> {
     let due = binding.next_at.map_or(now, |due| due.min(now));
     if now - due < binding.config.interval_ms.least_delta() { due } else { now }
@@ -178,7 +181,8 @@ fn claim_call(binding: &Binding, action: CallAction, rules: CallRules, now: Date
     ClaimDecision::Call(Box::new(CallClaim { change, call }))
 }
 
-/// The caller died, or gave up and could not write it. Its call is closed: the provider ends each by `Call-Until`.
+/// Continues after a lost call: the caller died or could not write the result. The call is closed, because the provider
+/// ends every call by `Call-Until`.
 fn go_on_after_loss(binding: &Binding, rules: CallRules, moment: DecisionMoment) -> ClaimDecision {
     let now = moment.now;
     let action = binding.call_action.unwrap_or(CallAction::Status);
@@ -194,7 +198,7 @@ fn go_on_after_loss(binding: &Binding, rules: CallRules, moment: DecisionMoment)
         return ClaimDecision::Write(Box::new(change));
     }
     if binding.state == BindingState::Stopping {
-        // What the lost call did is asked for; an OTP is not handed in again.
+        // The provider is asked for the effect of the lost call. An OTP is not submitted again.
         if action == CallAction::Otp {
             change.count_otp();
         }
@@ -204,8 +208,8 @@ fn go_on_after_loss(binding: &Binding, rules: CallRules, moment: DecisionMoment)
         return ClaimDecision::Write(Box::new(change));
     }
     if action.is_read() && binding.call_until > binding.processing_deadline {
-        // It was asked about when its time was over, and not even that has an answer. By the row alone: the configuration may
-        // have changed since.
+        // The status request at the deadline was lost too. Only the row decides, because the configuration may have
+        // changed since.
         change.leave_unresolved(moment);
         return ClaimDecision::Write(Box::new(change));
     }

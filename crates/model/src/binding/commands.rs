@@ -1,4 +1,4 @@
-//! Decisions on what people and programs ask of a binding.
+//! Decisions on commands from people and programs.
 
 use chrono::{DateTime, Utc};
 
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::actor::Actor;
 
-/// What is asked of a binding.
+/// A command to a binding.
 #[derive(Debug, Clone, PartialEq)]
 pub enum BindingCommand {
     Start,
@@ -19,24 +19,24 @@ pub enum BindingCommand {
         reason: StopReason,
     },
     Delete,
-    /// `None` leaves a field as it is.
+    /// `None` keeps the field unchanged.
     Patch {
         server_id: Option<ServerId>,
         config: Option<BindingConfig>,
     },
 }
 
-/// What a command comes to.
+/// Result of a command.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CommandOutcome {
     Write(Box<BindingChange>),
-    /// It is so already; the text says how.
+    /// The binding is already in the requested state; the text names it.
     NoOp(&'static str),
     Conflict(BindingConflict),
 }
 
 impl CommandOutcome {
-    /// Adds a note to the events: as their detail, or next to a detail of their own.
+    /// Adds a note to the events: as their detail, or in `given_reason` if they have a detail.
     #[must_use]
     pub fn with_note(mut self, note: &str) -> Self {
         if let Self::Write(change) = &mut self {
@@ -49,7 +49,7 @@ impl CommandOutcome {
     }
 }
 
-/// Why a command cannot be done. The text says what to do instead.
+/// Reason why a command is refused. The text names the remedy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, strum::IntoStaticStr, strum::VariantNames)]
 #[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
 pub enum BindingConflict {
@@ -74,23 +74,23 @@ pub enum BindingConflict {
     #[error(transparent)]
     #[strum(serialize = "INVALID")]
     BadConfig(#[from] InvalidBindingConfig),
-    /// 404
+    /// Answered with 404.
     #[error("the binding has no transaction {0}")]
     #[strum(serialize = "TRANSACTION_NOT_FOUND")]
     ForeignTransaction(TrxId),
-    /// 409
+    /// Answered with 409.
     #[error("an OTP is stored already: wait for its outcome")]
     OtpStored,
-    /// 409
+    /// Answered with 409.
     #[error("no OTP is wanted now: the transaction is {0}")]
     OtpNotWanted(BindingPhase),
-    /// 410
+    /// Answered with 410.
     #[error("no OTP is taken any more: its time is over, or the transaction has ended")]
     OtpOver,
 }
 
 impl BindingConflict {
-    /// The word that programs match on.
+    /// Returns the error code for programs.
     pub fn error_code(&self) -> &'static str {
         self.into()
     }
@@ -119,7 +119,7 @@ pub fn decide_command(
         (BindingCommand::Resume, BindingState::Paused) => {
             let mut change = change();
             if binding.is_between_cycles() {
-                // However long the pause was, one cycle is due.
+                // After a pause of any length, one cycle is due.
                 change.binding.next_at = Some(binding.next_at.map_or(now, |at| at.max(now)));
             }
             move_state(change, BindingState::Running, BindingEventKind::Resumed)
@@ -165,7 +165,7 @@ fn start_binding(mut change: BindingChange) -> CommandOutcome {
     move_state(change, BindingState::Running, BindingEventKind::Started)
 }
 
-/// With a call open the stop waits for its end; an OTP is waited for no longer.
+/// Stops the binding. With an open call, the stop waits for the end of the call. The wait for an OTP ends.
 fn stop_binding(mut change: BindingChange, reason: StopReason) -> CommandOutcome {
     change.binding.reason = Some(reason);
     if change.binding.has_open_call() {
@@ -173,7 +173,7 @@ fn stop_binding(mut change: BindingChange, reason: StopReason) -> CommandOutcome
     }
     if change.binding.phase == BindingPhase::WaitingOtp {
         if change.binding.has_tried_otp() {
-            // The OTP may have worked: what came of it is asked for.
+            // The OTP may have been accepted, so the provider is asked for the status.
             change.count_otp();
             change.binding.phase = BindingPhase::Processing;
         } else {

@@ -1,4 +1,4 @@
-//! What can be set about a binding, with bounds and defaults. Defaults are those of the requirement document.
+//! Settings of a binding, with bounds and defaults. The defaults come from the requirement document.
 
 use chrono::TimeDelta;
 use serde::{Deserialize, Serialize};
@@ -8,28 +8,28 @@ const FIRST_ASK_MS: u32 = 200;
 const LONGEST_ASK_MS: u32 = 10_000;
 const DAY_MS: u32 = 24 * 3600 * 1000;
 
-/// What becomes of the binding when a wait has taken too long.
+/// Action when a wait times out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TimeoutPolicy {
-    /// The next cycle begins.
+    /// The next cycle starts.
     Continue,
     /// The binding stops.
     Stop,
 }
 
-/// From where the interval to the next cycle counts.
+/// Start of the interval to the next cycle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IntervalFrom {
-    /// The end of a cycle: a binding pauses for an interval between two of them.
+    /// The end of a cycle: the binding pauses for an interval between two cycles.
     End,
-    /// The due time of a cycle: a binding has one due each interval, however long one takes. One that takes longer than that
-    /// is followed at once, and what was missed is not made up for.
+    /// The due time of a cycle: one cycle is due per interval. A cycle that takes longer is followed by the next one
+    /// immediately, and missed cycles are not repeated.
     Begin,
 }
 
-/// Milliseconds from `least` to `most`, drawn evenly. Written `[300, 800]`.
+/// Range of milliseconds from `least` to `most`, drawn uniformly. Written `[300, 800]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "(u32, u32)", into = "(u32, u32)")]
 pub struct MillisRange {
@@ -50,42 +50,42 @@ impl From<MillisRange> for (u32, u32) {
 }
 
 impl MillisRange {
-    /// The shortest duration of the range.
+    /// Returns the shortest duration of the range.
     pub fn least_delta(self) -> TimeDelta {
         TimeDelta::milliseconds(i64::from(self.least))
     }
 
-    /// A duration of the range; `luck` lies in 0..1.
+    /// Returns a duration of the range; `luck` is in 0..1.
     pub fn draw_delta(self, luck: f64) -> TimeDelta {
         let span = f64::from(self.most.saturating_sub(self.least));
-        // At most the span, which a u32 holds.
+        // At most the span, which fits into a u32.
         TimeDelta::milliseconds(i64::from(self.least) + (span * luck.clamp(0.0, 1.0)) as i64)
     }
 }
 
-/// What can be set about one binding. Absent fields take their defaults.
+/// Settings of one binding. Absent fields take their defaults.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BindingConfig {
-    /// From one transaction to the next one's start.
+    /// Time between a transaction and the start of the next one.
     pub interval_ms: MillisRange,
-    /// From where `interval_ms` counts.
+    /// Start of `interval_ms`.
     pub interval_from: IntervalFrom,
-    /// Quick asks about a transaction in PROCESSING, before the pauses grow.
+    /// Number of quick status requests about a PROCESSING transaction, before the pauses grow.
     pub max_retry_status: u32,
-    /// From a transaction that failed to the next one's start.
+    /// Time between a failed transaction and the start of the next one.
     pub cooldown_on_error_ms: MillisRange,
-    /// How long one call may take.
+    /// Timeout of one call.
     pub call_timeout_ms: u32,
-    /// How long a transaction may stay open, waits for OTPs apart.
+    /// Maximum time that a transaction stays open, without waits for OTPs.
     pub processing_timeout_ms: u32,
     pub on_processing_timeout: TimeoutPolicy,
-    /// How long one OTP is waited for.
+    /// Maximum wait for one OTP.
     pub otp_timeout_ms: u32,
     pub on_otp_timeout: TimeoutPolicy,
-    /// OTPs that may be tried for one transaction.
+    /// Maximum number of OTPs per transaction.
     pub otp_attempts: u32,
-    /// Failed transactions in a row after which the binding stops.
+    /// Number of consecutive failed transactions after which the binding stops.
     pub max_failures: u32,
 }
 
@@ -107,7 +107,7 @@ impl Default for BindingConfig {
     }
 }
 
-/// A setting that is out of bounds.
+/// Error for a setting out of bounds.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidBindingConfig {
     #[error("{field} is {value}: expected {least} to {most}")]
@@ -117,7 +117,7 @@ pub enum InvalidBindingConfig {
 }
 
 impl BindingConfig {
-    /// Checks every bound; the error names the first field that is outside.
+    /// Checks every bound. The error names the first invalid field.
     pub fn check_bounds(&self) -> Result<(), InvalidBindingConfig> {
         let numbers = [
             ("interval_ms", self.interval_ms.least, 0, DAY_MS),
@@ -144,7 +144,7 @@ impl BindingConfig {
         Ok(())
     }
 
-    /// Pause before ask `ask` (from 1): quick ones first, then doubling.
+    /// Returns the pause before status request number `ask` (from 1). The first pauses are short, then they double.
     pub fn ask_pause(&self, ask: i32) -> TimeDelta {
         let slow = ask.unsigned_abs().saturating_sub(self.max_retry_status).min(16);
         TimeDelta::milliseconds(i64::from((FIRST_ASK_MS << slow).min(LONGEST_ASK_MS)))

@@ -1,12 +1,13 @@
-//! What follows when nothing comes in time.
+//! Decisions on expired deadlines.
 
 use super::{Binding, BindingChange, BindingPhase, CallEnding, StopReason, TimeoutPolicy, change::DecisionMoment};
 use crate::actor::Actor;
 
-/// Decides what is overdue without a call: an OTP that did not come, or a transaction that could not be asked about.
+/// Decides what is overdue without a call: a missing OTP, or a transaction whose status could not be requested.
 ///
-/// A transaction whose time is over is asked about once more by its claim. This is for a job that may not call now, such
-/// as while the server's breaker is open: with the transaction, a call that was lost ends. `None`: nothing is overdue.
+/// Normally the claim asks once more about an overdue transaction. This function is for a job that may not call now,
+/// such as while the server's breaker is open. A lost call ends together with its transaction. Returns `None` if
+/// nothing is overdue.
 pub fn decide_deadline(binding: &Binding, moment: DecisionMoment) -> Option<BindingChange> {
     let now = moment.now;
     let overdue = binding.is_overdue(now);

@@ -1,11 +1,11 @@
-//! Names of servers, accounts and transactions.
+//! Ids of servers, accounts and transactions.
 
 use std::{fmt, str::FromStr};
 
 use jobs::BindingId;
 use serde::{Deserialize, Serialize};
 
-/// Why a text names no server, account or transaction.
+/// Error for an invalid id of a server, account or transaction.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{text}' is no {what} id: expected {expected}")]
 pub struct InvalidProviderId {
@@ -24,7 +24,7 @@ fn is_plain_id(text: &str) -> bool {
     (1..=64).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(&b))
 }
 
-/// An id of `[A-Za-z0-9_.-]{1,64}`, kept as text.
+/// Defines an id type for texts that match `[A-Za-z0-9_.-]{1,64}`.
 macro_rules! provider_id {
     ($(#[$doc:meta])* $name:ident, $what:literal) => {
         $(#[$doc])*
@@ -75,15 +75,15 @@ macro_rules! provider_id {
 }
 
 provider_id! {
-    /// A provider's server, which takes a few calls at a time.
+    /// Id of a provider's server, which accepts a few calls at the same time.
     ServerId, "server"
 }
 provider_id! {
-    /// An account at a provider.
+    /// Id of an account at a provider.
     AccountId, "account"
 }
 
-/// `{binding}.{cycle}`: one transaction, the same whenever its start is repeated. Neither part holds a '.'.
+/// Id of a transaction: `{binding}.{cycle}`. It stays the same when the start is repeated. Neither part contains a '.'.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, sqlx::Type)]
 #[serde(try_from = "String", into = "String")]
 #[sqlx(transparent)]
@@ -98,7 +98,7 @@ impl TrxId {
         &self.0
     }
 
-    /// The binding and the cycle it names.
+    /// Returns the binding and the cycle of the id.
     pub fn parts(&self) -> Option<(BindingId, i64)> {
         let (binding, cycle) = self.0.split_once('.')?;
         let number: i64 = cycle.parse().ok()?;

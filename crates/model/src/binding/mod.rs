@@ -1,16 +1,16 @@
-//! Bindings: the row of one account on one server of a provider, its states, and every decision on it, as values.
+//! Bindings: the row of one account on one server of a provider, its states, and all decisions on it, as values.
 //! Design: docs/design/bindings.md.
 //!
-//! * [`ids`], [`state`]: the words and names of rows.
-//! * [`config`]: what can be set about a binding, with bounds and defaults.
-//! * [`row`]: the binding's row. [`transaction`]: the header of one cycle, and the records of its calls.
-//! * [`call`]: a call of the provider. [`answer`]: what a provider can answer, read from a response.
-//! * [`change`]: what a decision wants written, and what a row becomes by it.
-//! * [`commands`]: decisions on what people and programs ask for. [`verb`]: what can be asked of many at once. [`otp`]: decisions
-//!   on an OTP that is handed in.
-//! * [`claim`]: whether a job may call the provider now, and what is written before it does.
-//! * [`outcome`]: what follows from an answer. [`deadlines`]: what follows when none comes in time.
-//! * [`timers`]: the one job that a binding must have, derived from its row, and the job that makes its open call.
+//! * [`ids`], [`state`]: ids and enums of rows.
+//! * [`config`]: settings of a binding, with bounds and defaults.
+//! * [`row`]: the binding row. [`transaction`]: the header of one cycle, and the records of its calls.
+//! * [`call`]: a call to the provider. [`answer`]: the provider's answers, parsed from responses.
+//! * [`change`]: the result of a decision, and its effect on the row.
+//! * [`commands`]: decisions on commands from people and programs. [`verb`]: commands for many bindings. [`otp`]:
+//!   decisions on a submitted OTP.
+//! * [`claim`]: whether a job may call the provider now, and what is written before the call.
+//! * [`outcome`]: decisions on answers. [`deadlines`]: decisions on expired deadlines.
+//! * [`timers`]: the job that a binding must have, derived from its row, and the job that makes its open call.
 //!
 //! A call is open from its claim until its answer is written or `call_until` has passed. The row holds one call, so a
 //! binding cannot have two.

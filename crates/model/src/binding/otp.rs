@@ -1,4 +1,4 @@
-//! Decisions on an OTP that a person hands in.
+//! Decisions on an OTP that a person submits.
 
 use chrono::{DateTime, Utc};
 
@@ -8,17 +8,17 @@ use super::{
 };
 use crate::actor::Actor;
 
-/// An OTP on its way into the row. The plain text never comes here.
+/// A submitted OTP. It never contains the plain text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OtpSubmission {
     pub trx_id: TrxId,
     /// Encrypted under the configured key.
     pub sealed: Vec<u8>,
-    /// A keyed digest, for the history.
+    /// Keyed digest, for the history.
     pub digest: String,
 }
 
-/// Stores an OTP once; its call is due at once, and the clock of the wait stops.
+/// Stores an OTP once. Its call is due immediately, and the wait for the OTP ends.
 pub fn decide_otp(binding: &Binding, otp: &OtpSubmission, actor: &Actor, now: DateTime<Utc>) -> CommandOutcome {
     let cycle = match otp.trx_id.parts() {
         Some((id, cycle)) if id == binding.id && (1..=binding.cycle).contains(&cycle) => cycle,

@@ -1,4 +1,4 @@
-//! What follows from an answer.
+//! Decisions on the answers of a provider.
 
 use super::{
     Binding, BindingChange, BindingEventKind, BindingNotice, BindingPhase, BindingState, CallAction, FailureReason,
@@ -7,16 +7,16 @@ use super::{
 use crate::actor::Actor;
 use chrono::TimeDelta;
 
-/// Reasons of headers that are not the provider's words.
+/// Header reasons that do not come from the provider.
 pub const UNKNOWN_AT_PROVIDER: &str = "unknown_at_provider";
 pub const REJECTED: &str = "rejected";
 pub const OTP_REJECTED: &str = "otp_rejected";
 
-/// What an answer comes to.
+/// Result of an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AnswerDecision {
     Write(Box<BindingChange>),
-    /// The call was given up for lost, and its record has its end: the answer changes nothing.
+    /// The call was counted as lost and its record has ended, so the answer changes nothing.
     Stale,
 }
 
@@ -41,7 +41,7 @@ pub fn decide_answer(
     AnswerDecision::Write(Box::new(change))
 }
 
-/// An answer about an earlier cycle. It stops nothing: the next start learns of the balance by itself.
+/// Applies an answer about an earlier cycle. It never stops the binding: a low balance shows at the next start.
 fn settle_header(change: &mut BindingChange, answer: &ProviderAnswer) {
     let ended = match answer {
         ProviderAnswer::Success { provider_ref } => Some((TransactionStatus::Sukses, None, provider_ref.clone())),
@@ -51,7 +51,7 @@ fn settle_header(change: &mut BindingChange, answer: &ProviderAnswer) {
         ProviderAnswer::UnknownTransaction => {
             Some((TransactionStatus::Gagal, Some(UNKNOWN_AT_PROVIDER.to_owned()), None))
         }
-        // The binding has gone on: no OTP will be handed in for it.
+        // The binding has moved on, so the OTP will not be submitted.
         ProviderAnswer::OtpWanted { provider_ref } => {
             Some((TransactionStatus::Gagal, Some(StopReason::OtpTimeout.to_string()), provider_ref.clone()))
         }
@@ -90,13 +90,13 @@ impl BindingChange {
                 self.fail_cycle(reason.as_str(), provider_ref.clone(), moment);
             }
             ProviderAnswer::UnknownTransaction if action != CallAction::Start && !before.start_confirmed => {
-                // The start never arrived: no failure of the binding. One that did arrive, and is answered so, is: the server
-                // does not know the account, or we do not know the server.
+                // The start never arrived, so this is no failure of the binding. After a confirmed start, or as the
+                // answer to a start, it is one: the server does not know the account, or is the wrong server.
                 self.finish_cycle(TransactionStatus::Gagal, Some(UNKNOWN_AT_PROVIDER.to_owned()), None);
                 self.begin_next_after_cooldown(moment);
             }
             ProviderAnswer::UnknownTransaction => self.fail_cycle(UNKNOWN_AT_PROVIDER, None, moment),
-            // Of a repeat it says nothing: an earlier start may have begun the transaction.
+            // After a repeated start this answer proves nothing: an earlier start may have started the transaction.
             ProviderAnswer::Rejected(_) if action == CallAction::Start && before.asks == 0 => {
                 self.fail_cycle(REJECTED, None, moment);
             }
@@ -108,7 +108,7 @@ impl BindingChange {
                 }
                 self.ask_later(TimeDelta::zero(), moment);
             }
-            // It says nothing we know, so it is asked and not told again.
+            // The answer has no meaning here, so the provider is asked for the status and the call is not repeated.
             ProviderAnswer::Unreadable(_) | ProviderAnswer::Rejected(_) => {
                 self.binding.start_confirmed = true;
                 if action == CallAction::Otp {
@@ -128,7 +128,7 @@ impl BindingChange {
                 };
                 self.ask_later(pause, moment);
                 if matches!(answer, ProviderAnswer::Unreachable(_)) && !self.binding.is_at_rest() {
-                    // The provider may be at it until then, be the transaction's time over or not.
+                    // The provider may work on the call until then, even after the deadline of the transaction.
                     self.binding.next_at = self.binding.next_at.max(before.call_until);
                 }
                 let stops = matches!(before.state, BindingState::Stopping | BindingState::Stopped);
@@ -143,7 +143,7 @@ impl BindingChange {
         }
     }
 
-    /// The OTP is used up: its call has an outcome, or is not repeated.
+    /// Marks the OTP as used up: its call has a result, or is not repeated.
     pub(super) fn count_otp(&mut self) {
         self.erase_otp();
         self.binding.otp_tries = self.binding.otp_tries.saturating_add(1);
@@ -172,7 +172,8 @@ impl BindingChange {
         }
     }
 
-    /// Asks again after `least` or the next pause, at the transaction's deadline at the latest; leaves it once that is over.
+    /// Schedules the next status request after `least` or the next pause, but not after the transaction's deadline.
+    /// After the deadline the transaction becomes UNRESOLVED.
     fn ask_later(&mut self, least: TimeDelta, moment: DecisionMoment) {
         if self.binding.is_overdue(moment.now) {
             self.leave_unresolved(moment);
@@ -185,7 +186,8 @@ impl BindingChange {
         row.next_at = Some(row.processing_deadline.map_or(next_at, |deadline| next_at.min(deadline)));
     }
 
-    /// The open transaction has taken too long. It is asked about by a job of its own, and the binding goes on or stops.
+    /// Marks the open transaction as UNRESOLVED because it took too long. A separate job asks about it. The binding
+    /// continues or stops.
     pub(super) fn leave_unresolved(&mut self, moment: DecisionMoment) {
         let reason = StopReason::ProcessingTimeout.to_string();
         self.move_header(TransactionStatus::Unresolved, Some(reason), None, Some(moment.now + settle_pause(1)));

@@ -1,4 +1,4 @@
-//! The row of a binding.
+//! The binding row.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -14,53 +14,54 @@ pub struct Binding {
     pub server_id: ServerId,
     pub account_id: AccountId,
     pub state: BindingState,
-    /// Why it is STOPPED or STOPPING; `None` for one that never ran.
+    /// Reason for STOPPED or STOPPING; `None` for a binding that never ran.
     pub reason: Option<StopReason>,
     #[sqlx(json)]
     pub config: BindingConfig,
-    /// Cycles begun so far; the open one unless IDLE.
+    /// Number of started cycles. The last one is open unless the phase is IDLE.
     pub cycle: i64,
     pub phase: BindingPhase,
-    /// The open transaction, or the one a `settle` call is about.
+    /// The open transaction, or the transaction of a `settle` call.
     pub trx_id: Option<TrxId>,
-    /// No start is sent any more: the provider has said that the open transaction began, or will take no start of it.
+    /// Whether starts are no longer sent. The provider confirmed the start of the open transaction, or refuses to start
+    /// it.
     pub start_confirmed: bool,
-    /// From when the interval of the cycle that began last counts where it counts from the begin: when that cycle was due, or
-    /// when it began, if that was an interval later or more. `None`: no cycle has begun.
+    /// Start of the current interval, for intervals that count from the start of a cycle. It is the due time of the
+    /// last cycle, or its start if that was at least one interval later. `None`: no cycle has started.
     pub interval_start: Option<DateTime<Utc>>,
-    /// When the next cycle begins (IDLE), or the provider is called again (PROCESSING, or WAITING_OTP with an OTP).
+    /// Time of the next cycle (IDLE), or of the next call (PROCESSING, or WAITING_OTP with an OTP).
     pub next_at: Option<DateTime<Utc>>,
-    /// Calls claimed so far.
+    /// Number of claimed calls.
     pub call_no: i64,
     /// The open call, while CALLING.
     pub call_action: Option<CallAction>,
     pub call_until: Option<DateTime<Utc>>,
-    /// Calls about the open transaction that did not end it, lost ones too: 0 while its first start is open.
+    /// Number of calls about the open transaction that did not end it, including lost calls. 0 during its first start.
     pub asks: i32,
-    /// Failed transactions in a row.
+    /// Number of consecutive failed transactions.
     pub failures: i32,
-    /// When the open transaction becomes UNRESOLVED.
+    /// Time at which the open transaction becomes UNRESOLVED.
     pub processing_deadline: Option<DateTime<Utc>>,
-    /// When the wait for an OTP ends, while none is stored.
+    /// End of the wait for an OTP, while none is stored.
     pub otp_deadline: Option<DateTime<Utc>>,
-    /// OTPs that are used up.
+    /// Number of used-up OTPs.
     pub otp_tries: i32,
-    /// An OTP that was handed in, encrypted; erased with the outcome of its call.
+    /// Submitted OTP, encrypted. Erased with the result of its call.
     #[serde(skip)]
     pub otp_value: Option<Vec<u8>>,
     pub otp_submitted_at: Option<DateTime<Utc>>,
-    /// Transactions that are UNRESOLVED.
+    /// Number of UNRESOLVED transactions.
     pub unresolved: i32,
-    /// Raised by every change; a change names the version it was decided on.
+    /// Incremented by every change. A change names the version that its decision used.
     pub version: i64,
     pub created_at: DateTime<Utc>,
     pub updated_at: DateTime<Utc>,
-    /// Its id is not given again before its last transaction was removed.
+    /// Time of the deletion. The id is not reused before the last transaction of the binding is removed.
     pub deleted_at: Option<DateTime<Utc>>,
 }
 
 impl Binding {
-    /// A binding as it is created: STOPPED, at rest.
+    /// Creates a binding: STOPPED and IDLE.
     pub fn new_stopped(
         id: BindingId,
         server_id: ServerId,
@@ -99,7 +100,7 @@ impl Binding {
         }
     }
 
-    /// Returns whether a call is claimed and not ended.
+    /// Returns whether a call is claimed and has not ended.
     pub fn has_open_call(&self) -> bool {
         self.phase == BindingPhase::Calling
     }
@@ -109,22 +110,23 @@ impl Binding {
         self.phase == BindingPhase::Idle
     }
 
-    /// Returns whether the open transaction's time is over: nothing more is started, it is asked about once.
+    /// Returns whether the deadline of the open transaction has passed. Nothing more is started, and the provider is
+    /// asked for the status once.
     pub fn is_overdue(&self, now: DateTime<Utc>) -> bool {
         self.processing_deadline.is_some_and(|deadline| deadline <= now)
     }
 
-    /// Returns whether the stored OTP was sent before: its next call is due later than it was handed in.
+    /// Returns whether the stored OTP was sent before. Its next call is then due later than the submission.
     pub fn has_tried_otp(&self) -> bool {
         self.otp_value.is_some() && self.next_at > self.otp_submitted_at
     }
 
-    /// Returns whether its last cycle is over: it rests, or is asked about an earlier one.
+    /// Returns whether no cycle is open: the binding is IDLE, or its call is about an earlier cycle.
     pub fn is_between_cycles(&self) -> bool {
         self.is_at_rest() || self.call_action == Some(CallAction::Settle)
     }
 
-    /// The cycle its next job is about: the open one, or the one to come.
+    /// Returns the cycle of the binding's next job: the open one, or the next one.
     pub fn job_cycle(&self) -> u64 {
         self.cycle.unsigned_abs() + u64::from(self.is_between_cycles())
     }

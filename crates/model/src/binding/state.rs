@@ -1,8 +1,8 @@
-//! The words of a binding's row. `stop_reason` texts are those of the requirement document.
+//! Enums of a binding row. The texts of `stop_reason` come from the requirement document.
 
 use serde::{Deserialize, Serialize};
 
-/// What people want of a binding.
+/// Requested state of a binding.
 #[derive(
     Debug,
     Clone,
@@ -22,13 +22,13 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[sqlx(type_name = "text", rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum BindingState {
-    /// No cycle begins. Left by `start` alone.
+    /// No cycle starts. Only `start` leaves this state.
     Stopped,
-    /// One cycle follows another.
+    /// Cycles run one after another.
     Running,
-    /// No cycle begins until `resume`; the open one goes on.
+    /// No cycle starts until `resume`. The open one continues.
     Paused,
-    /// A call was open at `stop`. Becomes STOPPED with its answer, or once its time has passed.
+    /// A call was open at `stop`. Becomes STOPPED with its answer or at its deadline.
     Stopping,
 }
 
@@ -40,7 +40,7 @@ impl BindingState {
     }
 }
 
-/// How far the cycle is.
+/// Phase of the current cycle.
 #[derive(
     Debug,
     Clone,
@@ -60,13 +60,13 @@ impl BindingState {
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[sqlx(type_name = "text", rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum BindingPhase {
-    /// No transaction is open; the next cycle is due at `next_at`.
+    /// No transaction is open. The next cycle is due at `next_at`.
     Idle,
-    /// A call was claimed and its answer is not written.
+    /// A call was claimed and its answer is not written yet.
     Calling,
-    /// A transaction is open; the provider is asked about it at `next_at`.
+    /// A transaction is open. The provider is asked for its status at `next_at`.
     Processing,
-    /// The provider wants an OTP.
+    /// The provider requests an OTP.
     WaitingOtp,
 }
 
@@ -78,7 +78,7 @@ impl BindingPhase {
     }
 }
 
-/// Why a binding is STOPPED or STOPPING.
+/// Reason why a binding is STOPPED or STOPPING.
 #[derive(
     Debug,
     Clone,
@@ -100,17 +100,17 @@ impl BindingPhase {
 pub enum StopReason {
     /// A person or a program stopped it.
     ManualStop,
-    /// The provider did not start for want of money.
+    /// The provider started nothing because the balance is too low.
     InsufficientBalanceBeforeStart,
-    /// No OTP came in time, and `on_otp_timeout` is "stop".
+    /// No OTP was submitted in time, and `on_otp_timeout` is "stop".
     OtpTimeout,
-    /// Its server was switched off.
+    /// Its server was disabled.
     ServerDisabled,
-    /// The configuration does not allow calls at the address of its server.
+    /// The configuration does not allow calls to the address of its server.
     ServerNotAllowed,
-    /// `max_failures` transactions in a row failed.
+    /// `max_failures` consecutive transactions failed.
     TooManyFailures,
-    /// A transaction stayed open for too long, and `on_processing_timeout` is "stop".
+    /// A transaction stayed open too long, and `on_processing_timeout` is "stop".
     ProcessingTimeout,
 }
 
@@ -125,7 +125,7 @@ impl StopReason {
         Self::ProcessingTimeout,
     ];
 
-    /// The word in rows, answers and metrics.
+    /// Returns the word in rows, answers and metrics.
     pub fn as_str(self) -> &'static str {
         self.into()
     }

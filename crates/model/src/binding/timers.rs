@@ -1,7 +1,7 @@
-//! The jobs of a binding, derived from its row: the one it must have, and the one that makes its open call.
+//! The jobs of a binding, derived from its row: the job that it must have, and the job that makes its open call.
 //!
-//! A job is a hint, the row decides: handlers, the reconciler and the checker know no other source. A job of another id is
-//! superseded and does nothing.
+//! A job is only a hint; the row decides. Handlers, the reconciler and the checker all use these functions. A job with
+//! a different id is superseded and does nothing.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use jobs::{RunCycle, SettleTransaction, SubmitOtp};
 
 use super::{Binding, BindingPhase, BindingState, CallAction, TransactionHeader, TransactionStatus, TrxId};
 
-/// A job that must exist, and the time of its row.
+/// A job that must exist, and the due time in its row.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BindingTimer {
     pub job: NewJob,
@@ -32,8 +32,8 @@ fn time_until(due: DateTime<Utc>, now: DateTime<Utc>) -> Duration {
     (due - now).to_std().unwrap_or_default()
 }
 
-/// The binding's job: `cycle:B:n` while a call or a transaction is open or the next cycle is to come, `otp:B:n` while an OTP
-/// is wanted; none for a binding that rests STOPPED or PAUSED.
+/// Returns the binding's job. It is `cycle:B:n` while a call or a transaction is open or a next cycle is scheduled, and
+/// `otp:B:n` during WAITING_OTP. A binding that is IDLE and STOPPED or PAUSED has none.
 pub fn derive(row: &Binding, now: DateTime<Utc>) -> Option<BindingTimer> {
     if row.deleted_at.is_some() {
         return None;
@@ -54,10 +54,10 @@ pub fn derive(row: &Binding, now: DateTime<Utc>) -> Option<BindingTimer> {
     Some(BindingTimer { job, due })
 }
 
-/// Returns the job that makes the open call: its slots are held in that name. `None`: no call is open.
+/// Returns the job that makes the open call and holds its slots; `None` if no call is open.
 ///
-/// An OTP is handed in by `otp:B:n`; when that call was lost (`follows_loss`), `cycle:B:n` repeats it. An UNRESOLVED
-/// transaction is asked about by `settle:B:n`, where n is its own cycle.
+/// `otp:B:n` submits an OTP. If that call was lost (`follows_loss`), `cycle:B:n` repeats it. `settle:B:n` asks about an
+/// UNRESOLVED transaction of cycle n.
 pub fn calling_job(row: &Binding, follows_loss: bool) -> Option<JobId> {
     let action = row.call_action?;
     let named = row.trx_id.as_ref().and_then(TrxId::parts);
@@ -70,7 +70,7 @@ pub fn calling_job(row: &Binding, follows_loss: bool) -> Option<JobId> {
     })
 }
 
-/// The job `settle:B:n` of an UNRESOLVED transaction.
+/// Returns the job `settle:B:n` of an UNRESOLVED transaction.
 pub fn settle_timer(header: &TransactionHeader, now: DateTime<Utc>) -> Option<BindingTimer> {
     if header.status != TransactionStatus::Unresolved {
         return None;

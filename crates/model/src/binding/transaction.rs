@@ -1,4 +1,4 @@
-//! The header of one cycle, and the records of its calls.
+//! Header of one cycle, and records of its calls.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{AccountId, CallAction, ServerId, TrxId};
 use jobs::BindingId;
 
-/// How a transaction stands. SUKSES, PROCESSING and GAGAL are the provider's words.
+/// State of a transaction. SUKSES, PROCESSING and GAGAL are the provider's words.
 #[derive(
     Debug,
     Clone,
@@ -26,7 +26,7 @@ use jobs::BindingId;
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[sqlx(type_name = "text", rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum TransactionStatus {
-    /// Claimed; the provider has not said that it began.
+    /// Claimed. The provider has not confirmed the start.
     Started,
     Processing,
     WaitingOtp,
@@ -34,7 +34,7 @@ pub enum TransactionStatus {
     Sukses,
     /// Final: failed.
     Gagal,
-    /// It stayed open for too long. The provider is asked on, slowly, until it is final.
+    /// The transaction stayed open too long. The provider is asked at growing intervals until it is final.
     Unresolved,
 }
 
@@ -46,7 +46,7 @@ impl TransactionStatus {
         self.into()
     }
 
-    /// Returns whether it can change no more.
+    /// Returns whether the state never changes again.
     pub fn is_final(self) -> bool {
         matches!(self, Self::Sukses | Self::Gagal)
     }
@@ -62,32 +62,32 @@ pub struct TransactionHeader {
     pub server_id: ServerId,
     pub account_id: AccountId,
     pub status: TransactionStatus,
-    /// Why it is GAGAL or UNRESOLVED.
+    /// Reason for GAGAL or UNRESOLVED.
     pub reason: Option<String>,
-    /// The provider's own id.
+    /// The provider's own id of the transaction.
     pub provider_ref: Option<String>,
-    /// Asks since it is UNRESOLVED.
+    /// Number of status requests since it became UNRESOLVED.
     pub asks: i32,
-    /// When the provider is asked again; set while UNRESOLVED.
+    /// Time of the next status request; set while UNRESOLVED.
     pub settle_at: Option<DateTime<Utc>>,
     pub started_at: DateTime<Utc>,
     pub ended_at: Option<DateTime<Utc>>,
 }
 
-/// What becomes of one header.
+/// Change of one header.
 #[derive(Debug, Clone, PartialEq)]
 pub enum HeaderChange {
-    /// The cycle begins.
+    /// A cycle starts.
     Begin(Box<TransactionHeader>),
     Move {
         cycle: i64,
         status: TransactionStatus,
         reason: Option<String>,
-        /// `None` keeps what is known.
+        /// `None` keeps the stored value.
         provider_ref: Option<String>,
         settle_at: Option<DateTime<Utc>>,
     },
-    /// An UNRESOLVED transaction is asked about.
+    /// The provider is asked about an UNRESOLVED transaction.
     Ask { cycle: i64, asks: i32, settle_at: DateTime<Utc> },
 }
 
@@ -99,7 +99,7 @@ impl HeaderChange {
         }
     }
 
-    /// The header as this leaves it; `None` where there is none to change, or where it is final already.
+    /// Returns the header after this change; `None` if there is no header to change or it is already final.
     #[must_use]
     pub fn apply_to(&self, before: Option<&TransactionHeader>, at: DateTime<Utc>) -> Option<TransactionHeader> {
         match (self, before) {
@@ -122,31 +122,31 @@ impl HeaderChange {
     }
 }
 
-/// The record of a call, inserted by its claim.
+/// Record of a call, inserted by its claim.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallOpening {
     pub trx_id: TrxId,
     pub cycle: i64,
-    /// Counts the binding's calls from 1, without gaps.
+    /// Number of the call within the binding, from 1 without gaps.
     pub call_no: i64,
     pub action: CallAction,
-    /// The version after the claim.
+    /// The binding's version after the claim.
     pub fence: i64,
     pub claimed_at: DateTime<Utc>,
     pub call_until: DateTime<Utc>,
 }
 
-/// The end of a call's record.
+/// End of a call's record.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallEnding {
     pub cycle: i64,
     pub call_no: i64,
-    /// What the provider said, in one word of [`ProviderAnswer::label`](super::ProviderAnswer::label), or `lost`.
+    /// Result of the call: a label of [`ProviderAnswer::label`](super::ProviderAnswer::label), or `lost`.
     pub result: &'static str,
     pub ended_at: DateTime<Utc>,
 }
 
 impl CallEnding {
-    /// The result of a call whose answer was never written.
+    /// Result of a call whose answer was never written.
     pub const LOST: &'static str = "lost";
 }

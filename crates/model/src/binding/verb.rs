@@ -1,10 +1,10 @@
-//! The commands that can be given to many bindings at once.
+//! Commands for many bindings.
 
 use serde::{Deserialize, Serialize};
 
 use super::{BindingCommand, StopReason};
 
-/// A command without particulars, as people write it.
+/// A command without parameters, as people write it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, strum::IntoStaticStr, strum::Display)]
 #[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
@@ -22,7 +22,7 @@ impl BindingVerb {
         self.into()
     }
 
-    /// The word for bindings to which it was done.
+    /// Returns the past participle, for output about changed bindings.
     pub fn past_form(self) -> &'static str {
         match self {
             Self::Start => "started",

@@ -1,4 +1,4 @@
-//! What a provider writes, as rows can hold it.
+//! Answers of a provider contain only text that rows can store.
 
 use model::binding::ProviderAnswer;
 

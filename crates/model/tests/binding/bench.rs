@@ -1,4 +1,4 @@
-//! One binding that is taken step by step.
+//! One binding, advanced step by step.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use model::{
@@ -24,7 +24,7 @@ pub(crate) fn at(now: DateTime<Utc>) -> DecisionMoment {
     DecisionMoment { now, luck: 0.0 }
 }
 
-/// A binding as the store would hold it, with a clock.
+/// A binding as the store would have it, with a clock.
 pub(crate) struct Bench {
     pub(crate) row: Binding,
     pub(crate) now: DateTime<Utc>,
@@ -61,7 +61,7 @@ impl Bench {
         }
     }
 
-    /// The header's end, if the answer brings it.
+    /// Returns the final state of the header, if the answer ends the transaction.
     pub(crate) fn answer(
         &mut self,
         call: &ProviderCall,
@@ -77,7 +77,7 @@ impl Bench {
         }
     }
 
-    /// A job that fires and calls no one: what it writes, written.
+    /// Applies the change of a job that fires without a call.
     pub(crate) fn fire_without_call(&mut self) -> BindingChange {
         match decide_claim(&self.row, RULES, at(self.now)) {
             ClaimDecision::Write(change) => {
@@ -88,7 +88,7 @@ impl Bench {
         }
     }
 
-    /// Claims what is due and answers it.
+    /// Claims the due call and answers it.
     pub(crate) fn call(&mut self, answer: &ProviderAnswer) -> Option<(TransactionStatus, Option<String>)> {
         let call = self.claim();
         self.answer(&call, answer)
@@ -101,7 +101,7 @@ impl Bench {
         waited
     }
 
-    /// Hands in an OTP for the open transaction, which is taken.
+    /// Submits an OTP for the open transaction, and expects that it is stored.
     pub(crate) fn take_otp(&mut self) {
         let trx_id = TrxId::new(&self.row.id, self.row.cycle);
         let CommandOutcome::Write(change) = self.submit(&trx_id) else { panic!("refused: {:?}", self.row) };

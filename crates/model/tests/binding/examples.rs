@@ -1,4 +1,4 @@
-//! Single promises, step by step.
+//! Single guarantees, step by step.
 
 use chrono::TimeDelta;
 use model::{
@@ -40,7 +40,7 @@ fn processing_transaction_is_polled_until_its_deadline() {
         (bench.row.unresolved, bench.row.state, bench.row.phase),
         (1, BindingState::Running, BindingPhase::Idle)
     );
-    // The next cycle begins beside it.
+    // The next cycle starts while the old transaction is UNRESOLVED.
     bench.wait_for_timer();
     assert_eq!((bench.claim().cycle, bench.row.cycle), (2, 2));
 }
@@ -79,7 +79,7 @@ fn no_money_stops_whatever_was_asked_meanwhile() {
 #[test]
 fn otp_is_stored_once_while_wanted() {
     let mut bench = Bench::running();
-    // The transaction has time enough for a call that is lost.
+    // The transaction has enough time for a lost call.
     bench.row.config.processing_timeout_ms = 60_000;
     let call = bench.claim();
     assert_eq!(conflict(bench.submit(&call.trx_id)), BindingConflict::OtpNotWanted(BindingPhase::Calling));
@@ -93,12 +93,12 @@ fn otp_is_stored_once_while_wanted() {
     let CommandOutcome::Write(change) = bench.submit(&call.trx_id) else { panic!("refused") };
     bench.row = bench.row.apply(&change);
     assert_eq!(conflict(bench.submit(&call.trx_id)), BindingConflict::OtpStored);
-    // Its call may be late: the deadline of the wait is gone.
+    // The call may be late: the OTP deadline no longer applies.
     bench.advance(15_001);
     let otp = bench.claim();
     assert_eq!((otp.action, otp.key.as_deref()), (CallAction::Otp, Some("B:1:otp:1")));
     assert_eq!(conflict(bench.submit(&call.trx_id)), BindingConflict::OtpStored);
-    // A crash repeats the call; it counts as one try.
+    // A crash repeats the call. Both count as one try.
     bench.wait_for_timer();
     let again = bench.claim();
     assert_eq!((again.action, &again.key, bench.row.otp_tries), (CallAction::Otp, &otp.key, 0));

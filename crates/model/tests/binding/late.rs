@@ -1,4 +1,4 @@
-//! What is lost or overdue, step by step.
+//! Lost and overdue calls, step by step.
 
 use model::binding::{
     AnswerDecision, BindingCommand, BindingPhase, BindingState, CallAction, CallRules, ClaimDecision, HeaderChange,
@@ -35,7 +35,7 @@ fn lost_start_repeats_only_while_running() {
     bench.wait_for_timer();
     assert_eq!(bench.fire_without_call().ending.map(|end| end.result), Some("lost"));
     assert_eq!((bench.row.state, bench.row.phase), (BindingState::Stopped, BindingPhase::Processing));
-    // It never arrived: the provider knows of nothing.
+    // The call never arrived, so the provider does not know the transaction.
     let ended = bench.call(&ProviderAnswer::UnknownTransaction);
     assert_eq!(ended, Some((TransactionStatus::Gagal, Some("unknown_at_provider".to_owned()))));
     assert!(bench.row.is_at_rest());
@@ -71,7 +71,7 @@ fn lost_calls_finally_leave_transaction_unresolved() {
         }
         calls += 1;
     }
-    // 5.5 s each: the one at 22 s is the first after the deadline, and the last.
+    // Each takes 5.5 s. The one at 22 s is the first after the deadline, and the last.
     assert_eq!((calls, bench.row.phase, bench.row.unresolved), (5, BindingPhase::Idle, 1));
 }
 
@@ -103,7 +103,7 @@ fn a_binding_may_stop_when_a_transaction_takes_too_long() {
     bench.row.config.on_processing_timeout = TimeoutPolicy::Stop;
     bench.call(&PROCESSING);
     bench.advance(20_000);
-    // A job that may not call leaves it, too.
+    // A job that may not call also leaves the transaction UNRESOLVED.
     let change = decide_deadline(&bench.row, at(bench.now)).unwrap();
     bench.row = bench.row.apply(&change);
     assert_eq!((bench.row.state, bench.row.reason), (BindingState::Stopped, Some(StopReason::ProcessingTimeout)));
@@ -118,7 +118,7 @@ fn lost_call_ends_at_the_transaction_deadline() {
         bench.wait_for_timer();
         bench
     };
-    // It is asked about once the server is called again.
+    // The provider is asked again when the server may be called.
     let bench = lost();
     assert_eq!(decide_deadline(&bench.row, at(bench.now)), None);
     for (command, state) in [(None, BindingState::Running), (Some(stop()), BindingState::Stopped)] {
@@ -134,7 +134,7 @@ fn lost_call_ends_at_the_transaction_deadline() {
         assert_eq!(derive(&bench.row, bench.now).is_some(), state == BindingState::Running);
     }
 
-    // One that may still be open is cut by nothing.
+    // A call that may still be open is never cut short.
     let mut bench = Bench::running();
     bench.call(&PROCESSING);
     bench.advance(19_999);
@@ -152,14 +152,14 @@ fn rejected_repeat_asks_the_provider_first() {
     let mut bench = Bench::running();
     bench.claim();
     bench.wait_for_timer();
-    // The lost start may have begun it.
+    // The lost start may have started the transaction.
     assert_eq!(bench.call(&rejected), None);
     bench.wait_for_timer();
     let ask = bench.claim();
     assert_eq!((ask.action, ask.cycle), (CallAction::Status, 1));
     assert_eq!(bench.answer(&ask, &SUCCESS), Some((TransactionStatus::Sukses, None)));
 
-    // A stop and a start between the loss and the repeat change nothing.
+    // A stop and a start between the loss and the repeat have no effect on this.
     let mut bench = Bench::running();
     bench.claim();
     bench.command(&stop());
@@ -169,7 +169,7 @@ fn rejected_repeat_asks_the_provider_first() {
     let again = bench.claim();
     assert_eq!((again.action, bench.answer(&again, &rejected)), (CallAction::Start, None));
 
-    // The provider knows nothing of it after all: a failure like any other.
+    // The provider does not know the transaction. This counts as a normal failure.
     bench.wait_for_timer();
     let ended = bench.call(&ProviderAnswer::UnknownTransaction);
     assert_eq!(ended, Some((TransactionStatus::Gagal, Some("unknown_at_provider".to_owned()))));
@@ -179,7 +179,7 @@ fn rejected_repeat_asks_the_provider_first() {
 #[test]
 fn overdue_transaction_is_queried_not_repeated() {
     for wait in [20_000, 3_600_000] {
-        // Unconfirmed and in PROCESSING, then lost: both would be repeated within the time.
+        // Unconfirmed and in PROCESSING, then lost: both would be repeated before the deadline.
         let mut bench = Bench::running();
         bench.call(&ProviderAnswer::Unavailable("500".to_owned()));
         bench.advance(wait);
@@ -216,7 +216,7 @@ fn timely_otp_is_sent_once_after_outage() {
         let ask = bench.claim();
         assert_eq!((ask.action, bench.row.otp_value.as_ref(), bench.row.otp_tries), (CallAction::Status, None, 1));
         bench.answer(&ask, &OTP_WANTED);
-        // The next OTP has a key of its own: the provider may have seen the one before.
+        // The next OTP gets a new key, because the provider may have seen the previous one.
         bench.take_otp();
         assert_eq!(bench.claim().key.as_deref(), Some("B:1:otp:2"));
     }
@@ -264,7 +264,7 @@ fn last_query_is_derived_from_the_row() {
         let mut bench = Bench::running();
         bench.call(&PROCESSING);
         bench.wait_for_timer();
-        // Lost long before the transaction's time is over: it is asked about once more.
+        // The call is lost long before the deadline of the transaction, which is asked about once more.
         bench.claim();
         bench.row.config.call_timeout_ms = asked_with;
         bench.advance(20_000);

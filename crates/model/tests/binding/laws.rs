@@ -1,4 +1,4 @@
-//! What must hold of a binding, whatever happened.
+//! Invariants of a binding.
 
 use model::binding::{
     BindingChange, BindingCommand, BindingNotice, BindingPhase, BindingState, CallAction, FailureReason, HeaderChange,
@@ -8,7 +8,7 @@ use model::binding::{
 use super::world::{RULES, World};
 
 impl World {
-    /// Of every change, before it is written.
+    /// Checks every change before it is written.
     pub(crate) fn check_change(&self, change: &BindingChange) {
         let (before, after) = (&self.row, &change.binding);
         if let Some(HeaderChange::Begin(header)) = &change.header {
@@ -30,7 +30,8 @@ impl World {
         assert_eq!(change.opening.is_some(), after.call_no > before.call_no);
     }
 
-    /// A desk is told of each transaction that becomes UNRESOLVED, and is done with it once that is final.
+    /// Checks that each transaction that becomes UNRESOLVED notifies a desk, and that its final state settles the
+    /// alert.
     fn check_alerts(&self, change: &BindingChange) {
         let leaves = matches!(&change.header, Some(HeaderChange::Move { status: TransactionStatus::Unresolved, .. }));
         let tells = change.notices.iter().any(|notice| matches!(notice, BindingNotice::Unresolved { .. }));
@@ -41,8 +42,8 @@ impl World {
         assert_eq!(change.settled.as_ref(), was_left.map(|header| &header.trx_id), "{change:?}");
     }
 
-    /// What was missed is never made up for: a cycle that ends leads to one, now or within an interval, and one that begins counts
-    /// its interval from less than an interval ago.
+    /// Checks that missed cycles are never repeated. After a cycle, at most one is due, now or within an interval. A
+    /// cycle that starts counts its interval from less than an interval ago.
     fn check_next_cycle(&self, change: &BindingChange) {
         let (before, after, now) = (&self.row, &change.binding, change.at);
         let millis = |ms: u32| chrono::TimeDelta::milliseconds(ms.into());
@@ -122,7 +123,7 @@ impl World {
         }
     }
 
-    /// At every moment.
+    /// Checks every state.
     pub(crate) fn check(&self) {
         self.check_columns();
         self.check_records();
@@ -132,7 +133,7 @@ impl World {
         assert!(open <= 1, "{open} calls are open");
     }
 
-    /// The CHECKs of the tables.
+    /// Checks the CHECK constraints of the tables.
     fn check_columns(&self) {
         let b = &self.row;
         let calling = b.phase == BindingPhase::Calling;
@@ -164,7 +165,7 @@ impl World {
         !self.events.iter().any(|event| event.kind.as_str() == "started")
     }
 
-    /// A record before each call, an end after it; without gaps, and never two open.
+    /// Checks that each call has a record before it and an end after it, without gaps, and that two are never open.
     fn check_records(&self) {
         assert_eq!(self.records.len(), usize::try_from(self.row.call_no).unwrap());
         let mut fence = 0;
@@ -217,7 +218,7 @@ impl World {
         assert_eq!(timer.is_due(self.now), timer.job.delay.is_zero());
     }
 
-    /// Nothing is open any more, and nothing is left to do.
+    /// Checks the final state: nothing is open and nothing is due.
     pub(crate) fn check_at_rest(&self) {
         self.check();
         let b = &self.row;

@@ -1,9 +1,9 @@
-//! Bindings: random sequences of everything that can happen to one, and examples of each promise.
+//! Tests of bindings: random sequences of all events, and examples of each guarantee.
 //!
-//! * `provider`: a provider that keeps to docs/PROVIDER.md. * `world`: the binding with its tables, workers and provider.
-//! * `laws`: what must hold of them at every moment. * `bench`: one binding that is taken step by step.
-//! * `examples`: single promises. * `late`: what is lost or overdue. `stops`: what a stop and a pause leave running.
-//! * `answers`: what a provider writes, as rows can hold it.
+//! * `provider`: a provider that follows docs/PROVIDER.md. `world`: the binding with its tables, workers and provider.
+//! * `laws`: invariants of every state. `bench`: one binding, advanced step by step.
+//! * `examples`: single guarantees. `late`: lost and overdue calls. `stops`: effects of a stop and a pause.
+//! * `answers`: provider texts that rows can store.
 
 mod answers;
 mod bench;
@@ -63,7 +63,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    // The same sequences in every run.
+    // Every run uses the same sequences.
     #![proptest_config(ProptestConfig {
         cases: 600,
         failure_persistence: None,
@@ -92,7 +92,7 @@ proptest! {
     }
 }
 
-/// The sequences above are worth something only if they come to every kind of state.
+/// Checks that the sequences above reach every kind of state. Otherwise they would prove little.
 #[test]
 fn sequences_come_to_every_kind_of_state() {
     use proptest::{strategy::ValueTree, test_runner::TestRunner};

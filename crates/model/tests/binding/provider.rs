@@ -1,11 +1,12 @@
-//! A provider that keeps to docs/PROVIDER.md: it repeats its answer for a key, refuses late calls, and fails in every way.
+//! A provider that follows docs/PROVIDER.md: it repeats its answer for a key, refuses late calls, and fails in every
+//! way.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use chrono::{DateTime, Utc};
 use model::binding::{CallAction, FailureReason, ProviderAnswer, ProviderCall};
 
-/// What the provider does with one call.
+/// The provider's handling of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ProviderLuck {
     Success,
@@ -14,9 +15,9 @@ pub(crate) enum ProviderLuck {
     Fails,
     NoMoney,
     Throttles,
-    /// Answers 500, nothing done.
+    /// Answers 500 without an effect.
     Breaks,
-    /// Does it, then cuts the connection.
+    /// Performs the call, then cuts the connection.
     BreaksAfterwards,
     TalksNonsense,
     Rejects,
@@ -34,14 +35,14 @@ enum Standing {
 #[derive(Debug, Default)]
 pub(crate) struct Provider {
     transactions: BTreeMap<i64, Standing>,
-    /// The content of each key that was taken.
+    /// The content of each accepted key.
     contents: BTreeMap<String, Option<Vec<u8>>>,
     otp_answers: BTreeMap<String, Standing>,
     highest_fence: i64,
     pub(crate) late_refused: u32,
 }
 
-/// The one OTP that is right.
+/// The correct OTP.
 pub(crate) const RIGHT_OTP: &[u8] = b"sealed:right";
 
 impl Provider {
@@ -57,7 +58,7 @@ impl Provider {
                 return ProviderAnswer::Throttled { retry_in };
             }
             ProviderLuck::Breaks => return ProviderAnswer::Unavailable("500".to_owned()),
-            // An effect of an earlier call is not taken back by a rejection.
+            // A rejection does not undo the effect of an earlier call.
             ProviderLuck::Rejects => return ProviderAnswer::Rejected("422".to_owned()),
             _ => {}
         }
@@ -85,7 +86,7 @@ impl Provider {
         }
     }
 
-    /// Returns whether a transaction that failed for us may have moved money: it is done, or will be.
+    /// Returns whether a transaction that failed here may move money at the provider: it is done, or will be.
     pub(crate) fn goes_on_with(&self, cycle: i64) -> bool {
         matches!(self.transactions.get(&cycle), Some(Standing::Done | Standing::Processing))
     }

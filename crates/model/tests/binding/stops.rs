@@ -1,4 +1,4 @@
-//! What a stop and a pause leave running, step by step.
+//! Effects of a stop and a pause, step by step.
 
 use chrono::TimeDelta;
 use model::binding::{
@@ -42,7 +42,7 @@ fn stop_ends_otp_wait_and_pause_keeps_it() {
 
 #[test]
 fn an_otp_that_a_stop_took_back_is_used_up() {
-    // Answered 500 before the stop, answered 500 after it, and lost: each may have reached the provider.
+    // Answered 500 before the stop, answered 500 after it, and lost: the provider may have received each of them.
     for way in 0..3 {
         let mut bench = Bench::running();
         bench.call(&OTP_WANTED);
@@ -98,7 +98,7 @@ fn stopped_binding_polls_until_transaction_is_final() {
     assert_eq!(bench.now, World::start(false).now + TimeDelta::milliseconds(20_000));
     assert_rests(&bench, 1);
 
-    // Its last ask is lost.
+    // Its last status request is lost.
     let mut bench = stopped();
     bench.advance(20_000);
     bench.claim();

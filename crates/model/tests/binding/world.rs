@@ -1,4 +1,4 @@
-//! A binding with its tables, the workers that act for it, and its provider. Processes die and freeze between any two steps.
+//! Model of a binding with its tables, its workers and its provider. Processes die and freeze between any two steps.
 
 use std::collections::BTreeMap;
 
@@ -22,30 +22,30 @@ pub(crate) const RULES: CallRules =
 pub(crate) enum OtpKind {
     Right,
     Wrong,
-    /// Of another binding.
+    /// An OTP for another binding.
     Foreign,
-    /// Of an earlier cycle.
+    /// An OTP for an earlier cycle.
     Earlier,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// The derived job fires, at its time or now if that has passed; while a call is open it fires early.
+    /// The derived job fires when it is due, or now if it is overdue. During an open call it fires early.
     FireNext,
-    /// The derived job fires once the open call is lost.
+    /// The derived job fires after the open call is lost.
     FireLost,
-    /// A worker does its work: claim, call and answer.
+    /// A worker claims, calls and writes the answer.
     Work(ProviderLuck),
-    /// A job of another cycle fires: an old one, or one that was enqueued twice.
+    /// A job of another cycle fires: an old or a duplicate one.
     FireLate(u64),
     FireSettle(usize),
-    /// A job that may not call looks at the deadlines.
+    /// A job that may not call checks the deadlines.
     FireDeadline,
     /// A claimed call reaches the provider.
     Send(usize, ProviderLuck),
-    /// Its answer reaches the worker.
+    /// The answer reaches the worker.
     Answer(usize),
-    /// The same, but the worker writes it twice.
+    /// The answer reaches the worker, which writes it twice.
     AnswerTwice(usize),
     /// The worker that made a claim dies.
     Crash(usize),
@@ -63,9 +63,9 @@ pub(crate) enum Step {
 #[derive(Debug)]
 pub(crate) struct WorkerCall {
     pub(crate) call: ProviderCall,
-    /// The provider's answer, once it has the call.
+    /// The provider's answer, after the provider got the call.
     pub(crate) answer: Option<ProviderAnswer>,
-    /// The provider took it and has not ended it.
+    /// Whether the provider accepted the call and has not ended it.
     pub(crate) is_open: bool,
 }
 
@@ -83,7 +83,7 @@ pub(crate) struct World {
     pub(crate) events: Vec<BindingEvent>,
     pub(crate) calls: Vec<WorkerCall>,
     pub(crate) provider: Provider,
-    /// The key under which each stored OTP was sent.
+    /// Key under which each stored OTP was sent.
     pub(crate) otp_keys: BTreeMap<Vec<u8>, String>,
     pub(crate) now: DateTime<Utc>,
     otps: u32,
@@ -96,7 +96,7 @@ fn person() -> Actor {
 impl World {
     pub(crate) fn start(stops_on_timeouts: bool) -> Self {
         let now = DateTime::from_timestamp_millis(1_800_000_000_000).unwrap();
-        // Of the two ways to count intervals each has half of the sequences.
+        // Half of the sequences count intervals from the begin of a cycle, half from its end.
         let interval_from = if stops_on_timeouts { IntervalFrom::Begin } else { IntervalFrom::End };
         let policy = if stops_on_timeouts { TimeoutPolicy::Stop } else { TimeoutPolicy::Continue };
         let config = BindingConfig {
@@ -147,7 +147,7 @@ impl World {
                 }
             }
             Step::FireLate(cycle) => {
-                // As a handler does: a job of another id is superseded.
+                // Like a handler: a job with a different id is superseded.
                 let id = format!("cycle:B:{cycle}");
                 if derive(&self.row, self.now).is_some_and(|timer| timer.id().as_str() == id) {
                     self.fire();
@@ -171,7 +171,7 @@ impl World {
             Step::AnswerTwice(n) => self.answer(n, 2),
             Step::Crash(n) => {
                 if !self.calls.is_empty() {
-                    // Its connection is closed with it.
+                    // The connection of the call closes too.
                     self.calls.remove(n % self.calls.len());
                 }
             }
@@ -180,7 +180,7 @@ impl World {
             Step::Pause => self.command(&BindingCommand::Pause),
             Step::Resume => self.command(&BindingCommand::Resume),
             Step::Stop => self.command(&BindingCommand::Stop { reason: model::binding::StopReason::ManualStop }),
-            // Most sequences would end here.
+            // Limited, because most sequences would end here.
             Step::Delete if self.now.timestamp_millis() % 7 != 0 => {}
             Step::Delete => self.command(&BindingCommand::Delete),
             Step::Patch => {
@@ -191,7 +191,7 @@ impl World {
         }
     }
 
-    /// Time never goes back. The provider ends every call by its `Call-Until`.
+    /// Moves time forward, never back. The provider ends every call by its `Call-Until`.
     fn move_to(&mut self, at: DateTime<Utc>) {
         self.now = self.now.max(at);
         for call in self.calls.iter_mut().filter(|c| c.is_open && c.call.call_until <= self.now) {
@@ -287,7 +287,7 @@ impl World {
         let sealed =
             if kind == OtpKind::Right { RIGHT_OTP.to_vec() } else { format!("wrong {}", self.otps).into_bytes() };
         if kind == OtpKind::Right {
-            // The same digits may be right for another transaction: each is one OTP.
+            // The same digits may be right for another transaction. They count as a different OTP.
             self.otp_keys.remove(RIGHT_OTP);
         }
         let otp = OtpSubmission { trx_id, sealed, digest: format!("hmac-{}", self.otps) };
@@ -303,7 +303,7 @@ impl World {
         }
     }
 
-    /// With the functions that the store uses, too.
+    /// Applies a change with the same functions as the store.
     fn apply(&mut self, change: BindingChange) {
         assert_eq!((change.version, change.at), (self.row.version, self.now));
         self.check_change(&change);
@@ -322,7 +322,8 @@ impl World {
         self.events.extend(change.events);
     }
 
-    /// The binding is stopped. The provider leaves everything open until it rests, then answers well until all is final.
+    /// Stops the binding. The provider leaves everything open until the binding is IDLE, then answers until all is
+    /// final.
     pub(crate) fn let_time_pass(&mut self, luck: ProviderLuck) {
         self.take(Step::Resume);
         self.take(Step::Stop);

@@ -1,4 +1,4 @@
-//! Thresholds that are proposed are a schedule, keep what they promise on the hours they come from, and grow with the wait.
+//! Proposed thresholds form a valid schedule, keep their promise on the hours they come from, and grow with the wait.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ fn schedule_of(hours: &[ObservedHour], wait: Duration) -> ThresholdSchedule {
     ThresholdSchedule::new(entries).unwrap()
 }
 
-/// Four weeks of the same hours, and found drivers that differ from week to week.
+/// Returns four weeks of hours in which the number of found drivers differs from week to week.
 fn weeks(found_at: impl Fn(u64, ScheduleDay, u32) -> u64) -> Vec<ObservedHour> {
     let mut hours = Vec::new();
     for week in 0..4 {
@@ -43,7 +43,7 @@ fn weeks(found_at: impl Fn(u64, ScheduleDay, u32) -> u64) -> Vec<ObservedHour> {
 
 const TEN_MINUTES: Duration = Duration::from_secs(600);
 
-/// Requests with these seconds before each, from a Monday at eight on.
+/// Returns requests with these gaps in seconds, starting on a Monday at eight.
 fn requests_after(gaps: &[i64]) -> Vec<NaiveDateTime> {
     let mut at = NaiveDate::from_ymd_opt(2019, 1, 7).and_then(|day| day.and_hms_opt(8, 0, 0)).unwrap();
     gaps.iter()
@@ -70,7 +70,7 @@ proptest! {
 
     #[test]
     fn three_of_four_hours_it_comes_from_keep_the_promise(seed in 6..400_u64) {
-        // Not one hour in which less than one order is served within the wait.
+        // Every hour has enough drivers to serve at least one order within the wait.
         let hours = weeks(|week, day, hour| 6 + (seed * (7 + week) * (3 + day as u64) * u64::from(1 + hour)) % 300);
         let schedule = schedule_of(&hours, TEN_MINUTES);
         let test = judge_thresholds(&hours, TEN_MINUTES, |day, minute| schedule.threshold_on(day, minute).unwrap());
@@ -94,7 +94,7 @@ proptest! {
             let spans = propose_thresholds(&hours, wait);
             spans.iter().map(|span| span.entry.max_waiting_orders).max().unwrap_or(0)
         };
-        // Hours are joined by their smallest, so the largest of all may fall by the quarter that makes hours alike.
+        // Joined hours get their lowest threshold, so the total may fall by the quarter up to which hours are joined.
         prop_assert!(total(long) * 5 / 4 + 1 >= total(short));
     }
 }
@@ -114,12 +114,12 @@ fn advice_is_judged_on_unseen_hours() {
         ]
     );
     assert_eq!((spans[1].reason, spans[1].hours_seen), (AdviceReason::Served { per_hour: 250 }, 40));
-    // Later fewer found a driver in the rush: the advice is too long there, and only there.
+    // Later, fewer orders found a driver in the rush hour. The proposal is too high there, and only there.
     let schedule = schedule_of(&before, TEN_MINUTES);
     let after = weeks(|_, _, hour| if rush(hour) { 120 } else { 60 });
     let test = judge_thresholds(&after, TEN_MINUTES, |day, minute| schedule.threshold_on(day, minute).unwrap());
     assert_eq!((test.hours, test.too_long, test.in_time), (4 * 7 * 24, 4 * 7 * 2, 4 * 7 * 22));
-    // One threshold for all times promises more than is kept.
+    // A single threshold for all times promises too much.
     let usual = judge_thresholds(&after, TEN_MINUTES, |_, _| 100);
     assert_eq!(usual.too_long, usual.hours);
 }

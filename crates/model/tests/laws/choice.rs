@@ -1,4 +1,4 @@
-//! Which of several partners an attempt is booked with, for any list, any former bookings and any partners left alone.
+//! The choice among several partners, for any list, any earlier bookings and any unavailable partners.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -13,13 +13,13 @@ use proptest::{prelude::*, test_runner::RngSeed};
 const NAMES: [&str; 4] = ["bbd", "xyz", "abc", "def"];
 const ORDERS: u32 = 10_000;
 
-/// As many partners as shares; 0 is none.
+/// Returns one partner per share; 0 means no share.
 fn list_of(shares: &[u32]) -> Vec<ListedPartner> {
     let listed = NAMES.iter().zip(shares);
     listed.map(|(name, share)| ListedPartner { name: (*name).into(), share: Some(*share).filter(|s| *s > 0) }).collect()
 }
 
-/// An order whose former attempts were booked with these of [`NAMES`], and cancelled.
+/// Returns an order whose earlier attempts were booked with these of [`NAMES`], and cancelled.
 fn order_after(number: u32, booked: &[usize]) -> Snapshot {
     let now = DateTime::from_timestamp_millis(1_893_484_800_000).unwrap();
     let id = format!("ORD-{number}").parse().unwrap();
@@ -39,7 +39,7 @@ fn choose(listed: &[ListedPartner], s: &Snapshot, can_call: impl Fn(&str) -> boo
     choice::choose_partner(listed, s, |name| can_call(name)).map(|choice| choice.partner)
 }
 
-/// How many first attempts each partner gets.
+/// Returns how many first attempts each partner gets.
 fn count_orders(listed: &[ListedPartner], can_call: impl Fn(&str) -> bool) -> BTreeMap<String, u32> {
     let mut counts = BTreeMap::new();
     for number in 0..ORDERS {
@@ -115,7 +115,7 @@ fn next_attempt_waits_for_cancel_without_limit() {
 }
 
 proptest! {
-    // The same lists in every run; PROPTEST_RNG_SEED asks for others.
+    // Every run uses the same lists; PROPTEST_RNG_SEED selects others.
     #![proptest_config(ProptestConfig {
         cases: 1_000,
         failure_persistence: None,

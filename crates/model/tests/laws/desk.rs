@@ -1,4 +1,4 @@
-//! The time limits of alerts, by the clock of a desk.
+//! Time limits of alerts, counted in business hours of a desk.
 
 use std::time::Duration;
 
@@ -26,10 +26,10 @@ const WEEK: [&str; 5] = ["Mon", "Tue", "Wed", "Thu", "Fri"];
 #[test]
 fn business_hours_count_only_open_time() {
     let jakarta = desk("Asia/Jakarta", &WEEK, "08:00", "17:00", &["2026-01-05"]);
-    // Friday 16:00 in Jakarta, an hour before the weekend; Monday is a holiday.
+    // Friday 16:00 in Jakarta, one hour before the weekend. Monday is a holiday.
     assert_eq!(jakarta.add_open_time(at("2026-01-02T09:00:00Z"), hours(1)), at("2026-01-02T10:00:00Z"));
     assert_eq!(jakarta.add_open_time(at("2026-01-02T09:00:00Z"), hours(4)), at("2026-01-06T04:00:00Z"));
-    // At night nothing counts.
+    // The night does not count.
     assert_eq!(jakarta.add_open_time(at("2026-01-06T20:00:00Z"), hours(9)), at("2026-01-07T10:00:00Z"));
     let always = desk("UTC", &["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"], "00:00", "24:00", &[]);
     assert_eq!(always.add_open_time(at("2026-01-02T09:00:00Z"), hours(100)), at("2026-01-06T13:00:00Z"));
@@ -37,7 +37,7 @@ fn business_hours_count_only_open_time() {
 
 #[test]
 fn business_hours_follow_the_clocks_of_their_zone() {
-    // On 8 March 2026 clocks went from 2:00 to 3:00, on 1 November from 2:00 back to 1:00.
+    // Clocks went from 2:00 to 3:00 on 8 March 2026, and from 2:00 back to 1:00 on 1 November.
     let night = desk("America/New_York", &["Sun"], "01:00", "04:00", &[]);
     assert_eq!(night.add_open_time(at("2026-03-08T06:00:00Z"), hours(2)), at("2026-03-08T08:00:00Z"));
     assert_eq!(night.add_open_time(at("2026-03-08T06:00:00Z"), hours(3)), at("2026-03-15T06:00:00Z"));
@@ -74,7 +74,7 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// A limit in two parts ends when one of their sum does, and none ends before it began.
+    /// Adding two spans equals adding their sum, and the result is never before the start.
     #[test]
     fn open_time_adds_up(start in 0i64..400_000_000, first in 1u64..400_000, second in 1u64..400_000) {
         let berlin = desk("Europe/Berlin", &WEEK, "08:30", "16:00", &["2020-12-25"]);

@@ -1,5 +1,5 @@
-//! Random sequences of what people ask for and of timers that fire keep what must hold. No servers: the decisions are
-//! pure, and a model applies them as `orders::store` does.
+//! Invariants of fleet orders under random sequences of requests and timers. No servers: the decisions are pure, and a
+//! model applies them as `orders::store` does.
 
 mod orders;
 
@@ -30,7 +30,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    // The same sequences in every run; PROPTEST_RNG_SEED asks for others.
+    // Every run uses the same sequences; PROPTEST_RNG_SEED selects others.
     #![proptest_config(ProptestConfig {
         cases: 1_500,
         failure_persistence: None,

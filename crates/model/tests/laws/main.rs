@@ -1,16 +1,15 @@
-//! What must hold of orders, whatever happens to them in whatever order: properties of the pure decisions over thousands of
-//! random sequences. And of what people are told.
+//! Properties of the pure decisions over thousands of random sequences.
 //!
-//! * `fleet`: people ask for things and timers fire.
-//! * `partner`: requests, answers and callbacks come late, twice, out of turn or never.
+//! * `fleet`: requests and timers.
+//! * `partner`: requests, answers and callbacks that are late, repeated, out of order or lost.
 //! * `money`: payment words, cancels, refunds and callbacks in any order.
-//! * `superseded`: a timer that a change left behind for good is asked for by no later state, on either track.
-//! * `choice`: which of several partners an attempt is booked with.
-//! * `steps`: what of the history producers hear of.
-//! * `texts`: every text in every language, and templates of an installation's own.
-//! * `desk`: the time limits of alerts, by the clock of a desk.
-//! * `scale`: more load never wants fewer replicas.
-//! * `schedule`: thresholds by time of day, where clocks change, too. `advice`: thresholds that are proposed from what was seen.
+//! * `superseded`: a timer that a change made obsolete is never needed again, for fleet and partner orders.
+//! * `choice`: the choice among several partners.
+//! * `steps`: history events that are sent to producers.
+//! * `texts`: all texts in every language, and templates of an installation.
+//! * `desk`: time limits of alerts in business hours.
+//! * `scale`: more load never needs fewer replicas.
+//! * `schedule`: thresholds by time of day, including clock changes. `advice`: thresholds proposed from observations.
 
 mod advice;
 mod choice;
@@ -26,7 +25,7 @@ mod texts;
 
 use model::actor::Actor;
 
-/// An actor as tables name it.
+/// Parses an actor as tables store it.
 fn by(actor: &str) -> Actor {
     Actor::parse(actor)
 }

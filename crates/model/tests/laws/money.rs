@@ -1,4 +1,5 @@
-//! Random sequences of payment words, cancels, refunds and callbacks: reordered, doubled and late. No servers: the decisions are pure.
+//! Random sequences of payment words, cancels, refunds and callbacks: reordered, repeated and late. No servers: the
+//! decisions are pure.
 
 use std::collections::BTreeSet;
 
@@ -22,19 +23,19 @@ const WORDS: [&str; 8] = ["UNPAID", "PENDING", "PAID", "SETTLEMENT", "REFUNDED",
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// A payment word under an event id, which may have come before.
+    /// A payment word under an event id, which may be a repeated one.
     Word(u8, u8),
-    /// By staff, or by the customer.
+    /// Cancels by staff or by the customer.
     Cancel(bool),
     /// The lifetime ends, and the order is compensated.
     End,
-    /// A driver takes the order, and may leave it.
+    /// A driver takes the order and may leave it.
     Ride(bool),
-    /// Support starts the refund, or records that it is done.
+    /// Support starts the refund, or records its completion.
     Refund(bool),
-    /// The payment service answers under this refund id.
+    /// The payment service answers with this refund id.
     Answer(Answer),
-    /// A callback: about our refund or another one, completed or failed.
+    /// A callback about our refund or another one: completed or failed.
     Callback(&'static str, bool),
 }
 
@@ -59,22 +60,22 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// An order, and what an outside observer knows of its money.
+/// An order, and the facts about its money that an observer knows.
 struct Model {
     s: Snapshot,
     has_service: bool,
-    /// Money was reported, and not after it had gone back.
+    /// Whether a payment was reported before any refund.
     ever_paid: bool,
     reported_back: bool,
     events: BTreeSet<u8>,
     alerts: usize,
-    /// A person or the payment service settled the refund.
+    /// Whether a person or the payment service settled the refund.
     is_settled: bool,
     settled_by_hand: bool,
-    /// The payment service said that our refund is paid, and after that, that it failed.
+    /// Whether the payment service reported our refund as paid, and whether it then reported it as failed.
     service_paid: bool,
     failed_after: bool,
-    /// Support was told that the service contradicts how the refund was settled.
+    /// Whether support was notified that the service contradicts how the refund was settled.
     contradicted: bool,
     mismatches: usize,
 }
@@ -109,7 +110,7 @@ impl Model {
         match step {
             Step::Word(word, event) => {
                 let word = WORDS[usize::from(*word)];
-                // The same id always says the same.
+                // The same event id always has the same word.
                 let event = event % 3 * 10 + u8::try_from(WORDS.iter().position(|w| *w == word).unwrap()).unwrap();
                 let status = word.to_owned().try_into().unwrap();
                 let decision = money::record_payment(s, &by("producer:x"), &format!("E{event}"), &status);
@@ -181,7 +182,8 @@ impl Model {
         self.service_paid |= paid;
     }
 
-    /// As the job of the refund does it. A question may be under way while a person settles the refund, or while it is withdrawn.
+    /// Applies an answer as the refund job does. A request may be open while a person settles the refund, or while it
+    /// is withdrawn.
     fn answer(&mut self, answer: Answer) {
         if !matches!(self.s.order.status, OrderStatus::RefundPending | OrderStatus::Refunded) || self.s.refund.is_none()
         {
@@ -217,7 +219,7 @@ impl Model {
         self.s = self.s.apply(&change);
     }
 
-    /// As `orders::commit` does it, from the settings.
+    /// Sets the refund as `orders::commit` does from the settings.
     fn set_refund(&self, change: &mut Change) {
         if change.order.status == self.s.order.status {
             return;
@@ -264,7 +266,7 @@ impl Model {
 }
 
 proptest! {
-    // The same sequences in every run; PROPTEST_RNG_SEED asks for others.
+    // Every run uses the same sequences; PROPTEST_RNG_SEED selects others.
     #![proptest_config(ProptestConfig {
         cases: 5_000,
         failure_persistence: None,
@@ -296,7 +298,7 @@ proptest! {
     }
 }
 
-/// An order whose refund the payment service is asked for.
+/// Returns an order whose refund is requested from the payment service.
 fn asked_refund() -> Model {
     let mut model = Model::new(2, Some(150_000), true);
     model.take(&Step::Cancel(false));
@@ -345,7 +347,8 @@ fn reported_refund_withdraws_the_request() {
     assert!(accepted.s.refund_at.is_some(), "its result is still asked for");
 }
 
-// Rule F16b: the first change of an order that was created with an unknown word tells support, whichever program created it.
+// Rule F16b: the first change of an order that was created with an unknown word notifies support, whichever program
+// created it.
 #[test]
 fn first_change_tells_of_an_unknown_word() {
     let mut model = Model::new(5, Some(150_000), false);

@@ -1,5 +1,5 @@
-//! Random sequences of everything that can happen to a partner's order, in every order of arrival. No servers: the
-//! decisions are pure. `orders` applies them, `counterpart` is the partner, `invariants` what must hold.
+//! Random sequences of all events of a partner's order, in every order of arrival. No servers: the decisions are pure.
+//! `orders` applies them, `counterpart` is the partner, `invariants` contains the checks.
 
 mod counterpart;
 mod invariants;
@@ -39,7 +39,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    // The same sequences in every run; PROPTEST_RNG_SEED asks for others.
+    // Every run uses the same sequences; PROPTEST_RNG_SEED selects others.
     #![proptest_config(ProptestConfig {
         cases: 2_500,
         failure_persistence: None,

@@ -1,4 +1,5 @@
-//! More load never wants fewer replicas, bounds hold, and jobs that wait for a partner want no more than the partner lets through.
+//! More load never needs fewer replicas, bounds apply, and jobs that wait for a partner add replicas only up to the
+//! partner's limits.
 
 use model::scale::{ASSUMED_MEAN_US, CallLimit, QueueLoad, ScaleBound, ScaleLimits, advise_scale};
 use proptest::{prelude::*, test_runner::RngSeed};
@@ -107,7 +108,7 @@ fn timers_falling_due_raise_the_replicas() {
         calls: None,
     };
     assert_eq!(advise_scale(std::slice::from_ref(&quiet), &limits).replicas, 1, "the least, and never none");
-    // 100 a second, each for 50 ms: five at a time, and a replica has two places, of which it is to use one.
+    // 100 jobs per second of 50 ms are five at a time. A replica has two slots, of which one is to be used.
     let busy = QueueLoad { falling_due: 6_000, ..quiet };
     let advice = advise_scale(&[busy], &limits);
     assert_eq!((advice.replicas, advice.bound, advice.queues[0].load_milli), (5, ScaleBound::Load, 5_000));

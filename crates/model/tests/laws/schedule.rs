@@ -1,4 +1,4 @@
-//! Thresholds by time of day: each instant has at most one, and days on which clocks change are no exception.
+//! Thresholds by time of day: each instant has at most one, including days with clock changes.
 
 use chrono::{DateTime, Datelike, TimeDelta, Timelike, Utc};
 use chrono_tz::{TZ_VARIANTS, Tz};
@@ -25,7 +25,7 @@ fn entry() -> impl Strategy<Value = ScheduledThreshold> {
     })
 }
 
-/// Instants of forty years, around the changes of clocks and elsewhere.
+/// Generates instants of forty years, around clock changes and elsewhere.
 fn instant() -> impl Strategy<Value = DateTime<Utc>> {
     (0..40 * 366 * 24 * 60_i64).prop_map(|minutes| at("2000-01-01T00:00:00Z") + TimeDelta::minutes(minutes))
 }
@@ -87,7 +87,7 @@ proptest! {
 #[test]
 fn a_threshold_follows_the_clock_of_its_area() {
     let jakarta = local("Asia/Jakarta", "MON-FRI 07:00-09:30=60; SAT,SUN 10:00-22:00=80");
-    // Friday, seven in the morning in Jakarta, is midnight in London.
+    // Seven in the morning on a Friday in Jakarta is midnight in London.
     assert_eq!(jakarta.threshold_at(at("2026-01-08T23:59:59Z")), None);
     assert_eq!(jakarta.threshold_at(at("2026-01-09T00:00:00Z")), Some(60));
     assert_eq!(jakarta.threshold_at(at("2026-01-09T02:29:59Z")), Some(60));
@@ -109,7 +109,7 @@ fn overnight_entry_belongs_to_its_first_day() {
 
 #[test]
 fn where_clocks_go_forward_skipped_times_hold_for_no_instant() {
-    // In Berlin 02:00 to 03:00 of 29 March 2026 is left out.
+    // In Berlin the clocks skip 02:00 to 03:00 on 29 March 2026.
     let berlin = local("Europe/Berlin", "SUN 02:00-03:00=10; SUN 03:00-04:00=20");
     assert_eq!(berlin.threshold_at(at("2026-03-29T00:59:00Z")), None);
     assert_eq!(berlin.threshold_at(at("2026-03-29T01:00:00Z")), Some(20));
@@ -119,7 +119,7 @@ fn where_clocks_go_forward_skipped_times_hold_for_no_instant() {
 
 #[test]
 fn where_clocks_go_back_times_that_come_twice_hold_twice() {
-    // In Berlin 02:00 to 03:00 of 25 October 2026 comes twice.
+    // In Berlin the clocks repeat 02:00 to 03:00 on 25 October 2026.
     let berlin = local("Europe/Berlin", "SUN 02:00-03:00=10");
     let minutes = |n: i64| at("2026-10-24T12:00:00Z") + TimeDelta::minutes(n);
     let held = (0..24 * 60).filter(|n| berlin.threshold_at(minutes(*n)) == Some(10)).count();

@@ -1,4 +1,4 @@
-//! What of the history producers hear of.
+//! History events that are sent to producers.
 
 use model::{
     messages::{

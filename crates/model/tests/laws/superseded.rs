@@ -1,4 +1,4 @@
-//! Timers that changes of one order left behind for good.
+//! Checks the timers that changes of one order make obsolete for good.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use model::{
     order::Snapshot,
 };
 
-/// What was superseded so far; no later state may ask for it.
+/// Timers superseded so far. No later state may need them.
 #[derive(Debug, Default)]
 pub(crate) struct SupersededTimers(BTreeSet<String>);
 
@@ -16,7 +16,7 @@ fn wanted(s: &Snapshot) -> BTreeSet<String> {
 }
 
 impl SupersededTimers {
-    /// Holds a change to the law, by the order before and after it.
+    /// Checks a change, given the order before and after it.
     pub(crate) fn record_change(&mut self, before: &Snapshot, after: &Snapshot) {
         let (asked_for, is_asked_for) = (wanted(before), wanted(after));
         for timer in superseded_timers(before, after) {
@@ -33,10 +33,10 @@ impl SupersededTimers {
         }
         let again: Vec<_> = self.0.intersection(&is_asked_for).collect();
         assert!(again.is_empty(), "{again:?} came again in {after:?}");
-        // An attempt that is over leaves nothing behind.
+        // The timeout of a finished attempt is always superseded.
         let left = asked_for.difference(&is_asked_for).find(|id| id.starts_with("timeout:") && !self.0.contains(*id));
         assert_eq!(left, None, "of {after:?}");
-        // Nor does an order that ends within its lifetime.
+        // So is the lifetime timer of an order that ends within its lifetime.
         let has_ended = after.order.status.is_closed() && after.now < after.order.lifetime_deadline;
         let lifetime = format!("lifetime:{}", after.order.id);
         assert!(!has_ended || self.0.contains(&lifetime), "{lifetime} is left by {after:?}");

@@ -1,4 +1,4 @@
-//! Texts of people: each exists in each language, each says what the settings would take, and none breaks a message.
+//! Texts for people exist in every language, satisfy the rules of the settings, and never break a message.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -19,18 +19,18 @@ fn catalog_with(language: Language, key: TextKey, template: &str) -> TextCatalog
     texts
 }
 
-/// What the settings say of these texts; empty: nothing.
+/// Returns the validation errors of these texts; empty if they are valid.
 fn problems_of(texts: &TextCatalog) -> String {
     texts.validate().err().map_or_else(String::new, |report| report.to_string())
 }
 
-/// The text with a value for each of its placeholders.
+/// Returns the text with a value for each of its placeholders.
 fn filled(texts: &TextCatalog, language: Language, key: TextKey) -> String {
     let values: Vec<_> = key.placeholders().iter().map(|placeholder| (*placeholder, "VALUE")).collect();
     texts.render(language, key, &values)
 }
 
-/// What a customer is told of an order that ended for this cause.
+/// Returns the message to the customer of an order that ended for this cause.
 fn told_customer(language: Option<&str>, cause: CancelCause, paid: bool, texts: &TextCatalog) -> StoredMessage {
     let mut s = fixture::created_snapshot();
     s.order.status = OrderStatus::CancelledBySystem;
@@ -113,7 +113,8 @@ fn late_driver_text_defaults_to_the_requirement() {
     assert_eq!(accepted("fr, en;q=0"), Language::Vietnamese);
 }
 
-// Rule F26: The name of a weight in Accept-Language has no case, and a weight is 0 to 1 with three decimals at most.
+// Rule F26: The name of a weight in Accept-Language is case-insensitive, and a weight is 0 to 1 with at most three
+// decimals.
 #[test]
 fn accept_language_follows_its_grammar() {
     let accepted = |header: &str| Language::from_accept_language(Some(header), Language::Indonesian);
@@ -263,7 +264,7 @@ fn template_part() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    // The same texts in every run; PROPTEST_RNG_SEED asks for others.
+    // Every run uses the same texts; PROPTEST_RNG_SEED selects others.
     #![proptest_config(ProptestConfig {
         cases: 1_000,
         failure_persistence: None,

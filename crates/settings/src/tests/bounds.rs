@@ -1,4 +1,4 @@
-//! Every number and duration has bounds, wherever they are declared.
+//! Every number and duration has bounds, wherever it is declared.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{Config, DEFAULTS, PartnerConfig};
 
-/// The defaults, with a partner and a channel that have numbers.
+/// Returns the defaults, with a partner and a channel that have numbers.
 fn complete() -> Value {
     let mut tree = serde_json::to_value(Config::defaults()).unwrap();
     let partner = PartnerConfig::with_url("https://partner.example.com");
@@ -36,7 +36,7 @@ fn numbers_and_durations() -> Vec<String> {
     found
 }
 
-/// What the configuration says to this value: `Err` with the text if it refuses it.
+/// Checks this value. Returns the error text if it is refused.
 fn check_value(complete: &Value, path: &str, value: &Value) -> Result<(), String> {
     let mut tree = complete.clone();
     let leaf = tree.pointer_mut(path).unwrap();
@@ -49,7 +49,7 @@ fn setting_name(path: &str) -> String {
     path.trim_start_matches('/').replace('/', ".")
 }
 
-/// The bounds as a refusal names them, least and most.
+/// Returns the minimum and maximum from an error text.
 fn read_bounds(complete: &Value, path: &str) -> (String, String) {
     let name = setting_name(path);
     let absurd = [json!(i64::MAX), json!(u32::MAX), json!(u16::MAX), json!(u8::MAX), json!(0), json!("1000years")];
@@ -84,7 +84,7 @@ fn s20i_values_out_of_bounds_are_refused_with_their_place() {
         let (name, (least, most)) = (setting_name(&path), read_bounds(&complete, &path));
         let assert_refused = |value: Value| {
             let refusal = check_value(&complete, &path, &value).expect_err(&format!("{path} = {value} is accepted"));
-            // A number the type cannot hold is refused earlier.
+            // A number outside its type is refused earlier.
             let is_told = refusal.contains(&format!("{name} must be")) || refusal.contains("invalid value");
             assert!(is_told, "{path} = {value}: {refusal}");
         };

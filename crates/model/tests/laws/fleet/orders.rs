@@ -1,4 +1,5 @@
-//! An order without a database: decisions are applied to it as the store would, and everything is checked after each.
+//! Model of an order without a database. It applies decisions as the store would, and the invariants are checked after
+//! each step.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use model::{
@@ -17,32 +18,32 @@ use crate::{by, superseded::SupersededTimers};
 
 #[derive(Debug, Clone)]
 pub(super) enum Step {
-    /// The timer of this number fires, due or not.
+    /// Fires the timer with this number, due or not.
     Fire(usize),
-    /// Time goes on to the next timer, and it fires.
+    /// Moves time to the next timer and fires it.
     FireNext,
-    /// Seconds.
+    /// Moves time by this many seconds.
     Advance(i64),
-    /// The driver who got this offer, live or not.
+    /// The driver of this offer, live or not, accepts.
     Accept(u8),
     Decline(u8),
-    /// It cannot be delivered, or its driver took another order.
+    /// The offer cannot be delivered, or its driver took another order.
     Withdraw(u8),
     PickUp,
     Complete,
     DriverCancel,
     Release,
-    /// By staff, or by the customer.
+    /// Cancels by staff or by the customer.
     Cancel(bool),
     Assign(u8),
     Redispatch,
     /// A timer was found dead.
     Hold,
-    /// Staff stop it.
+    /// Staff hold the order.
     HoldByHand,
-    /// Staff let it go on, whatever it was held for.
+    /// Staff resume the order, whatever the cause of its hold.
     Resume,
-    /// Is this driver free for other orders' sake?
+    /// Sets whether this driver is free.
     Free(u8, bool),
 }
 
@@ -120,7 +121,7 @@ impl Model {
         }
     }
 
-    /// As `orders::step` does it: superseded, past the lifetime, not due, or decided.
+    /// Fires a timer as `orders::step` does: superseded, past the lifetime, not due, or decided.
     fn fire(&mut self, n: usize) {
         let s = &self.s;
         let derived = timers::derive_timers(s);
@@ -143,12 +144,12 @@ impl Model {
         self.apply(change);
     }
 
-    /// Until when the order waits on without a write, if this search finds no driver either.
+    /// Returns how long the order waits without a write if this search finds no driver either.
     fn unwritten_until(&self) -> Option<DateTime<Utc>> {
         decide::next_unwritten_search(&self.s, &self.policy)
     }
 
-    /// As `fleet::waiting_orders` does it: the row stays, and its timer is due again after the pause.
+    /// Continues the wait as `fleet::waiting_orders` does: the row stays, and its timer is due again after the pause.
     fn wait_on(&mut self) {
         let next = self.unwritten_until().expect("it repeats");
         assert!(next > self.s.now && next <= self.s.now + TimeDelta::minutes(1), "{:?}", self.s.order);
@@ -165,7 +166,8 @@ impl Model {
         self.fire(n);
     }
 
-    /// As `orders::fleet::candidates` does it: free, not asked in this round, never declined, and never had it.
+    /// Ranks drivers as `orders::fleet::candidates` does: free, not asked in this round, never declined, and never had
+    /// the order.
     fn ranking(&self) -> DriverRanking {
         let asked = |driver: &DriverId| {
             let declined = |o: &&Offer| o.state == OfferState::Declined || o.round == self.s.order.round;
@@ -183,7 +185,8 @@ impl Model {
         DriverRanking { ranked: ranked.collect(), excluded: Vec::new() }
     }
 
-    /// With the function that `orders::store` uses, too; offers are made as the store makes them where all drivers are free.
+    /// Applies a change with the same function as `orders::store`. Creates offers as the store does if all drivers are
+    /// free.
     fn apply(&mut self, change: Change) {
         assert_eq!((change.version, change.at), (self.s.order.version, self.s.now));
         let mut at = self.s.order.status;
@@ -219,7 +222,8 @@ impl Model {
         self.history.extend(change.events);
     }
 
-    /// The search before found no driver, either, and the history says so: this change counts a round and does nothing else.
+    /// Returns whether this change only counts a round, because the previous search found no driver either and is in
+    /// the history.
     fn repeats_empty_search(&self, change: &Change) -> bool {
         let is_search =
             |event: &&OrderEvent| matches!(event.reason, EventReason::AttemptStarted | EventReason::SearchAgain);
@@ -232,10 +236,10 @@ impl Model {
             && change.messages.is_empty()
     }
 
-    /// What must hold at every moment.
+    /// Checks the invariants of every state.
     pub(super) fn check(&self) {
         let (o, now) = (&self.s.order, self.s.now);
-        // The CHECKs of the table.
+        // The CHECK constraints of the table.
         assert!(o.driver_id.is_some() || !(o.status.occupies_driver() || o.status == OrderStatus::Completed));
         assert!(o.attempt_deadline.is_none() || o.next_attempt_at.is_none());
         assert_eq!(o.held_for_review, o.held_reason.is_some());
@@ -274,7 +278,8 @@ impl Model {
         assert!(o.status != OrderStatus::CancelledBySystem || !o.owes_refund(), "paid, without an alert");
     }
 
-    /// Attempts are numbered 1, 2, 3, ...; each ends once, before the next begins or the order leaves the search.
+    /// Checks that attempts are numbered 1, 2, 3, ..., and that each ends once, before the next starts or the search
+    /// ends.
     fn check_attempts(&self) {
         let (mut started, mut running) = (0, false);
         for event in &self.history {
@@ -293,7 +298,7 @@ impl Model {
         assert!(!running || self.s.live_offer().is_some(), "only a live offer keeps an attempt running");
     }
 
-    /// Until no timer is left.
+    /// Runs all timers until none is left.
     pub(super) fn let_time_pass(&mut self) {
         for _ in 0..500 {
             if timers::order_timers(&self.s.order, self.s.now).is_empty() {
@@ -304,7 +309,7 @@ impl Model {
         }
     }
 
-    /// Nothing happens any more: the order has ended, or has a driver or a reviewer.
+    /// Checks the final state: the order has ended, has a driver or is held.
     pub(super) fn check_at_rest(&self) {
         let o = &self.s.order;
         assert_eq!(timers::order_timers(o, self.s.now + TimeDelta::days(1)), []);

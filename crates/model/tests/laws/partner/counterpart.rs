@@ -1,4 +1,4 @@
-//! The model's partner, who keeps its own truth and tells of it in callbacks.
+//! The partner in the model. It has its own state and reports it in callbacks.
 
 use model::partner::{
     answer::{JobStatus, PartnerStatus},
@@ -8,20 +8,20 @@ use model::partner::{
 use super::orders::{Luck, Model, observation, pick};
 
 impl Model {
-    /// The bookings for which the partner will send a driver, by attempt; none if it has ever lost its keys.
+    /// Returns the attempts for which the partner will send a driver; none after it has lost its keys.
     pub(super) fn open_at_partner(&self) -> impl Iterator<Item = i32> {
         let open =
             |booking: &JobStatus| matches!(booking.status, PartnerStatus::Searching | PartnerStatus::DriverAssigned);
         self.truth.iter().filter(move |(_, booking)| !self.forgot && open(booking)).map(|(attempt, _)| *attempt)
     }
 
-    /// As the partner does it: the same key is the same booking.
+    /// Books like the partner: the same key always yields the same booking.
     pub(super) fn book(&mut self, attempt: i32, luck: Luck) -> Option<Result<String, ()>> {
         let booking_id = format!("B-{attempt}");
         if luck == Luck::NoEffect {
             return None;
         }
-        // It takes what it has, and stays with its no.
+        // The partner accepts a booking that it already has, and never changes a refusal.
         if self.refused.contains(&attempt) || (luck == Luck::Refused && !self.truth.contains_key(&attempt)) {
             self.refused.insert(attempt);
             return (luck != Luck::LostAnswer).then_some(Err(()));
@@ -52,7 +52,7 @@ impl Model {
         (luck == Luck::Fine).then_some(cancelled)
     }
 
-    /// The partner goes on with one of its bookings, and says so.
+    /// Advances one of the partner's bookings and sends a callback.
     pub(super) fn partner(&mut self, n: usize, finds: bool) {
         let Some(n) = pick(n, self.truth.len()) else { return };
         let (attempt, booking) = self.truth.iter_mut().nth(n).unwrap();

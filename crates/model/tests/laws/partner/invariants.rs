@@ -1,4 +1,4 @@
-//! What must hold of a partner's order, whatever happened.
+//! Invariants of a partner's order.
 
 use model::{
     decide::{Change, timers},
@@ -9,7 +9,7 @@ use model::{
 use super::orders::{Luck, Model, Step};
 
 impl Model {
-    /// With the function that `orders::store` uses, too.
+    /// Applies a change with the same function as `orders::store`.
     pub(super) fn apply(&mut self, change: Change) {
         assert_eq!((change.version, change.at), (self.s.order.version, self.s.now));
         let mut at = self.s.order.status;
@@ -27,16 +27,16 @@ impl Model {
         let before = self.s.clone();
         self.s = self.s.apply(&change);
         self.superseded.record_change(&before, &self.s);
-        // The same again is the same row.
+        // Applying the change again yields the same row.
         let alerts = change.messages.iter().filter(|m| m.kind() == MANUAL_REFUND_REQUIRED);
         self.refund_alerts.extend(alerts.map(|m| m.dedupe_key.clone()));
         self.history.extend(change.events);
     }
 
-    /// What must hold at every moment.
+    /// Checks the invariants of every state.
     pub(super) fn check(&self) {
         let (o, now) = (&self.s.order, self.s.now);
-        // The CHECKs of the tables.
+        // The CHECK constraints of the tables.
         assert!(o.driver_id.is_some() || !(o.status.occupies_driver() || o.status == OrderStatus::Completed));
         assert!(o.attempt_deadline.is_none() || o.next_attempt_at.is_none(), "{o:?}");
         assert_eq!(o.held_for_review, o.held_reason.is_some());
@@ -87,7 +87,7 @@ impl Model {
         assert!(o.status != OrderStatus::CancelledBySystem || !o.owes_refund(), "paid, without an alert");
     }
 
-    /// An order that searches is moved on by something, and ends with its lifetime.
+    /// Checks that a timer moves every searching order on, and that the order ends with its lifetime.
     fn check_timers(&self) {
         let (o, s) = (&self.s.order, &self.s);
         let ids: Vec<_> = timers::derive_timers(s).iter().map(|t| t.id().to_string()).collect();
@@ -107,7 +107,8 @@ impl Model {
         }
     }
 
-    /// Attempts are numbered 1, 2, 3, ...; each ends once, before the next begins or the order leaves the search.
+    /// Checks that attempts are numbered 1, 2, 3, ..., and that each ends once, before the next starts or the search
+    /// ends.
     fn check_attempts(&self) {
         let (mut started, mut running) = (0, false);
         for event in &self.history {
@@ -127,7 +128,7 @@ impl Model {
         assert_eq!(running, still, "{:?}: {:?}", self.s.order, self.history);
     }
 
-    /// The partner answers everything and finds no driver any more, until no timer is left.
+    /// Runs all timers. The partner answers every request and finds no more drivers.
     pub(super) fn let_time_pass(&mut self) {
         for _ in 0..2_000 {
             while !self.is_silent() {
@@ -145,7 +146,7 @@ impl Model {
         panic!("it never comes to rest: {:?}", self.s);
     }
 
-    /// Nothing happens any more: the order has ended, or has a driver or a reviewer, and the partner holds nothing for it.
+    /// Checks the final state: the order has ended, has a driver or is held, and the partner has no unneeded booking.
     pub(super) fn check_at_rest(&self) {
         let o = &self.s.order;
         assert!(o.status.is_closed() || o.status.occupies_driver() || o.held_for_review, "{o:?}");
@@ -159,7 +160,7 @@ impl Model {
     }
 }
 
-/// What is over stays over, but that a cancel may have to be said again.
+/// Checks that a closed booking stays closed, except that its cancel may be repeated.
 fn assert_follows(before: &Booking, after: &Booking) {
     use BookingState::{Booked, CancelWanted, Cancelled, Completed, Intent, Refused, Unknown};
     let allowed = before.state == after.state

@@ -1,5 +1,5 @@
-//! A partner's order without servers: decisions are applied to it as the store would, the partner keeps its own truth, and
-//! what it says comes late, twice, out of turn or never. Everything is checked after each step.
+//! Model of a partner's order without servers. It applies decisions as the store would. The partner has its own state,
+//! and its messages arrive late, repeated, out of order or never. The invariants are checked after each step.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -31,61 +31,61 @@ use model::{
 
 use crate::{by, superseded::SupersededTimers};
 
-/// Odd attempts go to the first, even ones to the second.
+/// Odd attempts use the first partner, even ones the second.
 const PARTNERS: [&str; 2] = ["bbd", "xyz"];
 const SERVICE: &str = "TAXI";
 
 const PAYMENTS: [&str; 6] = ["UNPAID", "PENDING", "PAID", "SETTLEMENT", "ODD", "REFUNDED"];
 const PAUSE: Duration = Duration::from_secs(30);
 
-/// What becomes of a request.
+/// Result of a request.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Luck {
     Fine,
-    /// It takes effect, and its answer is lost.
+    /// The request takes effect, but its answer is lost.
     LostAnswer,
     NoEffect,
-    /// A booking the partner will not have; anything else fails.
+    /// The partner refuses a booking. Other requests fail.
     Refused,
 }
 
 #[derive(Debug, Clone)]
 pub(super) enum Step {
-    /// The timer of this number fires, due or not; a request it makes fares like this.
+    /// Fires the timer with this number, due or not. Its request has this result.
     Fire(usize, Luck),
-    /// Time goes on to the next timer, and it fires.
+    /// Moves time to the next timer and fires it.
     FireNext(Luck),
-    /// Seconds.
+    /// Moves time by this many seconds.
     Advance(i64),
-    /// The answer of this number arrives, or dies with its process.
+    /// Delivers the answer with this number, or loses it with its process.
     Answer(usize, bool),
-    /// The partner goes on with this booking; whether it finds anybody.
+    /// The partner advances this booking; whether it finds a driver.
     Partner(usize, bool),
-    /// This callback arrives, and again later if so.
+    /// Delivers this callback; whether it is delivered again later.
     Callback(usize, bool),
-    /// A callback names a job id that is not this attempt's.
+    /// A callback contains a job id that differs from this attempt's.
     OtherJobId(i32),
-    /// The partner forgets everything.
+    /// The partner loses all its data.
     Amnesia,
     Pay(u8),
-    /// By staff, or by the customer.
+    /// Cancels by staff (true) or by the customer.
     Cancel(bool),
     Redispatch,
-    /// The timer of this number was found dead.
+    /// The timer with this number was found dead.
     Hold(usize),
-    /// That timer has another life.
+    /// Requeues the dead timer.
     Requeue,
     Refund(bool),
 }
 
-/// A request that was made; what the partner said to it is on its way.
+/// A request whose answer from the partner is on its way.
 #[derive(Debug, Clone)]
 enum Said {
     /// `None`: no answer.
     Book(i32, Option<Result<String, ()>>),
     Poll(i32, i32, Option<Option<Observation>>),
     Timeout(i64, Option<Option<Observation>>),
-    /// Was it cancelled? Not with a passenger aboard.
+    /// Whether it was cancelled. The partner does not cancel with a passenger aboard.
     Cancel(i32, Option<bool>),
 }
 
@@ -94,11 +94,11 @@ pub(super) struct Model {
     policy: DispatchPolicy,
     poll: PollConfig,
     polled: bool,
-    /// By attempt: how the partner's bookings stand.
+    /// State of the partner's bookings, by attempt.
     pub(super) truth: BTreeMap<i32, JobStatus>,
-    /// The partner does not even keep its keys: who asks it again may get a second booking.
+    /// Whether the partner has lost its keys too. A repeated request may then create a second booking.
     pub(super) forgot: bool,
-    /// Attempts the partner will not book.
+    /// Attempts that the partner refuses.
     pub(super) refused: BTreeSet<i32>,
     said: Vec<Said>,
     pub(super) callbacks: Vec<Observation>,
@@ -197,7 +197,7 @@ impl Model {
         self.take_decision(decision);
     }
 
-    /// Nothing is on its way from the partner.
+    /// Returns whether no message from the partner is on its way.
     pub(super) fn is_silent(&self) -> bool {
         self.said.is_empty() && self.callbacks.is_empty()
     }
@@ -213,7 +213,7 @@ impl Model {
         }
     }
 
-    /// As `orders::step` does it: superseded, past the lifetime, not due, or decided.
+    /// Fires a timer as `orders::step` does: superseded, past the lifetime, not due, or decided.
     fn fire(&mut self, n: usize, luck: Luck) {
         let derived = timers::derive_timers(&self.s);
         let Some(timer) = pick(n, derived.len()).map(|n| &derived[n]) else { return };
@@ -263,7 +263,7 @@ impl Model {
         self.fire(n, luck);
     }
 
-    /// As the handlers do it.
+    /// Applies an answer as the handlers do.
     fn answer(&mut self, n: usize, arrives: bool) {
         let Some(n) = pick(n, self.said.len()) else { return };
         let said = self.said.swap_remove(n);
