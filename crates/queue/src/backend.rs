@@ -1,8 +1,8 @@
-//! The supervisor's jobs as an apalis backend, its results as an apalis layer.
+//! Connects the supervisor to apalis: its jobs as a backend, the handlers' results as a layer.
 //!
-//! The backend never fails, for an error would end the worker, and it is `Ephemeral`, for a `Durable` one decodes by
-//! itself and one payload that does not decode would end the worker too. The layer wraps outside of all others, so it
-//! also sees what panicked or was aborted.
+//! The backend never fails, because an error would end the worker. It is `Ephemeral`, because a `Durable` backend
+//! decodes payloads itself and ends the worker when one does not decode. The layer is the outermost one, so it also
+//! receives panics and aborts.
 
 use std::{
     convert::Infallible,
@@ -29,7 +29,7 @@ use crate::{
     supervisor::{FinishedJob, ResultSender, Supervisor, TicketedJob},
 };
 
-/// The jobs of one queue, from the supervisor's channel.
+/// Jobs of one queue, received from the supervisor's channel.
 pub(crate) struct QueueBackend {
     pub(crate) supervisor: Arc<Supervisor>,
     pub(crate) jobs: mpsc::UnboundedReceiver<TicketedJob>,
@@ -56,9 +56,9 @@ impl Backend for QueueBackend {
                 Some(work) if self.supervisor.in_flight.mark_running(work.ticket) => {
                     return Poll::Ready(Some(Ok(Task::new(work))));
                 }
-                // Handed back by a drain.
+                // A drain has handed this job back.
                 Some(_) => {}
-                // A closed channel does not end a worker; `stop` does, and wakes it.
+                // A closed channel does not end a worker. `stop` does, and wakes the worker.
                 None => return Poll::Pending,
             }
         }
@@ -85,7 +85,7 @@ impl BackendConfig for QueueBackend {
     }
 }
 
-/// What a handler answered, as apalis wants it.
+/// Result of a handler, in the type that apalis requires.
 #[derive(Debug)]
 pub(crate) struct HandlerAnswer(Outcome);
 
@@ -142,25 +142,25 @@ where
                 Err(error) => {
                     let error = error.into();
                     if error.is::<HandlerAborted>() {
-                        // The drain hands the job back.
+                        // The drain hands this job back.
                         return Ok(());
                     }
                     Outcome::Retry(error.to_string())
                 }
             };
-            // No task listens any more once the drain is over; the job is handed back by then.
+            // After the drain no task receives results. By then the drain has handed the job back.
             results.send(FinishedJob { work, outcome, duration: begun.elapsed() });
             Ok(())
         })
     }
 }
 
-/// The drain did not wait for this handler.
+/// The drain aborted this handler.
 #[derive(Debug, thiserror::Error)]
 #[error("aborted by the drain")]
 pub(crate) struct HandlerAborted;
 
-/// A handler's panic.
+/// A panic in a handler.
 #[derive(Debug, thiserror::Error)]
 #[error("panicked: {0}")]
 pub(crate) struct HandlerPanicked(String);
@@ -173,7 +173,7 @@ impl HandlerPanicked {
     }
 }
 
-/// Runs handlers as tasks of their own, and can abort them all.
+/// Runs each handler in its own task, and can abort all of them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct HandlerTasks {
     pub(crate) tasks: TaskTracker,
@@ -181,7 +181,7 @@ pub(crate) struct HandlerTasks {
 }
 
 impl HandlerTasks {
-    /// The executor for apalis' `parallelize`.
+    /// Spawns a handler. apalis' `parallelize` uses this as its executor.
     pub(crate) fn spawn<F>(&self, handler: F) -> impl Future<Output = Result<F::Output, BoxDynError>> + Send + use<F>
     where
         F: Future + Send + 'static,
@@ -194,7 +194,8 @@ impl HandlerTasks {
 
 /// Starts the apalis worker of one queue.
 ///
-/// In apalis the layer added first is the outermost: handlers are spawned, and a panic is caught inside of the task.
+/// In apalis the layer added first is the outermost. So each handler runs in a spawned task, and its panic is caught
+/// inside that task.
 pub(crate) fn start_worker(
     supervisor: &Arc<Supervisor>,
     handlers: &HandlerTasks,

@@ -1,10 +1,10 @@
-//! A switch with which a process keeps its workers from taking jobs, as while its database is not ready.
+//! A switch that stops a process from taking jobs, for example while its database is not ready.
 
 use tokio::sync::watch;
 
-/// Open or closed. Clones are the same gate.
+/// Open or closed state of the switch. Clones share the state.
 ///
-/// While closed, workers take nothing; what they hold they perform, renew and settle as usual.
+/// While the gate is closed, workers take no jobs. They still run, renew and settle the jobs that they have.
 #[derive(Debug, Clone)]
 pub struct Gate {
     open: watch::Sender<bool>,
@@ -19,7 +19,7 @@ impl Gate {
         Self { open: watch::Sender::new(false) }
     }
 
-    /// Opens or closes the gate. Answers whether that changed anything.
+    /// Opens or closes the gate. Returns whether its state changed.
     pub fn set_open(&self, open: bool) -> bool {
         self.open.send_if_modified(|is_open| std::mem::replace(is_open, open) != open)
     }

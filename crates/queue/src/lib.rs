@@ -1,26 +1,27 @@
-//! A durable queue of delayed jobs on Redis, and the runtime that performs them.
-//! Design: docs/design/queue.md.
+//! A durable queue of delayed jobs on Redis, and the runtime that runs them. Design: docs/design/queue.md.
 //!
-//! Knows nothing of orders: it moves [`JobId`]s from *due* to *leased* to settled, and calls the handler registered for
-//! a job's kind. A job runs at least once and never early; whatever dies, it runs again.
+//! The engine knows nothing of orders. It moves [`JobId`]s from *due* to *leased* to settled, and calls the handler
+//! that is registered for a job's kind. A job runs at least once and never early. If its worker or Redis dies, it runs
+//! again.
 //!
 //! # Layout
 //!
-//! * [`job`], [`outcome`], [`retry`]: what a job is, what a handler answers, when it runs again; from the crate `job-contract`.
+//! * [`job`], [`outcome`], [`retry`]: the job, the result of a handler and the retry policy; from the crate
+//!   `job-contract`.
 //! * `keys`: every Redis key, with its type and lifetime.
-//! * `life`: whether another process of this machine lives.
+//! * `life`: whether another process on this machine is alive.
 //! * `scripts/`: the Lua scripts; each moves jobs between states in one atomic, bounded step.
-//! * [`store`]: the scripts as Rust calls, their answers as enums. All Redis I/O of the engine is here.
+//! * [`store`]: the scripts as Rust calls that return enums. It does all Redis I/O of the engine.
 //! * [`shards`]: several stores as one queue.
-//! * [`registry`]: job kind -> typed handler.
-//! * `supervisor/`: takes, holds, extends, settles and hands back; one per process.
-//! * `backend`: the supervisor's jobs as an apalis backend, its results as an apalis layer.
-//! * [`runtime`]: puts the above together: [`Runtime::run`](runtime::Runtime::run) until told to stop.
-//! * [`run_limited`], [`run_within_limits`]: performing work under limits that the whole fleet shares.
-//! * [`run_with_slots`]: performing work with slots that are handed over.
-//! * [`gate`]: the switch with which the process keeps its workers from taking jobs.
+//! * [`registry`]: maps a job kind to its typed handler.
+//! * `supervisor/`: takes, tracks, extends, settles and hands back jobs; one supervisor per process.
+//! * `backend`: passes the supervisor's jobs to apalis and the handlers' results back.
+//! * [`runtime`]: combines these modules; [`Runtime::run`](runtime::Runtime::run) runs until it is cancelled.
+//! * [`run_limited`], [`run_within_limits`]: run work under limits that the whole fleet shares.
+//! * [`run_with_slots`]: runs work with slots that one job hands over to the next.
+//! * [`gate`]: a switch that stops the process from taking jobs.
 //!
-//! What follows is the crate's README.
+//! The crate's README follows.
 #![doc = include_str!("../README.md")]
 
 pub mod gate;
@@ -37,7 +38,7 @@ mod slotted;
 mod supervisor;
 
 pub use gate::Gate;
-/// Of the crate `job-contract`, so that an application depends on this crate alone.
+/// Re-exported from `job-contract`, so that an application needs only this crate.
 pub use job_contract::{
     DecodeError, Delivery, InvalidJobId, InvalidSlotNeed, Job, JobAddress, JobId, NewJob, Outcome, RetryPolicy,
     SlotGrant, SlotNeed, job, outcome, retry, slots,

@@ -1,17 +1,19 @@
-//! Whether another worker process of this machine lives, beyond doubt.
+//! Whether another worker process on this machine is alive, as proven by the kernel.
 //!
-//! A process binds a datagram socket under a name of its own, in the abstract namespace of its network, and keeps it until it ends. The
-//! kernel closes that socket with all others of the process, and never before: one that stands still has it, too. So of a
-//! process that was seen here, a name that has ceased to be bound proves that it is gone, and its connections with it. A sign of life that is missing proves nothing.
+//! Each process binds a datagram socket in the abstract namespace of its network, under a unique name. The kernel
+//! closes that socket together with all other sockets of the process, and never before; a stopped process keeps it,
+//! too. So if a process was seen here and its name is no longer bound, the process has ended and its connections are
+//! closed. A missing heartbeat proves nothing.
 
 use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
-/// What a process is called, and where that is known.
+/// Name of a process, and the place in which that name can be checked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessLife {
-    /// The boot of the kernel, and the network namespace: where names are bound. Another process must be there to ask.
+    /// Boot id of the kernel, and the network namespace in which the name is bound. Only a process in the same place
+    /// can check the name.
     place: String,
     /// Unique per process.
     name: String,
@@ -19,12 +21,13 @@ pub struct ProcessLife {
 
 static NAME: LazyLock<String> = LazyLock::new(|| format!("{:016x}", rand::random::<u64>()));
 
-/// The name of this process. Slots that it asks for are held in it.
+/// Returns the name of this process. It is the holder of the slots that this process acquires.
 pub(crate) fn own_name() -> &'static str {
     &NAME
 }
 
-/// The life of this process, from the first call until it ends; `None` where the system has no such names.
+/// Returns the life of this process. The first call binds its name, until the process ends. `None` if the system has no
+/// abstract sockets.
 pub(crate) fn own_life() -> Option<&'static ProcessLife> {
     #[cfg(target_os = "linux")]
     return linux::own_life();
@@ -37,17 +40,18 @@ impl ProcessLife {
         &self.name
     }
 
-    /// Returns whether this process, another one, cannot be where it says it is: it has ended, if it was there before.
+    /// Returns whether another process does not exist in its place. If it was seen there before, it has ended.
     pub(crate) fn is_over(&self) -> bool {
         self.look() == Some(false)
     }
 
-    /// Returns whether this process, another one, lives here.
+    /// Returns whether another process is alive in its place.
     pub(crate) fn is_seen(&self) -> bool {
         self.look() == Some(true)
     }
 
-    /// `None`: it says that it is elsewhere, or the system does not tell.
+    /// Checks whether the name is bound. `None` if the process is in another place, if it is this process, or if the
+    /// check fails.
     fn look(&self) -> Option<bool> {
         let own = own_life()?;
         if self.place != own.place || self.name == own.name {
@@ -73,7 +77,7 @@ mod linux {
 
     use super::{ProcessLife, own_name};
 
-    /// The socket is never closed: it ends with the process.
+    /// This process' life and its socket. The socket stays open until the process ends.
     static OWN: LazyLock<Option<(ProcessLife, UnixDatagram)>> = LazyLock::new(|| {
         let bound = bind_own_name();
         bound.inspect_err(|error| tracing::info!(%error, "No process of this machine can see when this one ends.")).ok()
@@ -95,7 +99,8 @@ mod linux {
         SocketAddr::from_abstract_name(format!("dispatchq-worker-{name}"))
     }
 
-    /// A datagram socket has no queue of connections: the kernel answers at once.
+    /// Returns whether a process has bound this name. A datagram socket has no connection backlog, so the kernel
+    /// answers at once.
     pub(super) fn is_bound(name: &str) -> Option<bool> {
         match address_of(name).and_then(|address| UnixDatagram::unbound()?.connect_addr(&address)) {
             Ok(()) => Some(true),

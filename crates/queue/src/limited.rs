@@ -1,4 +1,4 @@
-//! Performing a job under limits that the whole fleet shares.
+//! Running a job under limits that the whole fleet shares.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -11,19 +11,21 @@ use crate::{
     store::{AcquireVerdict, Limit, Permit, Store},
 };
 
-/// How long to wait for a Redis that cannot be asked. Its jobs could not be settled now anyway.
+/// Delay of a job when Redis cannot be reached. Its result could not be settled now either.
 const UNREACHABLE_DELAY: Duration = Duration::from_secs(1);
 
-/// A job is not put off for longer than this, be the limit ever so slow: beyond 60 s a repair takes it for lost time.
+/// Maximum delay of a job under a limit, however slow the limit is. After more than 60 s, a repair would treat the job
+/// as lost.
 const MAX_DELAY: Duration = Duration::from_secs(30);
 
-/// Share of a delay that is random, so that those who were turned away together do not come back together.
+/// Random share of a delay, so that jobs that were delayed together do not come back together.
 const JITTER: f64 = 0.3;
 
-/// Runs `work` within these limits, or snoozes the job, no try spent, when one of them is reached.
+/// Runs `work` within these limits. Snoozes the job when a limit is reached; this spends no try.
 ///
-/// Its slots are kept for as long as `work` runs, whatever becomes of the job's lease, and given back at its end, also
-/// when it is aborted: with the next call for slots of the same limits, or within 10 ms. A process that dies gives them back 8 s later.
+/// The slots are kept while `work` runs, even if the job's lease is lost. They are returned when `work` ends or is
+/// aborted: with the next call for slots of the same limits, or within 10 ms. If the process dies, its slots are free 8
+/// s later.
 pub async fn run_limited<F, Fut>(store: &Store, limits: &[Limit], work: F) -> Outcome
 where
     F: FnOnce() -> Fut,
@@ -32,7 +34,7 @@ where
     run_within_limits(store, limits, work).await.unwrap_or_else(|delay| Outcome::Snooze { delay })
 }
 
-/// Runs `work` within these limits, as [`run_limited`] does, or answers when to come back.
+/// Runs `work` within these limits, as [`run_limited`] does. When a limit is reached, returns the time to wait.
 pub async fn run_within_limits<F, Fut>(store: &Store, limits: &[Limit], work: F) -> Result<Fut::Output, Duration>
 where
     F: FnOnce() -> Fut,
@@ -40,7 +42,7 @@ where
 {
     let permit = match store.acquire(limits).await {
         Ok(AcquireVerdict::Permit(permit)) => permit,
-        // Later than told and never earlier: jitter goes upwards only.
+        // Jitter only adds to the delay, so that the job never comes back too early.
         Ok(AcquireVerdict::Busy { retry_after }) => {
             return Err(retry_after.min(MAX_DELAY).mul_f64(1.0 + JITTER * rand::random::<f64>()));
         }
@@ -57,14 +59,14 @@ where
     Ok(outcome)
 }
 
-/// A permit that is given back when the work has ended, even if it is aborted.
+/// A permit that is returned when it is dropped, also if the work is aborted.
 struct HeldPermit<'a> {
     store: &'a Store,
     permit: Option<Permit>,
 }
 
 impl HeldPermit<'_> {
-    /// Beside the work, not between its steps: a slow Redis must not slow it down.
+    /// Renews the slots while the work runs. It runs concurrently, because a slow Redis must not slow the work down.
     async fn renew_slots(&self) -> Infallible {
         let mut ticks = interval_at(Instant::now() + Permit::KEEP_EVERY, Permit::KEEP_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

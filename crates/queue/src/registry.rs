@@ -1,7 +1,8 @@
-//! Job kind -> typed handler.
+//! Maps a job kind to its typed handler.
 //!
-//! What can never be read is dead at once. An unregistered kind comes from a newer producer: it waits. A run beyond
-//! the job's timeout is aborted and counts as a failed try; so does a panic, which the runtime catches.
+//! A job that can never be decoded is dead at once. A job of an unregistered kind comes from a newer producer and is
+//! snoozed. A run that exceeds the job's timeout is aborted and counts as a failed try. A panic counts as a failed try,
+//! too; the runtime catches it.
 
 use std::{collections::HashMap, fmt, pin::Pin, sync::Arc, time::Duration};
 
@@ -14,7 +15,7 @@ use crate::{
     store::{LeasedJob, SettleRequest},
 };
 
-/// How long a job of an unknown kind waits for a worker that knows it.
+/// Delay of a job of an unknown kind, until a worker that knows the kind may take it.
 const UNKNOWN_KIND_DELAY: Duration = Duration::from_secs(60);
 
 type Running = Pin<Box<dyn Future<Output = Outcome> + Send>>;
@@ -41,7 +42,7 @@ impl Registry {
     ///
     /// # Panics
     ///
-    /// When the kind is registered already: a kind has one handler and one queue.
+    /// Panics if the kind is already registered. A kind has one handler and one queue.
     #[must_use]
     pub fn register<J, F, Fut>(mut self, handler: F) -> Self
     where
@@ -70,14 +71,14 @@ impl Registry {
         self
     }
 
-    /// Kind and queue of every registered job, by kind.
+    /// Returns the kind and queue of every registered job, sorted by kind.
     pub fn kinds(&self) -> Vec<(&'static str, &'static str)> {
         let mut kinds: Vec<_> = self.handlers.iter().map(|(kind, handler)| (*kind, handler.queue)).collect();
         kinds.sort_unstable();
         kinds
     }
 
-    /// Performs one delivery. Panics of the handler pass through; dropping the future aborts the handler.
+    /// Runs the handler of one delivery. A panic of the handler passes through. Dropping the future aborts the handler.
     pub async fn perform(&self, delivery: Delivery) -> Outcome {
         let Some(handler) = self.handlers.get(delivery.id.kind()) else {
             warn!(job.id = %delivery.id, queue = delivery.queue, "This process has no handler for this kind of job; it is snoozed, for a newer process may know it.");
@@ -86,7 +87,7 @@ impl Registry {
         (handler.perform)(delivery).await
     }
 
-    /// How the lease of a performed job ends: its outcome, after the retry policy of its kind has spoken.
+    /// Returns the settle request for an outcome. The retry policy of the job's kind decides about retries.
     pub fn settle(&self, leased: &LeasedJob, outcome: Outcome) -> SettleRequest {
         let handler = self.handlers.get(leased.delivery.id.kind());
         let retry = handler.map_or(RetryPolicy::DEFAULT, |handler| handler.retry);

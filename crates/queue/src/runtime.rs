@@ -1,7 +1,7 @@
-//! Puts supervisor and apalis workers together, and takes them apart again without losing a job.
+//! Starts the supervisor and the apalis workers, and drains them without losing a job.
 //!
-//! A drain: take nothing more; hand back what has not begun; wait for what runs; abort what is left; write the last
-//! results; hand back the rest, no try spent.
+//! A drain has six steps: take no more jobs; hand back jobs that have not started; wait for running jobs; abort those
+//! that remain; write the last results; hand back the rest without spending a try.
 
 use std::{
     collections::BTreeMap,
@@ -33,10 +33,10 @@ use crate::{
     },
 };
 
-/// What an aborted handler may take until its next await, and a stopped worker until its end.
+/// Maximum time for an aborted handler to reach its next await, and for a stopped worker to end.
 const STOP_WITHIN: Duration = Duration::from_secs(1);
 
-/// A worker process being set up.
+/// Builder of a worker process.
 pub struct Runtime {
     shards: watch::Receiver<Shards>,
     registry: Registry,
@@ -48,7 +48,7 @@ pub struct Runtime {
     grace: Duration,
 }
 
-/// Why a run could not begin, or ended by itself.
+/// Reason why a run did not start or ended early.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RuntimeError {
     #[error("no queue to work on: give at least one, with a concurrency above 0")]
@@ -59,7 +59,7 @@ pub enum RuntimeError {
     WorkerEnded(String),
 }
 
-/// What a run did.
+/// Totals of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RunSummary {
     /// Results written.
@@ -71,7 +71,7 @@ pub struct RunSummary {
 }
 
 impl Runtime {
-    /// A worker of one store, or of all shards.
+    /// Creates a worker for one store or for all shards.
     pub fn new(shards: impl Into<Shards>, registry: Registry) -> Self {
         Self {
             shards: watch::channel(shards.into()).1,
@@ -85,59 +85,62 @@ impl Runtime {
         }
     }
 
-    /// Follows a number of shards that changes during the run: takes from those that are open, and places follow-ups by the number
-    /// there is. From those that are closed nothing more is taken; what is in hand of them is settled.
+    /// Follows a number of shards that changes during the run. The worker takes from the open shards and places
+    /// follow-ups by the current number. It takes nothing more from a closed shard and settles the jobs that it has
+    /// from there.
     #[must_use]
     pub fn follow_shards(mut self, shards: watch::Receiver<Shards>) -> Self {
         self.shards = shards;
         self
     }
 
-    /// The queues to work on, each with the number of its jobs performed at once.
+    /// Sets the queues to work on, each with the number of its jobs that run at once.
     #[must_use]
     pub fn queues(mut self, queues: impl IntoIterator<Item = (&'static str, usize)>) -> Self {
         self.queues = queues.into_iter().filter(|(_, concurrency)| *concurrency > 0).collect();
         self
     }
 
-    /// The replica's name among the workers; `host-pid-boot` by default.
+    /// Sets the replica's name among the workers; `host-pid-boot` by default.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// While this gate is closed, nothing is taken.
+    /// Sets a gate. The worker takes no jobs while it is closed.
     #[must_use]
     pub fn gate(mut self, gate: Gate) -> Self {
         self.gate = gate;
         self
     }
 
-    /// Notified whenever a take finds that Redis does not hold our data, or not all of them yet.
+    /// Sets the notification for a take that finds that Redis does not have all jobs: its data is lost or a rebuild is
+    /// running.
     #[must_use]
     pub fn on_missing_epoch(mut self, notify: Arc<Notify>) -> Self {
         self.on_missing_epoch = Some(notify);
         self
     }
 
-    /// Called with each job that died in this process' hands, and why. Must not block.
+    /// Sets a hook that is called with each job that died in this process and with the error. The hook must not block.
     #[must_use]
     pub fn on_dead(mut self, hook: impl Fn(&JobId, &str) + Send + Sync + 'static) -> Self {
         self.on_dead = Some(Arc::new(hook));
         self
     }
 
-    /// How long a drain waits for running handlers; 20 s by default.
+    /// Sets the time that a drain waits for running handlers; 20 s by default.
     #[must_use]
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
         self
     }
 
-    /// Performs jobs until `stop` is cancelled, then drains.
+    /// Runs jobs until `stop` is cancelled, then drains.
     ///
-    /// Redis may come and go meanwhile. Metrics go to the recorder that is installed when the run begins. Do not drop the future: jobs in hand would wait for their leases to expire.
+    /// Redis may be unavailable for a time during the run. Metrics go to the recorder that is installed when the run
+    /// starts. Do not drop the future: its jobs would then wait for their leases to expire.
     pub async fn run(self, stop: CancellationToken) -> Result<RunSummary, RuntimeError> {
         if self.queues.is_empty() {
             return Err(RuntimeError::NoQueues);
@@ -160,21 +163,21 @@ impl fmt::Debug for Runtime {
     }
 }
 
-/// Everything that runs.
+/// All tasks of a run.
 struct ActiveRun {
     supervisor: Arc<Supervisor>,
     changes: watch::Receiver<Shards>,
     handlers: HandlerTasks,
     workers: Vec<(WorkerContext, JoinHandle<()>)>,
-    /// To each queue's worker.
+    /// One channel per queue, to the queue's worker.
     channels: Vec<mpsc::UnboundedSender<TicketedJob>>,
     results: ResultSender,
-    /// One message: a worker ended though it was not told to.
+    /// Receives one message if a worker ends without being stopped.
     ended: mpsc::Receiver<String>,
     stop_taking: CancellationToken,
-    /// Of the other processes of this machine.
+    /// Task that watches the other processes of this machine.
     watcher: JoinHandle<()>,
-    /// Of each shard, as the settlers and the keepers.
+    /// One taker, one settler and one lease keeper per shard.
     takers: Vec<JoinHandle<()>>,
     settlers: Vec<JoinHandle<()>>,
     keepers: Vec<JoinHandle<()>>,
@@ -224,7 +227,7 @@ impl ActiveRun {
         run
     }
 
-    /// Begins to take from each shard that is open and was not before. The loops of one that is closed rest.
+    /// Starts taking from each shard that was not open before. The loops of a closed shard pause.
     fn open_shards(&mut self) {
         let open = self.supervisor.count_open();
         for shard in 0..open {
@@ -309,7 +312,7 @@ impl ActiveRun {
     }
 }
 
-/// Waits until the number of shards changes; for ever where it cannot.
+/// Waits until the number of shards changes. Waits forever if the number cannot change any more.
 async fn wait_for_change(changes: &mut watch::Receiver<Shards>) {
     if changes.changed().await.is_err() {
         std::future::pending::<()>().await;
@@ -322,10 +325,10 @@ async fn wait_for_all(tasks: Vec<JoinHandle<()>>) {
     }
 }
 
-/// Slots go back only where no work has begun with them, be its handler begun or not.
+/// Hands jobs back. Slots are returned only if no work has started with them, whether or not the handler has started.
 async fn hand_back(supervisor: &Supervisor, (held, slots): (Vec<HeldLease>, Vec<EndedSlots>)) {
     slots.into_iter().for_each(|slots| supervisor.control().store.release_unused_slots(slots));
-    // Boxed: the types of callers would be nested deeper than the compiler follows by default.
+    // Boxed: otherwise the callers' types would be nested deeper than the compiler's default limit.
     Box::pin(lease::release_leases(supervisor, held)).await;
 }
 

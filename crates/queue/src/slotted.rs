@@ -1,4 +1,4 @@
-//! Performing a job with slots that are handed over.
+//! Running a job with slots that one job hands over to the next.
 
 use std::time::{Duration, Instant};
 
@@ -12,23 +12,24 @@ use crate::{
     store::{EndedSlots, SlotVerdict, Store},
 };
 
-/// How long to wait for a Redis that cannot be asked.
+/// Delay of a job when Redis cannot be reached.
 const UNREACHABLE_DELAY: Duration = Duration::from_secs(1);
 const JITTER: f64 = 0.3;
 
-/// Runs `work` with the slots that the job needs, or answers the outcome with which this run is to end: the job waits in
-/// line until it has them.
+/// Runs `work` with the slots that the job needs. Without slots, returns the outcome with which this run must end: the
+/// job waits in line until it has them.
 ///
-/// Slots that came with the delivery are used if they are those of `need`; others are given up for them.
+/// Slots that came with the delivery are used if they match `need`. Otherwise they are exchanged for those of `need`.
 ///
-/// What holds of them:
-/// * `work` must have ended by the grant's [`ends_by`](SlotGrant::ends_by), for then others may have the slots.
-/// * When `work` ends, with whatever answer, they are freed, with no wait. It must leave nothing open on the other side.
-/// * When `work` is aborted (a panic, the job's timeout, a drain whose grace is over), they stay until they end by their time: what
-///   it asked of others may still be under way there for a moment, although its connection is closed. The job itself
-///   waits for that, too. A drain that waits for longer than slots are held aborts none.
-/// * Work that knows better says so: from [`mark_closed`](SlotGrant::mark_closed) on an abort frees them, too.
-/// * Slots that came with a delivery whose run never got here are freed with its result, or by the drain.
+/// * `work` must end by the grant's [`ends_by`](SlotGrant::ends_by), because another job may have the slots after that.
+/// * When `work` ends with any result, its slots are freed at once. `work` must leave nothing open on the other side.
+/// * When `work` is aborted (a panic, the job's timeout, a drain whose grace is over), it keeps the slots until their
+///   time ends. Its request may still be in progress on the other side for a moment, although the connection is closed.
+///   The job itself waits for that, too. A drain whose grace is longer than the slots last aborts no such work.
+/// * If `work` knows that nothing is open, it calls [`mark_closed`](SlotGrant::mark_closed). An abort after that frees
+///   the slots, too.
+/// * If slots came with a delivery whose run never called this function, they are freed with its result or by the
+///   drain.
 pub async fn run_with_slots<F, Fut>(
     store: &Store,
     delivery: &Delivery,
@@ -39,7 +40,7 @@ where
     F: FnOnce(SlotGrant) -> Fut,
     Fut: Future,
 {
-    // Boxed: the types of callers would be nested deeper than the compiler follows by default.
+    // Boxed: otherwise the callers' types would be nested deeper than the compiler's default limit.
     let grant = Box::pin(find_grant(store, delivery, need)).await?;
     let held = HeldSlots { store, job: &delivery.id, grant };
     let answer = work(held.grant.clone()).await;
@@ -51,7 +52,7 @@ where
 async fn find_grant(store: &Store, delivery: &Delivery, need: &SlotNeed) -> Result<SlotGrant, Outcome> {
     let asked = match &delivery.slots {
         Some(handed) if handed.fits(need) && handed.begin_use(Instant::now()) => return Ok(handed.clone()),
-        // Others than the job needs now, or ended while this process stood still.
+        // The delivered slots do not fit the need, or they ended while this process was stopped.
         Some(unfit) if unfit.is_unused() => store.exchange_slots(delivery.queue, &delivery.id, unfit, need).await,
         _ => store.acquire_slots(delivery.queue, &delivery.id, need).await,
     };
@@ -69,7 +70,7 @@ async fn find_grant(store: &Store, delivery: &Delivery, need: &SlotNeed) -> Resu
     }
 }
 
-/// Slots that are freed if nothing of the work is open, be it aborted or not.
+/// Slots that are freed when this is dropped, if nothing of the work is still open.
 struct HeldSlots<'a> {
     store: &'a Store,
     job: &'a JobId,

@@ -1,4 +1,4 @@
-//! Where Redis is: addresses of one server, of sentinels and of a cluster, and the certificate of an encrypted one.
+//! Redis addresses (one server, sentinels, a cluster) and the certificate for encrypted connections.
 
 use std::time::Duration;
 
@@ -7,30 +7,33 @@ use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion,
 
 use super::{cluster::ClusterUrl, error::StoreError, sentinel::SentinelUrl};
 
-/// Where Redis is, and how long to wait for it.
+/// Address of Redis, and timeouts for it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RedisConfig {
-    /// `redis://[user:password@]host:port[/db]`, `rediss://` for TLS; or behind sentinels
-    /// `redis+sentinel://[user:password@]host:port,host:port,../primary[/db]`, `rediss+sentinel://` for TLS, with
-    /// `?user=..&password=..` if the sentinels themselves ask for a login; or some nodes of a cluster
-    /// `redis+cluster://[user:password@]host:port,host:port,..`, `rediss+cluster://` for TLS.
+    /// One of:
     ///
-    /// For TLS the program must have installed a process-wide rustls provider before it connects, as with
-    /// `rustls::crypto::ring::default_provider().install_default()`: this crate chooses none.
+    /// * `redis://[user:password@]host:port[/db]`: one server.
+    /// * `redis+sentinel://[user:password@]host:port,host:port,../primary[/db]`: a primary behind sentinels, with
+    ///   `?user=..&password=..` if the sentinels themselves require a login.
+    /// * `redis+cluster://[user:password@]host:port,host:port,..`: some nodes of a cluster.
+    ///
+    /// `rediss://`, `rediss+sentinel://` and `rediss+cluster://` use TLS. For TLS the program must install a
+    /// process-wide rustls provider before it connects, such as
+    /// `rustls::crypto::ring::default_provider().install_default()`. This crate chooses none.
     pub url: String,
-    /// PEM of the authority that signed the servers' certificates, if that is none of the public ones.
+    /// PEM of the authority that signed the servers' certificates. Needed only for a private authority.
     pub root_certificate: Option<Vec<u8>>,
-    /// Longest wait for a connection, per attempt.
+    /// Timeout of one connection attempt.
     pub connect_timeout: Duration,
-    /// Longest wait for the answer of a call that a user or a request waits for.
+    /// Timeout of a call that a user or a request waits for.
     pub response_timeout: Duration,
-    /// Longest wait for the answer of a worker's call. As long as a lease and not shorter: a `take` that is given up may
-    /// still be performed by a server that was only busy, and its jobs would then wait for their leases to expire.
+    /// Timeout of a worker's call. It must be as long as a lease. A server that was only busy may still run a `take`
+    /// that timed out, and its jobs would then wait for their leases to expire.
     pub worker_timeout: Duration,
 }
 
 impl RedisConfig {
-    /// 2 s to connect, 2 s for an answer, 8 s for a worker's answer.
+    /// Creates a configuration with timeouts of 2 s to connect, 2 s for an answer and 8 s for a worker's answer.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
@@ -41,13 +44,15 @@ impl RedisConfig {
         }
     }
 
-    /// Reads address and certificate as [`Store::with_config`](super::Store::with_config) does, without connecting.
+    /// Checks the address and the certificate as [`Store::with_config`](super::Store::with_config) does, without
+    /// connecting.
     pub fn check(&self) -> Result<(), StoreError> {
         let address = RedisAddress::parse(&self.url)?;
         self.read_certificates(address.is_tls()).map(drop)
     }
 
-    /// A certificate that would protect nothing is an error: its owner believes that the connection is encrypted.
+    /// Reads the certificate. A certificate for an address without TLS is an error: its owner believes that the
+    /// connection is encrypted.
     pub(super) fn read_certificates(&self, tls: bool) -> Result<Option<TlsCertificates>, StoreError> {
         let Some(pem) = &self.root_certificate else { return Ok(None) };
         let wrong = |reason: String| StoreError::Certificate { reason };
@@ -58,13 +63,13 @@ impl RedisConfig {
             return Err(wrong("it holds no certificate".to_owned()));
         }
         let certificates = TlsCertificates { client_tls: None, root_cert: Some(pem.clone()) };
-        // Reads the certificate. With sentinels nothing else would before a primary is named.
+        // Parses the certificate now. With sentinels it would otherwise be parsed only when they name a primary.
         Client::build_with_tls("rediss://localhost", certificates.clone()).map_err(|error| wrong(error.to_string()))?;
         Ok(Some(certificates))
     }
 }
 
-/// What a URL names.
+/// Kind of Redis that a URL names.
 pub(super) enum RedisAddress {
     Server(ConnectionInfo),
     Sentinels(SentinelUrl),

@@ -1,36 +1,37 @@
-//! Circuit breakers shared by the fleet: when a peer fails, everybody stays away from it, and comes back with care.
+//! Circuit breakers shared by the fleet: when a peer fails, all workers stop calling it for a time.
 //!
-//! A breaker opens after so many failures in a row, of any worker. When its time is over it is half open: one success
-//! closes it, one failure opens it again for twice as long. Losing Redis' data closes every breaker: the next failures
-//! open it again.
+//! A breaker opens after a number of failures in a row, of any workers. When its time is over it is half open: one
+//! success closes it, one failure opens it again for twice as long. A loss of Redis' data closes every breaker; the
+//! next failures open it again.
 
 use std::time::Duration;
 
 use super::{client::Store, error::StoreError, script::BREAKER};
 use crate::job::round_up_ms;
 
-/// When a breaker opens, and for how long.
+/// Conditions under which a breaker opens, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BreakerPolicy {
-    /// Failures in a row that open it.
+    /// Failures in a row that open the breaker.
     pub failures: u32,
-    /// How long it stays open the first time; twice as long each time it opens again.
+    /// Time that the breaker stays open the first time. It doubles each time the breaker opens again, up to `max_open`.
     pub open: Duration,
     pub max_open: Duration,
 }
 
-/// How a breaker stands.
+/// State of a breaker.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BreakerState {
-    /// No call is made for so long; zero when it is closed or half open.
+    /// Remaining time in which no call is made. Zero when the breaker is closed or half open.
     pub open_for: Duration,
     /// Failures since the last success.
     pub failures: u32,
-    /// Times it opened since it was last closed: above 0 and not open any more, it is half open.
+    /// Number of times that the breaker opened since it was last closed. If this is above 0 and the breaker is not
+    /// open, it is half open.
     pub opens: u32,
-    /// Time since it closed; `None` when it never opened, or long ago.
+    /// Time since the breaker closed. `None` if it never opened, or closed long ago.
     pub closed_for: Option<Duration>,
-    /// The last failure.
+    /// Reason of the last failure.
     pub why: String,
 }
 
@@ -39,24 +40,24 @@ impl BreakerState {
         !self.open_for.is_zero()
     }
 
-    /// Its time is over, and whether the peer is back is not known yet.
+    /// Returns whether the open time is over and the peer has not answered yet.
     pub fn is_half_open(&self) -> bool {
         !self.is_open() && self.opens > 0
     }
 
-    /// Has anything happened that a success would change?
+    /// Returns whether a success would change the state.
     pub fn is_disturbed(&self) -> bool {
         self.failures > 0 || self.opens > 0
     }
 }
 
 impl Store {
-    /// How this breaker stands.
+    /// Returns the state of this breaker.
     pub async fn breaker_state(&self, name: &str) -> Result<BreakerState, StoreError> {
         self.call_breaker(name, "read", "", None).await
     }
 
-    /// A call failed.
+    /// Records a failed call.
     pub async fn breaker_failed(
         &self,
         name: &str,
@@ -66,7 +67,7 @@ impl Store {
         self.call_breaker(name, "fail", why, Some(*policy)).await
     }
 
-    /// A call failed in a way that will not pass by itself soon: opens at once.
+    /// Records a failed call that will not recover soon. The breaker opens at once.
     pub async fn breaker_tripped(
         &self,
         name: &str,
@@ -76,12 +77,12 @@ impl Store {
         self.call_breaker(name, "trip", why, Some(*policy)).await
     }
 
-    /// A call succeeded. Only needed when [`BreakerState::is_disturbed`].
+    /// Records a successful call. Needed only when [`BreakerState::is_disturbed`].
     pub async fn breaker_succeeded(&self, name: &str) -> Result<BreakerState, StoreError> {
         self.call_breaker(name, "ok", "", None).await
     }
 
-    /// The peer asked to be left alone for a while. No failure: afterwards it is as before.
+    /// Stops calls for a time because the peer asked for it. This does not count as a failure.
     pub async fn breaker_paused(&self, name: &str, pause: Duration, why: &str) -> Result<BreakerState, StoreError> {
         let policy = BreakerPolicy { failures: 0, open: pause, max_open: pause };
         self.call_breaker(name, "pause", why, Some(policy)).await

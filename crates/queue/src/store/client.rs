@@ -1,4 +1,4 @@
-//! [`Store`]: the handle everything goes through, and what all its calls share.
+//! [`Store`], the handle for all calls, and what the calls share.
 
 use std::{
     collections::BTreeSet,
@@ -26,16 +26,16 @@ use crate::{
     keys::Keys,
 };
 
-/// Keys that one call of `SCAN` looks at.
+/// Number of keys that one `SCAN` call examines.
 const SCANNED: usize = 1_000;
 
-/// Whose time the scripts go by.
+/// Clock that the scripts use.
 #[derive(Debug, Clone, Default)]
 pub enum ScriptClock {
-    /// Redis' own: no worker's clock matters.
+    /// Redis' own clock. The clocks of workers do not matter.
     #[default]
     Redis,
-    /// This one, in milliseconds. For tests only: time is moved, never slept.
+    /// This value, in milliseconds. For tests only, which set the time instead of sleeping.
     Fixed(Arc<AtomicU64>),
 }
 
@@ -58,26 +58,26 @@ impl std::fmt::Debug for Store {
 }
 
 impl Store {
-    /// Connects, and fails at once when Redis cannot be reached or refuses the login.
+    /// Connects. Fails at once when Redis cannot be reached or refuses the login.
     pub async fn connect(url: &str) -> Result<Self, StoreError> {
         let store = Self::connect_lazy(url)?;
         store.ping().await?;
         Ok(store)
     }
 
-    /// Connects with the first call, for processes that must start while Redis is down. Fails only on a wrong address.
-    /// Call it inside a tokio runtime.
+    /// Creates a store that connects with its first call, for processes that must start while Redis is down. Fails only
+    /// on an invalid address. Must be called inside a tokio runtime.
     pub fn connect_lazy(url: &str) -> Result<Self, StoreError> {
         Self::with_config(RedisConfig::new(url))
     }
 
-    /// As [`connect_lazy`](Self::connect_lazy), with other timeouts.
+    /// Does the same as [`connect_lazy`](Self::connect_lazy), with other timeouts.
     pub fn with_config(config: RedisConfig) -> Result<Self, StoreError> {
         Self::of_shard(config, 0)
     }
 
-    /// As [`with_config`](Self::with_config), for one of several shards. Each has a connection of its own, so one that cannot be reached
-    /// keeps no other waiting.
+    /// Does the same as [`with_config`](Self::with_config), for one of several shards. Each shard has its own
+    /// connection, so an unreachable shard does not delay the others.
     pub fn of_shard(config: RedisConfig, shard: u16) -> Result<Self, StoreError> {
         let keys = Keys::of_shard(shard);
         let connection = connect::connect_lazily(&config, hash_slot::key_slot(keys.epoch().as_bytes()))?;
@@ -92,40 +92,41 @@ impl Store {
         })
     }
 
-    /// Another shard of the same Redis, by the same clock, over a connection of its own.
+    /// Returns another shard of the same Redis, with the same clock and its own connection.
     pub fn other_shard(&self, shard: u16) -> Result<Self, StoreError> {
         Ok(Self::of_shard((*self.config).clone(), shard)?.with_clock(self.clock.clone()))
     }
 
-    /// Tests only: scripts go by this clock.
+    /// Sets the clock of the scripts. For tests only.
     #[must_use]
     pub fn with_clock(self, clock: ScriptClock) -> Self {
         Self { clock, ..self }
     }
 
-    /// Host and port, or the sentinels' and the primary's name, or those of some nodes of a cluster, for messages.
+    /// Returns the address for messages: host and port, or the sentinels and the primary's name, or some nodes of the
+    /// cluster.
     pub fn address(&self) -> &str {
         &self.connection.address
     }
 
-    /// The number of its shard.
+    /// Returns the number of this shard.
     pub fn shard(&self) -> u16 {
         self.shard
     }
 
-    /// The keys this store uses.
+    /// Returns the keys that this store uses.
     pub fn keys(&self) -> &Keys {
         &self.keys
     }
 
-    /// Round trip of one PING.
+    /// Measures the round trip of one PING.
     pub async fn ping(&self) -> Result<Duration, StoreError> {
         let start = Instant::now();
         let _: Value = self.run_query("ping", &redis::cmd("PING")).await?;
         Ok(start.elapsed())
     }
 
-    /// Subscribes to wake messages: each is the name of a queue whose head moved earlier.
+    /// Subscribes to wake messages. Each message is the name of a queue whose first job is due earlier than before.
     pub(crate) async fn subscribe_wakes(&self) -> Result<broadcast::Receiver<String>, StoreError> {
         let receiver = self.connection.wakes.subscribe();
         let subscribed = self.connection.subscribe(self.keys.wake_channel()).await;
@@ -140,7 +141,7 @@ impl Store {
         Ok(())
     }
 
-    /// The `now_ms` argument of every script.
+    /// Returns the `now_ms` argument of every script.
     pub(super) fn now_arg(&self) -> String {
         match &self.clock {
             ScriptClock::Redis => String::new(),
@@ -148,12 +149,13 @@ impl Store {
         }
     }
 
-    /// Now in ms, by Redis' clock.
+    /// Returns the time of Redis' clock, in ms.
     pub async fn now_ms(&self) -> Result<u64, StoreError> {
         Ok(self.now_us().await? / 1000)
     }
 
-    /// As [`now_ms`](Self::now_ms), rounded up: what is due so long after it is never early.
+    /// Returns the time as [`now_ms`](Self::now_ms) does, but rounded up, so that a due time computed from it is never
+    /// early.
     pub async fn now_ms_rounded_up(&self) -> Result<u64, StoreError> {
         Ok(self.now_us().await?.div_ceil(1000))
     }
@@ -168,7 +170,7 @@ impl Store {
         }
     }
 
-    /// A call of a script about these queues, with the arguments all such scripts begin with.
+    /// Starts a call of a script for these queues, with the arguments that all such scripts have first.
     pub(super) fn job_script<'a>(
         &self,
         script: &'static NamedScript,
@@ -185,16 +187,17 @@ impl Store {
         call
     }
 
-    /// Returns whether this is a cluster, which refuses a command whose keys lie in several slots.
+    /// Returns whether this is a cluster. A cluster refuses a command whose keys are in several slots.
     pub fn is_cluster(&self) -> bool {
         self.connection.is_cluster()
     }
 
-    /// Runs a plain command about data beside the queue, over the queue's connection. `name` is for error messages.
+    /// Runs a plain command over the queue's connection, for data other than the queue's. `name` is for error messages.
     ///
     /// # Panics
     ///
-    /// In debug builds, also without a cluster, if its keys lie in several slots: so every test of a caller holds it to that.
+    /// Panics in debug builds if the keys of the command are in several slots, even without a cluster. So each test of
+    /// a caller checks this.
     pub async fn run_command<T: FromRedisValue>(&self, name: &'static str, cmd: &Cmd) -> Result<T, StoreError> {
         debug_assert!(
             hash_slot::slots_of(cmd).len() < 2,
@@ -203,13 +206,13 @@ impl Store {
         self.run_query(name, cmd).await
     }
 
-    /// As [`run_command`](Self::run_command), with keys in several slots: not for a cluster.
+    /// Runs a command as [`run_command`](Self::run_command) does, but with keys in several slots. Not for a cluster.
     pub async fn run_across_slots<T: FromRedisValue>(&self, name: &'static str, cmd: &Cmd) -> Result<T, StoreError> {
         self.run_query(name, cmd).await
     }
 
-    /// Returns the keys of a type, such as `zset`, that match a pattern, on every server of a cluster. A key that comes or goes
-    /// meanwhile may be among them or not.
+    /// Returns the keys of a type, such as `zset`, that match a pattern, from every server of a cluster. A key that is
+    /// created or removed during the scan may be missing.
     pub async fn find_keys(&self, pattern: &str, kind: &str) -> Result<BTreeSet<String>, StoreError> {
         let mut found = BTreeSet::new();
         let servers = self.connection.for_each_server().await.map_err(|error| self.call_error("scan", &error))?;
@@ -248,7 +251,7 @@ impl Store {
         T::from_redis_value(value).map_err(|error| StoreError::invalid_answer(call.script.name, error))
     }
 
-    /// Runs an idempotent script that a caller waits for, once more if the connection broke.
+    /// Runs an idempotent script that a caller waits for. Retries once if the connection broke.
     pub(super) async fn run_idempotent<T: FromRedisValue>(&self, call: &ScriptCall) -> Result<T, StoreError> {
         match self.run_script(call).await {
             Err(StoreError::Unreachable { .. }) => self.run_script(call).await,
@@ -256,7 +259,7 @@ impl Store {
         }
     }
 
-    /// Runs a script of a worker, which has time: see [`RedisConfig::worker_timeout`].
+    /// Runs a script with the longer timeout of a worker: see [`RedisConfig::worker_timeout`].
     pub(super) async fn run_patiently<T: FromRedisValue>(&self, call: &ScriptCall) -> Result<T, StoreError> {
         let begun = Instant::now();
         let answer = async { call.invoke(&mut self.connection.for_queue().await?).await };
@@ -283,7 +286,7 @@ impl Store {
         }
     }
 
-    /// Takes note of whether the server answered a call.
+    /// Records whether the server answered a call.
     fn record_contact<T>(
         &self,
         call: &'static str,
@@ -307,7 +310,7 @@ impl Store {
     }
 }
 
-/// The queues a batch touches, numbered from 1 in the order they are met, as the scripts' arguments name them.
+/// Queues of a batch, numbered from 1 in the order of their first use. The arguments of scripts contain these numbers.
 #[derive(Debug, Default)]
 pub(super) struct QueueNumbers(Vec<&'static str>);
 
@@ -328,7 +331,7 @@ impl QueueNumbers {
     }
 }
 
-/// Adds a job that is to be inserted.
+/// Adds the arguments for a job to insert.
 pub(super) fn push_job(call: &mut ScriptCall, queues: &mut QueueNumbers, job: &NewJob) {
     call.push_arg(queues.number_of(job.queue))
         .push_arg(job.id.as_str())
@@ -336,8 +339,8 @@ pub(super) fn push_job(call: &mut ScriptCall, queues: &mut QueueNumbers, job: &N
         .push_arg(encode_envelope(job));
 }
 
-/// The envelope of what a job's id does not say, as kept in Redis; empty for a job whose id says all. The slots come first: take.lua
-/// reads them there. Their names need no escapes.
+/// Returns the envelope that Redis stores: the slots and the payload of a job. Empty for a job with neither. The slots
+/// come first, because take.lua reads them there. Their names need no JSON escapes.
 pub(super) fn encode_envelope(job: &NewJob) -> String {
     let slots = job.slots.as_ref().map(|need| {
         let (group, own, hold_ms) = (need.group(), need.own(), round_up_ms(need.hold()));

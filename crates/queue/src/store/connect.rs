@@ -1,16 +1,16 @@
 //! The connection: one multiplexed RESP3 connection per [`Store`](super::Store), which reconnects by itself.
 //!
-//! Wake messages come over the same connection as pushes and are subscribed to again after every reconnect. A second
-//! connection for them could be dead while the first is well; here a lost subscription is a lost connection, which the
-//! next `take`, at most a second away, notices and repairs.
+//! Wake messages arrive on the same connection as pushes. They are subscribed to again after every reconnect. A second
+//! connection for them could be dead while the first works. Here a lost subscription is a lost connection, and the next
+//! `take` notices and repairs it, at most a second later.
 //!
-//! The manager reconnects when the connection breaks. One that stays open and gives no answer to any call is replaced here, and so is
-//! one whose login was refused.
+//! The manager reconnects only when the connection breaks. This module replaces a connection that stays open without
+//! answering any call, and one whose login was refused.
 //!
-//! With sentinels the connection goes to the primary they name. Whenever it fails, or meets a server that has become a
-//! replica, the next call asks them again; if they name another server, a new connection takes the place of the old one,
-//! subscribed as that was. For the callers that is an outage like any other. In a cluster each call goes to the node that serves its
-//! slot (`cluster`).
+//! With sentinels the connection goes to the primary that they name. When a call fails, or reaches a server that has
+//! become a replica, the next call asks the sentinels again. If they name another server, a new connection replaces the
+//! old one and subscribes again. To the callers this looks like any other outage. In a cluster each call goes to the
+//! node that serves its slot (`cluster`).
 
 use std::{
     sync::{
@@ -36,22 +36,22 @@ use super::{
     sentinel::SentinelClients,
 };
 
-/// Between two logins at a server that refuses them.
+/// Pause between two logins to a server that refuses them.
 const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 
 pub(super) struct RedisConnection {
     source: ConnectionSource,
     heard: Mutex<LastContact>,
-    /// The channel to subscribe to on every connection to come.
+    /// Channel to subscribe to on every new connection.
     channel: Mutex<Option<String>>,
     config: ConnectionManagerConfig,
-    /// For messages: host and port, nothing secret.
+    /// Host and port for messages, without secrets.
     pub(super) address: String,
     /// Queue names from the wake channel.
     pub(super) wakes: broadcast::Sender<String>,
 }
 
-/// When the server was last heard of, and when a silent connection was last replaced.
+/// Time of the last answer, and of the last replacement of a silent connection.
 struct LastContact {
     answer: Instant,
     replaced: Instant,
@@ -63,7 +63,7 @@ enum ConnectionSource {
     Cluster(Arc<Cluster>),
 }
 
-/// What one call goes over.
+/// Connection for one call.
 pub(super) enum CallConnection {
     Server(ConnectionManager),
     Cluster(SlotConnection),
@@ -99,9 +99,9 @@ impl ConnectionLike for CallConnection {
 
 struct BehindSentinels {
     sentinels: tokio::sync::Mutex<SentinelClients>,
-    /// The primary last named.
+    /// Primary that the sentinels named last.
     primary: Mutex<Option<PrimaryServer>>,
-    /// A call failed as it would if the primary were another by now.
+    /// Whether a call failed in a way that suggests a new primary.
     in_doubt: AtomicBool,
 }
 
@@ -148,17 +148,18 @@ pub(super) fn connect_lazily(config: &RedisConfig, home: u16) -> Result<RedisCon
 }
 
 impl RedisConnection {
-    /// Returns whether this is a cluster, where messages and scripts keep to one slot.
+    /// Returns whether this is a cluster, where the keys of a script and a message channel must be in one slot.
     pub(super) fn is_cluster(&self) -> bool {
         matches!(self.source, ConnectionSource::Cluster(_))
     }
 
-    /// The connection to use for the next call about the queue's own keys.
+    /// Returns the connection for the next call about the queue's own keys.
     pub(super) async fn for_queue(&self) -> RedisResult<CallConnection> {
         self.for_slot(|| None).await
     }
 
-    /// The connection to use for the next call about a slot, which only a cluster asks for; `None`: it names no key.
+    /// Returns the connection for the next call about a slot. Only a cluster evaluates `slot`; `None` means that the
+    /// call names no key.
     pub(super) async fn for_slot(&self, slot: impl FnOnce() -> Option<u16>) -> RedisResult<CallConnection> {
         match &self.source {
             ConnectionSource::Server { manager, .. } => Ok(CallConnection::Server(manager.lock().clone())),
@@ -171,7 +172,7 @@ impl RedisConnection {
         }
     }
 
-    /// A connection to each server that holds keys.
+    /// Returns a connection to each server that has keys.
     pub(super) async fn for_each_server(&self) -> RedisResult<Vec<CallConnection>> {
         let ConnectionSource::Cluster(cluster) = &self.source else { return Ok(vec![self.for_queue().await?]) };
         let slots = cluster.a_slot_of_each_owner().await?;
@@ -179,7 +180,7 @@ impl RedisConnection {
         Ok(slots.into_iter().map(connect).collect())
     }
 
-    /// Receives what is published on this channel, also at primaries to come.
+    /// Subscribes to this channel, also on later primaries.
     pub(super) async fn subscribe(&self, channel: String) -> RedisResult<()> {
         if let ConnectionSource::Cluster(cluster) = &self.source {
             return cluster.subscribe(channel).await;
@@ -191,7 +192,7 @@ impl RedisConnection {
         }
     }
 
-    /// A call has failed.
+    /// Records a failed call.
     pub(super) fn record_failure(&self, error: &RedisError) {
         if hints_at_failover(error) {
             self.doubt_primary();
@@ -201,16 +202,17 @@ impl RedisConnection {
         }
     }
 
-    /// The server answered, be it with an error.
+    /// Records that the server answered, with a result or an error.
     pub(super) fn record_answer(&self) {
         self.heard.lock().answer = Instant::now();
     }
 
-    /// A call that began then got no answer in time. If no other call was answered since, the connection is replaced: one that a
-    /// firewall or a proxy swallows stays open for ever, and the manager only reconnects when it breaks.
+    /// Replaces the connection if a call that started at `begun` timed out and no other call was answered since. A
+    /// connection that a firewall or a proxy drops silently stays open forever, and the manager reconnects only when it
+    /// breaks.
     pub(super) fn replace_if_silent(&self, begun: Instant) {
         if let ConnectionSource::Cluster(cluster) = &self.source {
-            // The call was under way for most of that time, and to another node perhaps before.
+            // The call waited for most of that time. Before that, it may have been sent to another node.
             return cluster.replace_silent_connections(begun.elapsed() / 2);
         }
         self.doubt_primary();
@@ -225,7 +227,8 @@ impl RedisConnection {
         self.replace_connection();
     }
 
-    /// The server refused the login. The manager answers every later call with that; a new one finds out when the server lets it in.
+    /// Replaces the connection after the server refused the login. The manager would answer every later call with that
+    /// refusal. A new connection logs in again.
     fn replace_if_refused(&self) {
         {
             let mut heard = self.heard.lock();
@@ -256,7 +259,7 @@ impl RedisConnection {
         }
     }
 
-    /// The primary may be another by now.
+    /// Records that another server may be primary now.
     pub(super) fn doubt_primary(&self) {
         match &self.source {
             ConnectionSource::Server { .. } => {}
@@ -279,7 +282,7 @@ impl BehindSentinels {
         if let Some(primary) = self.known_primary() {
             return Ok(primary.manager);
         }
-        // One caller asks, the others wait for its answer.
+        // One caller asks the sentinels; the others wait for its answer.
         let mut sentinels = self.sentinels.lock().await;
         if let Some(primary) = self.known_primary() {
             return Ok(primary.manager);
@@ -288,12 +291,13 @@ impl BehindSentinels {
         let address = client.get_connection_info().addr().to_string();
         let before = self.primary.lock().clone();
         let manager = match before {
-            // A restart, or a cut connection: it reconnects by itself.
+            // The server restarted or the connection was cut. The manager reconnects by itself.
             Some(primary) if primary.address == address => primary.manager,
             _ => {
                 let manager = ConnectionManager::new_lazy_with_config(client, config.clone())?;
                 tracing::info!(address, "The sentinels name the primary.");
-                // Known before it is asked for anything: a login that it refuses is tried once a second, not with every call.
+                // Stored before its first call, so that a refused login is retried once a second and not with every
+                // call.
                 *self.primary.lock() = Some(PrimaryServer { address, manager: manager.clone() });
                 let channel = channel.lock().clone();
                 if let Some(channel) = channel {

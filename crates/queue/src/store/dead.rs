@@ -1,6 +1,6 @@
-//! Dead letters: reading them in pages, and deciding on them. For operators, outside the hot path.
+//! Dead jobs: listing them in pages, requeueing, discarding and restoring them. For operators, outside the hot path.
 //!
-//! There may be 100,000s of them: a call looks at 500 at most, so Redis never stands still for an operator.
+//! There may be several 100,000 of them. One call examines at most 500, so an operator never blocks Redis.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::job::round_up_ms;
 
-/// The record of a dead job.
+/// Record of a dead job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DeadRecord {
     pub queue: String,
@@ -23,15 +23,16 @@ pub struct DeadRecord {
     pub lost: u32,
     pub due_ms: u64,
     pub died_ms: u64,
-    /// The envelope, such as `{"v":1,"payload":..}`, or null; a text when it is no JSON, which may be what the job died of.
+    /// Envelope, such as `{"v":1,"payload":..}`, or null. A text if the envelope is not JSON, which may be why the job
+    /// died.
     pub payload: serde_json::Value,
-    /// The envelope byte for byte; `None` for timers that need no slots.
+    /// Envelope, byte for byte; `None` for timers that need no slots.
     #[serde(skip)]
     pub envelope: Option<String>,
 }
 
 impl DeadRecord {
-    /// Reads the text that `bury` of `lib.lua` writes. `None` when another program wrote it.
+    /// Parses the text that `bury` of `lib.lua` writes. Returns `None` if another program wrote it.
     pub(super) fn parse_record(text: &str) -> Option<Self> {
         const PAYLOAD: &str = ",\"payload\":";
         let (head, envelope) = text.strip_suffix('}')?.split_once(PAYLOAD)?;
@@ -41,7 +42,8 @@ impl DeadRecord {
         Some(record)
     }
 
-    /// As [`parse_record`](Self::read); an unreadable record is stood in for, so that its job can be seen and decided on.
+    /// Parses the text as [`parse_record`](Self::read) does. Replaces an unreadable record, so that an operator can see
+    /// the job and decide.
     pub(super) fn parse_or_unreadable(text: Option<&str>, queue: &str, died_ms: u64) -> Self {
         let record = text.and_then(Self::parse_record).unwrap_or_else(|| Self {
             queue: queue.to_owned(),
@@ -53,7 +55,7 @@ impl DeadRecord {
             payload: serde_json::Value::Null,
             envelope: None,
         });
-        // The list goes by this time of death, so cursors must too.
+        // The list is sorted by this time of death, so cursors must use it, too.
         Self { died_ms, ..record }
     }
 }
@@ -67,29 +69,29 @@ pub struct DeadEntry {
 }
 
 impl DeadEntry {
-    /// The place in the list behind this job.
+    /// Returns the place in the list after this job.
     pub fn cursor(&self) -> DeadCursor {
         DeadCursor { died_ms: self.record.died_ms, id: self.id.clone() }
     }
 }
 
-/// Which dead jobs to list. By default all.
+/// Selection of dead jobs to list. By default all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeadFilter {
-    /// Only those whose error contains this text.
+    /// Text that the error must contain.
     pub error: Option<String>,
-    /// Only those dead for at least this long.
+    /// Minimum time since the death.
     pub older_than: Duration,
 }
 
-/// A place in the list of a queue's dead jobs: behind this one. As text `died_ms:id`.
+/// Place in the list of a queue's dead jobs, after the job that it names. As text `died_ms:id`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DeadCursor {
     died_ms: u64,
     id: String,
 }
 
-/// Why a text is no place in the list.
+/// Error for a text that is not a cursor.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is no cursor: expected the one that came with the page before")]
 pub struct InvalidCursor(String);
@@ -109,47 +111,48 @@ impl FromStr for DeadCursor {
     }
 }
 
-/// One page of dead jobs, the longest dead first. It may be empty though more follow: none of those looked at fits.
+/// One page of dead jobs, the longest dead first. It may be empty although more pages follow, if none of the examined
+/// jobs matches.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DeadPage {
     pub entries: Vec<DeadEntry>,
-    /// Where to go on; `None` at the end.
+    /// Cursor for the next page; `None` at the end.
     pub next: Option<DeadCursor>,
 }
 
-/// What became of a dead job that was to be requeued.
+/// Result of requeueing one dead job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequeueVerdict {
-    /// It is due, no try spent, its payload as it was.
+    /// The job is due, with no try spent and its payload unchanged.
     Requeued,
-    /// It is not dead; nothing changed.
+    /// The job is not dead; nothing changed.
     NotDead,
 }
 
-/// What became of a dead job that was to be discarded.
+/// Result of discarding one dead job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiscardVerdict {
-    /// It is forgotten, and may be enqueued again.
+    /// The job is deleted and may be enqueued again.
     Discarded,
-    /// It is not dead; nothing changed.
+    /// The job is not dead; nothing changed.
     NotDead,
 }
 
-/// What became of a dead job that was to be restored.
+/// Result of restoring one dead job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RestoreVerdict {
-    /// It was absent and is dead again, as it was.
+    /// The job was absent and is dead again, as it was.
     Restored,
-    /// It is due or leased; nothing changed.
+    /// The job is due, parked or leased; nothing changed.
     Lives,
-    /// It is dead already; nothing changed.
+    /// The job is dead already; nothing changed.
     Dead,
 }
 
 impl Store {
-    /// The next page of a queue's dead jobs, after `after` or from the beginning.
+    /// Returns the next page of a queue's dead jobs, after `after` or from the start.
     ///
-    /// Jobs that are requeued, discarded or die meanwhile make no other job appear twice or be left out.
+    /// If other jobs are requeued, discarded or die between two calls, no job appears twice or is left out.
     pub async fn list_dead(
         &self,
         queue: &str,
@@ -179,10 +182,10 @@ impl Store {
         Ok(page)
     }
 
-    /// Gives dead jobs another life, each due after this delay. Answers one verdict per id, in their order.
+    /// Requeues dead jobs, each due after this delay. Returns one verdict per id, in their order.
     ///
-    /// Their tries start from zero, their payloads are byte for byte what they were: what could not be read then still cannot.
-    /// Any number of ids; they go in batches of 500, each batch atomic.
+    /// Their tries start from zero. Their payloads are unchanged, so a payload that could not be read before still
+    /// cannot. Any number of ids; they are sent in batches of 500, each batch atomic.
     pub async fn requeue(
         &self,
         ids: &[impl AsRef<str>],
@@ -196,7 +199,7 @@ impl Store {
             .collect())
     }
 
-    /// Forgets dead jobs. Answers one verdict per id, in their order. Any number of ids, as in
+    /// Deletes dead jobs. Returns one verdict per id, in their order. Any number of ids, as in
     /// [`requeue`](Self::requeue).
     pub async fn discard(&self, ids: &[impl AsRef<str>], queues: &[&str]) -> Result<Vec<DiscardVerdict>, StoreError> {
         let codes = self.run_decision(&DISCARD, None, ids, queues).await?;
@@ -206,18 +209,18 @@ impl Store {
             .collect())
     }
 
-    /// Forgets a queue's jobs that are dead for `age` or longer, the oldest first, at most `limit` and 500 per call.
-    /// Answers how many; call again until it is fewer.
+    /// Deletes a queue's jobs that are dead for `age` or longer, the oldest first, at most `limit` and 500 per call.
+    /// Returns their number; call again until it is lower.
     pub async fn discard_dead_older_than(&self, queue: &str, age: Duration, limit: usize) -> Result<usize, StoreError> {
         let mut call = self.job_script(&DISCARD_OLDER, [queue]);
         call.push_arg(round_up_ms(age)).push_arg(limit.min(BATCH));
         self.run_script(&call).await
     }
 
-    /// Puts jobs back among the dead of a queue that has lost them, with their time of death, error, tries and payload
-    /// as they were. Answers one verdict per job, in their order. Restoring twice is harmless.
+    /// Restores the dead jobs of a queue that has lost them, with time of death, error, tries and payload. Returns one
+    /// verdict per job, in their order. Restoring twice is harmless.
     ///
-    /// Any number of jobs; they go in batches of 500, each batch atomic.
+    /// Any number of jobs; they are sent in batches of 500, each batch atomic.
     pub async fn restore_dead(&self, queue: &str, jobs: &[DeadEntry]) -> Result<Vec<RestoreVerdict>, StoreError> {
         let mut verdicts = Vec::with_capacity(jobs.len());
         for batch in jobs.chunks(BATCH) {

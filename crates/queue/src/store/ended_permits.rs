@@ -1,14 +1,14 @@
-//! Permits whose work has ended, until a call gives their slots back.
+//! Permits whose work has ended, until a call returns their slots.
 
 use std::{mem, time::Duration};
 
 use parking_lot::{Mutex, MutexGuard};
 
-/// Maximum number of permits that one call gives back.
+/// Maximum number of permits that one call returns.
 const MOST_RETURNED: usize = 500;
 
-/// Places taken under some limits. Give them back with [`give_back_slots`](super::Store::give_back_slots); keep them with
-/// [`keep_slots`](super::Store::keep_slots).
+/// Slots and rate tokens taken under some limits. [`give_back_slots`](super::Store::give_back_slots) returns the slots;
+/// [`keep_slots`](super::Store::keep_slots) renews them.
 #[derive(Debug)]
 #[must_use = "its slots stay taken until they are given back or their time is over"]
 pub struct Permit {
@@ -17,23 +17,24 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// How often to keep it: three times may fail before its time is over.
+    /// Interval of renewals. Three may fail before the slots expire.
     pub(crate) const KEEP_EVERY: Duration = Duration::from_secs(2);
 
-    /// Whether there is nothing to keep or to give back: what passed a rate has passed.
+    /// Returns whether there is nothing to renew or to return, because the permit has only rate tokens.
     pub fn holds_nothing(&self) -> bool {
         self.slots.is_empty()
     }
 }
 
-/// Permits that are not given back yet. The next call that takes slots of the same limits gives them back, too; otherwise a task does.
+/// Permits that are not returned yet. The next call that takes slots of the same limits returns them; otherwise a task
+/// does.
 #[derive(Debug, Default)]
 pub(super) struct EndedPermits(Mutex<WaitingPermits>);
 
 #[derive(Debug, Default)]
 pub(super) struct WaitingPermits {
     pub(super) ended: Vec<Permit>,
-    /// A task will give them back.
+    /// Whether a task will return them.
     pub(super) is_awaited: bool,
 }
 
@@ -42,21 +43,21 @@ impl EndedPermits {
         self.0.lock()
     }
 
-    /// Adds permits. Returns whether a task must be started to write them.
+    /// Adds permits. Returns whether the caller must start a task that returns them.
     pub(super) fn add_ended(&self, ended: impl IntoIterator<Item = Permit>) -> bool {
         let mut waiting = self.lock();
         waiting.ended.extend(ended);
         !waiting.ended.is_empty() && !mem::replace(&mut waiting.is_awaited, true)
     }
 
-    /// Takes those whose slots are all among these.
+    /// Takes the permits whose slots are all among these keys.
     pub(super) fn take_within(&self, keys: &[String]) -> Vec<Permit> {
         let mut waiting = self.lock();
         let is_within = |permit: &mut Permit| permit.slots.iter().all(|key| keys.contains(key));
         waiting.ended.extract_if(.., is_within).take(MOST_RETURNED).collect()
     }
 
-    /// Takes some of what waits. Empty: the task ends.
+    /// Takes some of the waiting permits. If the result is empty, the task ends.
     pub(super) fn take_some(&self) -> Vec<Permit> {
         let mut waiting = self.lock();
         let count = waiting.ended.len().min(MOST_RETURNED);

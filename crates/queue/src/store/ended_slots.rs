@@ -1,4 +1,4 @@
-//! Slots that go back to Redis.
+//! Slots to return to Redis.
 
 use job_contract::SlotGrant;
 

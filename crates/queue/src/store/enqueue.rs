@@ -1,4 +1,4 @@
-//! Inserting jobs, and cancelling those they supersede.
+//! Inserting jobs and cancelling the jobs that they supersede.
 
 use super::{
     bounds::BATCH,
@@ -8,48 +8,51 @@ use super::{
 };
 use crate::job::{JobAddress, NewJob};
 
-/// Delay beyond which `repair` moves a job earlier that was put off on purpose. Snoozes and backoffs stay below it.
+/// Delay above which `repair` moves a job earlier although a snooze, a backoff or an operator delayed it. Snoozes and
+/// backoffs are shorter than this.
 pub(super) const REPAIR_TOLERANCE_MS: u64 = 60_000;
 
-/// What became of a job that was enqueued.
+/// Result of enqueueing one job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EnqueueVerdict {
-    /// It was absent.
+    /// The job was absent.
     Inserted,
-    /// It was due later and is due earlier now. The payload of the earlier insert stays.
+    /// The job was due later and is due earlier now. It keeps the payload of the earlier insert.
     Moved,
-    /// It is due earlier already.
+    /// The job is due earlier already.
     Kept,
-    /// It is being performed now and runs again, at the earliest due wanted meanwhile.
+    /// The job is running. It runs again, at the earliest due time requested during the run.
     Again,
-    /// It is dead and stays so until an operator decides.
+    /// The job is dead and stays so until an operator decides.
     Dead,
 }
 
-/// What became of a job that was to be repaired.
+/// Result of repairing one job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RepairVerdict {
-    /// It was absent.
+    /// The job was absent.
     Inserted,
-    /// It lay later than its row wants it: its enqueue was lost, or it was put off by more than 60 s.
+    /// The job was due later than its row wants: its enqueue was lost, or it was delayed by more than 60 s.
     Moved,
-    /// Leased, or due in time.
+    /// The job is leased, parked or due in time.
     Fine,
-    /// It is dead and stays so until an operator decides.
+    /// The job is dead and stays so until an operator decides.
     Dead,
 }
 
 impl Store {
-    /// Inserts jobs, each due after its delay. Answers one verdict per job, in their order.
+    /// Inserts jobs, each due after its delay. Returns one verdict per job, in their order.
     ///
-    /// Any number of jobs; they go in batches of 500, each batch atomic. Enqueueing twice is harmless, so a caller may
-    /// repeat a call that failed.
+    /// Any number of jobs; they are sent in batches of 500, each batch atomic. Enqueueing twice is harmless, so a
+    /// caller may repeat a failed call.
     pub async fn enqueue(&self, jobs: &[NewJob]) -> Result<Vec<EnqueueVerdict>, StoreError> {
         self.enqueue_superseding(jobs, &[]).await
     }
 
-    /// As [`enqueue`](Self::enqueue), and cancels the superseded jobs that wait, in the same call and before it inserts. One that is
-    /// leased, parked or dead stays as it is. For jobs that are never wanted again: a cancel may come late, or not at all.
+    /// Inserts jobs as [`enqueue`](Self::enqueue) does. Before that, the same call cancels the superseded jobs that are
+    /// due. A superseded job that is leased, parked or dead is not changed.
+    ///
+    /// Use this only for jobs that are never wanted again: a cancel may take effect late or never.
     pub async fn enqueue_superseding(
         &self,
         jobs: &[NewJob],
@@ -97,14 +100,14 @@ impl Store {
             .collect()
     }
 
-    /// Puts back what is missing: absent jobs are inserted; jobs that lie later than wanted are moved earlier, those put
-    /// off by a snooze, a backoff or an operator only beyond 60 s. Never removes. Answers one verdict per job, in their
+    /// Inserts absent jobs and moves jobs earlier that are due too late. A job that a snooze, a backoff or an operator
+    /// delayed is moved only if it is more than 60 s late. Never removes a job. Returns one verdict per job, in their
     /// order.
     pub async fn repair(&self, jobs: &[NewJob]) -> Result<Vec<RepairVerdict>, StoreError> {
         self.repair_verdicts(&REPAIR, jobs).await
     }
 
-    /// Answers what [`Store::repair`] would do, and does nothing.
+    /// Returns what [`Store::repair`] would do, without doing it.
     pub async fn preview_repair(&self, jobs: &[NewJob]) -> Result<Vec<RepairVerdict>, StoreError> {
         self.repair_verdicts(&COMPARE, jobs).await
     }
@@ -130,7 +133,7 @@ impl Store {
         Ok(verdicts)
     }
 
-    /// Runs an idempotent script that answers one code per job.
+    /// Runs an idempotent script that returns one code per job.
     async fn run_per_job(&self, call: &ScriptCall, jobs: usize) -> Result<Vec<u8>, StoreError> {
         let codes: Vec<u8> = self.run_idempotent(call).await?;
         if codes.len() == jobs {
@@ -141,7 +144,7 @@ impl Store {
     }
 }
 
-/// Reads what `repair_all` in repair_all.lua answers of so many jobs.
+/// Reads the codes that `repair_all` in repair_all.lua returns for this number of jobs.
 pub(super) fn read_repair_codes(
     script: &'static NamedScript,
     jobs: usize,

@@ -1,18 +1,19 @@
-//! The epoch: proof that this Redis still holds our data. The end of a rebuild writes it.
+//! The epoch: proof that this Redis still has all jobs. A rebuild writes it at its end.
 
 use super::{client::Store, error::StoreError};
 
-/// Which rebuild Redis' data come from, and which server process it was done on.
+/// Rebuild that produced Redis' data, and the server process it ran on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Epoch {
-    /// `run_id` of the server at the rebuild. Another one now means that it restarted and may have lost the last second.
+    /// `run_id` of the server at the rebuild. If the server now has another one, it restarted and may have lost the
+    /// last second.
     pub run_id: String,
-    /// Random, new with each rebuild.
+    /// Random id, new with each rebuild.
     pub id: String,
 }
 
 impl Store {
-    /// The epoch, or `None` when Redis does not hold our data.
+    /// Returns the epoch, or `None` if Redis has lost the jobs.
     pub async fn epoch(&self) -> Result<Option<Epoch>, StoreError> {
         let text: Option<String> = self.run_query("epoch", redis::cmd("GET").arg(self.keys.epoch())).await?;
         let Some(text) = text else { return Ok(None) };
@@ -20,7 +21,7 @@ impl Store {
         Ok(Some(Epoch { run_id: run_id.to_owned(), id: id.to_owned() }))
     }
 
-    /// The server's `run_id`: another one after each start.
+    /// Returns the server's `run_id`, which changes with each start.
     pub async fn run_id(&self) -> Result<String, StoreError> {
         let info: String = self.run_query("info", redis::cmd("INFO").arg("server")).await?;
         let run_id = info.lines().find_map(|line| line.strip_prefix("run_id:"));

@@ -1,8 +1,8 @@
-//! What can go wrong between the engine and Redis. Messages name the cure and never a password.
+//! Errors between the engine and Redis. Messages name the cure and never a password.
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
-/// Why a call to the store failed. Nothing is known of its effect then: it may have happened or not.
+/// Error of a call to the store. The call may or may not have taken effect.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
     #[error(
@@ -67,7 +67,8 @@ impl StoreError {
         Self::Answer { call, reason: reason.to_string() }
     }
 
-    /// Whether trying again later may help: everything but a wrong address or a misunderstanding of versions.
+    /// Returns whether a later retry may help. It cannot help against an invalid address or certificate, or an answer
+    /// of an unknown version.
     pub fn is_transient(&self) -> bool {
         !matches!(self, Self::Url { .. } | Self::Certificate { .. } | Self::Answer { .. })
     }

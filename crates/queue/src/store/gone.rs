@@ -1,14 +1,15 @@
-//! Handing back the slots of a process that is gone.
+//! Freeing the slots of a process that has ended.
 
 use std::collections::HashMap;
 
 use super::{bounds::BATCH, client::Store, error::StoreError, slots::ReleaseVerdict};
 
 impl Store {
-    /// Frees the slots that were given to the process: with its takes, whose tokens begin with `boot`, or when it asked in its name.
-    /// Returns how many.
+    /// Frees the slots of a process: those given by its takes, whose tokens start with `boot`, and those it asked for
+    /// under `name`. Returns their number.
     pub async fn free_slots_of(&self, boot: &str, name: &str) -> Result<usize, StoreError> {
-        // As many as may be open at once; as slots.lua writes it, the holder comes last.
+        // The hash has at most as many fields as slots may be open. The holder is the last word, as slots.lua writes
+        // it.
         let mut read = redis::cmd("HGETALL");
         read.arg(self.keys().slot_holds());
         let holds: HashMap<String, String> = self.run_command("slots that are held", &read).await?;

@@ -1,12 +1,12 @@
-//! Hash slots of Redis Cluster: which slot a key lies in, and which keys a command names.
+//! Hash slots of Redis Cluster: the slot of a key, and the keys of a command.
 
 use redis::{Arg, Cmd};
 
-/// Slots of a cluster.
+/// Number of slots of a cluster.
 pub(super) const SLOTS: u16 = 16_384;
 
-/// Returns the slot of a key: a hash of its tag, the text between the first `{` and the next `}`; of the whole key if it has
-/// none. Source: Redis cluster specification, "Key distribution model".
+/// Returns the slot of a key: a hash of its tag, the text between the first `{` and the next `}`, or of the whole key
+/// if it has no tag. Source: Redis cluster specification, "Key distribution model".
 pub fn key_slot(key: &[u8]) -> u16 {
     crc16(hash_tag(key)) % SLOTS
 }
@@ -20,7 +20,7 @@ fn hash_tag(key: &[u8]) -> &[u8] {
     }
 }
 
-/// CRC-16/XMODEM, as the specification asks for. A name is some thirty bytes long: no table is needed.
+/// Computes CRC-16/XMODEM, as the specification requires. A name has some thirty bytes, so no table is needed.
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, byte| {
         (0..8).fold(
@@ -30,12 +30,13 @@ fn crc16(bytes: &[u8]) -> u16 {
     })
 }
 
-/// Returns the slot that a command goes to: that of its first key. `None`: it names no key.
+/// Returns the slot that a command goes to, which is that of its first key. `None` if it names no key.
 pub(super) fn slot_of(cmd: &Cmd) -> Option<u16> {
     keys_of(cmd).first().map(|key| key_slot(key))
 }
 
-/// Returns the slots of all keys that a command names, each once. A cluster refuses a command with more than one.
+/// Returns the slots of all keys that a command names, without duplicates. A cluster refuses a command with more than
+/// one.
 pub fn slots_of(cmd: &Cmd) -> Vec<u16> {
     let mut slots: Vec<u16> = keys_of(cmd).into_iter().map(key_slot).collect();
     slots.sort_unstable();
@@ -43,7 +44,7 @@ pub fn slots_of(cmd: &Cmd) -> Vec<u16> {
     slots
 }
 
-/// The keys of a command as its place for them says; a command that is not listed here has one, in the first place.
+/// Returns the keys of a command. A command that is not listed here has one key, its first argument.
 fn keys_of(cmd: &Cmd) -> Vec<&[u8]> {
     let mut words = cmd.args_iter().map(|word| match word {
         Arg::Simple(word) => word,
@@ -69,7 +70,7 @@ mod tests {
 
     use super::*;
 
-    /// Slots as a server says them (`CLUSTER KEYSLOT`).
+    /// Expected slots are those that a server returns (`CLUSTER KEYSLOT`).
     #[test]
     fn hash_slot_uses_tag_or_whole_key() {
         assert_eq!(crc16(b"123456789"), 0x31c3);
@@ -82,7 +83,7 @@ mod tests {
         }
     }
 
-    /// The name of a set that others read stays as it is, and what belongs to it lies beside it.
+    /// A key whose tag is the whole name of another key is in the same slot as that key.
     #[test]
     fn a_whole_name_as_tag_lies_beside_that_name() {
         assert_eq!(key_slot(b"dispatchq:busy:{waiting:order:A:TAXI}"), key_slot(b"waiting:order:A:TAXI"));
