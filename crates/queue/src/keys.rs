@@ -11,7 +11,7 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Number of [`fixed_keys`](Self::fixed). In the KEYS of a script, the queues' keys follow them.
+    /// Number of [`fixed_keys`](Self::fixed_keys). In the KEYS of a script, the queues' keys follow them.
     const FIXED: usize = 7;
 
     /// Returns the keys of shard 0, which is the only shard or the control shard.

@@ -42,7 +42,7 @@ impl DeadRecord {
         Some(record)
     }
 
-    /// Parses the text as [`parse_record`](Self::read) does. Replaces an unreadable record, so that an operator can see
+    /// Parses the text as [`parse_record`](Self::parse_record) does. Replaces an unreadable record, so that an operator can see
     /// the job and decide.
     pub(super) fn parse_or_unreadable(text: Option<&str>, queue: &str, died_ms: u64) -> Self {
         let record = text.and_then(Self::parse_record).unwrap_or_else(|| Self {

@@ -1,4 +1,4 @@
-//! Which replicas live, and how late jobs start, fleet-wide and without a metrics server.
+//! Live replicas and the lateness of jobs, for the whole fleet and without a metrics server.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -12,9 +12,10 @@ use crate::life::ProcessLife;
 
 const HOUR_MS: u64 = 3_600_000;
 
-/// Counts of jobs by how late they started.
+/// Counts of jobs by lateness of their start.
 ///
-/// A bucket is the lateness in ms rounded down to two significant digits: exact to 99, then 100, 110, .. 990, 1000, 1100.
+/// A bucket is the lateness in ms rounded down to two significant digits: exact to 99, then 100, 110, .. 990, 1000,
+/// 1100.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LatenessCounts {
     buckets: HashMap<u64, u64>,
@@ -27,7 +28,7 @@ impl LatenessCounts {
         self.max_ms = self.max_ms.max(lateness_ms);
     }
 
-    /// Adds what a failed heartbeat could not deliver.
+    /// Adds the counts of a failed heartbeat.
     pub fn merge_counts(&mut self, other: Self) {
         for (bucket, count) in other.buckets {
             *self.buckets.entry(bucket).or_default() += count;
@@ -44,8 +45,8 @@ fn bucket_of(lateness_ms: u64) -> u64 {
     lateness_ms / unit * unit
 }
 
-/// How late jobs started in the current and the previous hour. All in ms, rounded down to two significant digits, but
-/// for `max_ms`, which is exact.
+/// Lateness of jobs started in the current and the previous hour, in ms. All values except `max_ms` are rounded down to
+/// two significant digits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LatenessSummary {
     pub count: u64,
@@ -54,32 +55,34 @@ pub struct LatenessSummary {
     pub max_ms: u64,
 }
 
-/// How the jobs of one queue ran lately in one process. Each run counts half as much after each minute.
+/// Recent runs of one queue's jobs in one process. The weight of a run halves every minute.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueueRuns {
     /// Mean duration of a run, in microseconds.
     pub mean_us: u64,
-    /// Runs at the same time on average, in thousandths.
+    /// Average number of concurrent runs, in thousandths.
     pub busy_milli: u64,
-    /// Runs in 1,000 s at this pace.
+    /// Runs per 1,000 s at the current pace.
     pub per_ks: u64,
 }
 
-/// What a worker process says of itself.
+/// Information that a worker process sends about itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkerInfo {
     pub host: String,
     pub pid: u32,
     pub version: String,
     pub queues: Vec<String>,
-    /// Jobs it holds leases of.
+    /// Number of jobs that the process has leased.
     pub in_hand: usize,
-    /// How its jobs ran lately, by queue.
+    /// Recent runs of its jobs, by queue.
     pub runs: BTreeMap<String, QueueRuns>,
-    /// How others of its machine see when it ends. `None` where that cannot be seen.
+    /// Name with which other processes on the same machine check whether this one has ended. `None` if the system has
+    /// no such names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub life: Option<ProcessLife>,
-    /// By Redis' clock. Read only: a heartbeat says how long the process is up, for its own clock may be wrong.
+    /// Start of the process, by Redis' clock. Computed when it is read: a heartbeat sends the uptime, because the
+    /// process' own clock may be wrong.
     #[serde(default)]
     pub started_ms: u64,
 }
@@ -87,36 +90,36 @@ pub struct WorkerInfo {
 /// A live worker process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct WorkerEntry {
-    /// Unique per process start: its leases' tokens begin with it.
+    /// Unique per process start. The tokens of its leases start with it.
     pub boot: String,
-    /// Its name. Two processes may have the same; each has an entry of its own.
+    /// Name of the replica. Two processes may have the same name; each has its own entry.
     pub replica: String,
     /// Age of its last heartbeat.
     pub seen_ms_ago: u64,
-    /// That of its info, which is shown without it.
+    /// `life` of `info`, moved here so that it is not shown.
     #[serde(skip)]
     pub life: Option<ProcessLife>,
     #[serde(flatten)]
     pub info: WorkerInfo,
 }
 
-/// One sign of life.
+/// One heartbeat.
 #[derive(Debug, Clone)]
 pub struct Heartbeat<'a> {
-    /// Unique per process start, without a blank.
+    /// Unique per process start, without a space.
     pub boot: &'a str,
     pub replica: &'a str,
-    /// How long the process is up.
+    /// Uptime of the process.
     pub up: Duration,
     /// `None` when the process leaves.
     pub info: Option<&'a WorkerInfo>,
-    /// Lateness seen since the last heartbeat, and Redis' time when it was seen.
+    /// Lateness since the last heartbeat, and Redis' time when it was measured.
     pub lateness: &'a LatenessCounts,
     pub now_ms: u64,
 }
 
 impl Store {
-    /// Writes one heartbeat, and forgets replicas not seen for 60 s.
+    /// Writes one heartbeat, and removes processes that sent none for 60 s.
     pub async fn send_heartbeat(&self, beat: &Heartbeat<'_>) -> Result<(), StoreError> {
         let keys = [self.keys.workers(), self.keys.worker_info(), self.keys.lateness_counts(beat.now_ms / HOUR_MS)];
         let info = beat.info.map(serde_json::to_string).transpose();
@@ -133,7 +136,7 @@ impl Store {
         self.run_script(&call).await
     }
 
-    /// The live worker processes, by name.
+    /// Returns the live worker processes, sorted by name.
     pub async fn list_workers(&self) -> Result<Vec<WorkerEntry>, StoreError> {
         let now_ms = self.now_ms().await?;
         let mut range = redis::cmd("ZRANGE");
@@ -157,7 +160,8 @@ impl Store {
         Ok(workers)
     }
 
-    /// Lateness of all jobs started in the current and the previous hour, fleet-wide, some seconds old.
+    /// Returns the lateness of all jobs that the fleet started in the current and the previous hour. The result is some
+    /// seconds old.
     pub async fn read_lateness(&self) -> Result<LatenessSummary, StoreError> {
         let hour = self.now_ms().await? / HOUR_MS;
         let mut counts = BTreeMap::<u64, u64>::new();
@@ -179,7 +183,7 @@ impl Store {
     }
 }
 
-/// The smallest bucket that at least `percent` % of all jobs do not exceed.
+/// Returns the smallest bucket that covers at least `percent` % of all jobs.
 fn percentile_of(counts: &BTreeMap<u64, u64>, total: u64, percent: u64) -> u64 {
     let wanted = (total * percent).div_ceil(100);
     let mut seen = 0;

@@ -1,20 +1,20 @@
-//! What workers may take, by what Redis says of its own data.
+//! The jobs that workers may take, depending on the epoch and on a rebuild.
 
 use super::{client::Store, error::StoreError};
 
-/// Which jobs a take may lease.
+/// Jobs that a take may lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Takeable {
-    /// None: Redis does not hold our data, or a rebuild has only begun.
+    /// None: Redis has lost the jobs, or a rebuild has no horizon yet.
     Nothing,
-    /// A rebuild is under way, and each job due up to this time, in ms, is in.
+    /// Jobs due up to this time, in ms. A rebuild is running and has inserted all of them.
     UpTo(u64),
-    /// All: the epoch stands.
+    /// All: the epoch exists.
     All,
 }
 
 impl Takeable {
-    /// Decides by whether the epoch stands, and by the horizon beside the marker of the rebuild under way. As `find_horizon` in
+    /// Decides by the epoch, and otherwise by the horizon of the current rebuild. Same as `find_horizon` in
     /// horizon.lua.
     pub fn decide(has_epoch: bool, horizon_ms: Option<u64>) -> Self {
         if has_epoch {
@@ -23,7 +23,7 @@ impl Takeable {
         horizon_ms.map_or(Self::Nothing, Self::UpTo)
     }
 
-    /// The latest due that is leased at this moment; `None`: nothing is.
+    /// Returns the latest due time that may be leased now. `None` if no job may be leased.
     pub fn latest_due(self, now_ms: u64) -> Option<u64> {
         match self {
             Self::Nothing => None,
@@ -34,7 +34,7 @@ impl Takeable {
 }
 
 impl Store {
-    /// Returns what a take may lease at present.
+    /// Reads which jobs a take may lease now.
     pub async fn takeable(&self) -> Result<Takeable, StoreError> {
         let mut read = redis::cmd("MGET");
         read.arg(self.keys.epoch()).arg(self.keys.rebuild_marker());

@@ -14,28 +14,29 @@ use crate::job::JobId;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueueStats {
     pub queue: String,
-    /// Due and waiting for a worker.
+    /// Jobs that are due and wait for a worker.
     pub due: u64,
-    /// Due later.
+    /// Jobs that are due later.
     pub scheduled: u64,
-    /// Being performed.
+    /// Running jobs.
     pub leased: u64,
     pub dead: u64,
     pub paused: bool,
-    /// How long the oldest due job has waited, in ms; `None` when nothing is due.
+    /// Time that the oldest due job has waited, in ms. `None` if no job is due.
     pub oldest_due_ms: Option<u64>,
-    /// Jobs falling due within the next 60 s.
+    /// Jobs that become due within the next 60 s.
     pub next_minute: u64,
-    /// Jobs whose last deliveries were lost, waiting to run with nothing beside them. Counted in `due` and `scheduled`, too.
+    /// Jobs whose last deliveries were lost; each waits to run alone. `due` and `scheduled` include them.
     pub suspects: u64,
     /// Jobs that wait in line for slots.
     pub parked: u64,
-    /// Jobs falling due from 30 s to 90 s from now: the minute around the moment at which a replica asked for now has started.
+    /// Jobs that become due between 30 s and 90 s from now. A replica that is requested now starts in the middle of
+    /// that minute.
     pub falling_due: u64,
 }
 
 impl QueueStats {
-    /// Adds the same queue of another shard.
+    /// Adds the counts of the same queue in another shard.
     pub(crate) fn add_shard(&mut self, other: &Self) {
         self.due += other.due;
         self.scheduled += other.scheduled;
@@ -50,18 +51,18 @@ impl QueueStats {
     }
 }
 
-/// Where a job is.
+/// State of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "lowercase")]
 pub enum JobState {
-    /// Waiting, due now or later.
+    /// Waiting; due now or later.
     Due,
-    /// Waiting to run with nothing beside it: its last deliveries were lost.
+    /// Waiting to run alone, because its last deliveries were lost.
     Suspect,
     /// Waiting in line for slots.
     Parked,
-    /// Being performed.
+    /// Running.
     Leased,
     Dead,
 }
@@ -72,65 +73,65 @@ impl JobState {
     }
 }
 
-/// One line of a list.
+/// Entry of a list of jobs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct JobEntry {
     pub id: String,
-    /// Due, start of the wait in line, lease expiry or death, by the state listed; in ms.
+    /// Due time, start of the wait in line, lease expiry or time of death, depending on the listed state; in ms.
     pub at_ms: u64,
     pub failed: u32,
     pub lost: u32,
-    /// Of dead jobs.
+    /// Error of a dead job.
     pub error: Option<String>,
 }
 
-/// Everything known of one job.
+/// All data of one job.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct JobDetail {
     pub id: String,
     pub queue: String,
     pub state: JobState,
-    /// Due, start of the wait in line, lease expiry or death, by the state; in ms.
+    /// Due time, start of the wait in line, lease expiry or time of death, depending on the state; in ms.
     pub at_ms: u64,
-    /// Of leased jobs: the due it was leased with, in ms.
+    /// For leased jobs: the due time at the lease, in ms.
     pub leased_due_ms: Option<u64>,
-    /// Of leased jobs: the earliest due wanted meanwhile, in ms.
+    /// For leased jobs: the earliest due time requested during the lease, in ms.
     pub again_ms: Option<u64>,
-    /// Of leased jobs: whose lease it is.
+    /// For leased jobs: the token of the lease.
     pub token: Option<String>,
     pub failed: u32,
     pub lost: u32,
-    /// The envelope `{"v":1,"slots":..,"payload":..}` as it stands; `None` for most timers.
+    /// Envelope `{"v":1,"slots":..,"payload":..}`, unchanged; `None` for most timers.
     pub envelope: Option<String>,
-    /// Of dead jobs.
+    /// For dead jobs.
     pub dead: Option<DeadRecord>,
-    /// Of parked jobs.
+    /// For parked jobs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parked: Option<ParkedPlace>,
-    /// When the slots end that it holds, or has reserved, in ms.
+    /// End of the slots that the job holds or has reserved, in ms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slots_end_ms: Option<u64>,
 }
 
-/// Where a parked job waits.
+/// Place in which a parked job waits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ParkedPlace {
     pub group: String,
     pub own: String,
-    /// Since when it waits, in ms; a reservation that lapsed changes nothing of it.
+    /// Start of the wait, in ms. An expired reservation does not change it.
     pub since_ms: u64,
-    /// This own name is held: the job joins its group's line when it is free.
+    /// Own name that is in use. The job joins its group's line when the name is free.
     pub behind_own: Option<String>,
-    /// The job that holds it.
+    /// Job that holds that own name.
     pub own_held_by: Option<String>,
-    /// Jobs before it in the line.
+    /// Number of jobs before this one in the line.
     pub before: u64,
     /// The first ten of them.
     pub first_before: Vec<String>,
 }
 
 impl Store {
-    /// Counts of these queues, in their order. Cheap at any size.
+    /// Returns the counts of these queues, in their order. The cost does not depend on the number of jobs.
     pub async fn queue_stats(&self, queues: &[&str]) -> Result<Vec<QueueStats>, StoreError> {
         type Row = (u64, u64, u64, u64, bool, i64, u64, u64, u64, u64);
         let call = self.job_script(&STATS, queues.iter().copied());
@@ -156,7 +157,7 @@ impl Store {
         Ok(stats.collect())
     }
 
-    /// One page of a queue's jobs in one state, the earliest first; at most 1,000.
+    /// Returns one page of a queue's jobs in one state, the earliest first; at most 1,000.
     pub async fn list_jobs(
         &self,
         queue: &str,
@@ -172,7 +173,7 @@ impl Store {
         Ok(entries.collect())
     }
 
-    /// Looks for one job in these queues: all that is known of it, in one call.
+    /// Finds one job in these queues. Returns all its data in one call.
     pub async fn find_job(&self, id: &JobId, queues: &[&str]) -> Result<Option<JobDetail>, StoreError> {
         type Place = (String, String, u64, String, u64, Vec<String>, Option<String>);
         type Row =
@@ -221,17 +222,17 @@ impl Store {
         }))
     }
 
-    /// Stops a queue: its due jobs wait, its running jobs finish. Answers whether it was running.
+    /// Pauses a queue: its due jobs wait, its running jobs finish. Returns whether it was running before.
     pub async fn pause_queue(&self, queue: &str) -> Result<bool, StoreError> {
         self.run_query("pause", redis::cmd("SADD").arg(self.keys.paused_queues()).arg(queue)).await
     }
 
-    /// Answers whether a queue is stopped.
+    /// Returns whether a queue is paused.
     pub async fn is_queue_paused(&self, queue: &str) -> Result<bool, StoreError> {
         self.run_query("paused", redis::cmd("SISMEMBER").arg(self.keys.paused_queues()).arg(queue)).await
     }
 
-    /// Lets a paused queue run again, at once. Answers whether it was paused.
+    /// Resumes a paused queue at once. Returns whether it was paused.
     pub async fn resume_queue(&self, queue: &str) -> Result<bool, StoreError> {
         let resumed = self.run_query("resume", redis::cmd("SREM").arg(self.keys.paused_queues()).arg(queue)).await?;
         self.publish_wake(queue).await?;

@@ -1,4 +1,4 @@
-//! Renewing leases and handing them back.
+//! Renewing leases and handing jobs back.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::job::JobId;
 
-/// A lease as its holder knows it.
+/// Lease, as its holder knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeldLease {
     pub queue: &'static str,
@@ -19,22 +19,22 @@ pub struct HeldLease {
     pub token: LeaseToken,
 }
 
-/// What became of a lease that was to be renewed or released.
+/// Result of renewing or releasing one lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeaseVerdict {
-    /// It was ours, and is renewed or released.
+    /// This process had the lease; it is renewed or released.
     Yes,
-    /// It is not ours any more; nothing changed.
+    /// This process no longer has the lease; nothing changed.
     Lost,
 }
 
 impl Store {
-    /// Renews leases: each expires `lease` from now. Answers one verdict per lease, in their order.
+    /// Renews leases. Each expires `lease` from now. Returns one verdict per lease, in their order.
     pub async fn extend(&self, held: &[HeldLease], lease: Duration) -> Result<Vec<LeaseVerdict>, StoreError> {
         self.run_lease_script(&EXTEND, Some(lease), held).await
     }
 
-    /// Hands jobs back: due as before, no try spent, other workers are woken. Answers one verdict per lease, in their
+    /// Hands jobs back: due as before, with no try spent. Wakes other workers. Returns one verdict per lease, in their
     /// order.
     pub async fn release(&self, held: &[HeldLease]) -> Result<Vec<LeaseVerdict>, StoreError> {
         self.run_lease_script(&RELEASE, None, held).await

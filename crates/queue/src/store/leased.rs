@@ -1,10 +1,10 @@
-//! What a take leases: jobs, and the token that fences their leases.
+//! Leased jobs, and the token that fences their leases.
 
 use std::{fmt, sync::Arc};
 
 use crate::job::Delivery;
 
-/// Fencing token of one take. Only its holder may settle, renew or release the leases of that take.
+/// Fencing token of one take. Only the holder of the token may settle, renew or release the leases of that take.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LeaseToken {
     text: Arc<str>,
@@ -12,18 +12,18 @@ pub struct LeaseToken {
 }
 
 impl LeaseToken {
-    /// `boot` is unique per process start, `sequence` per take of that process.
+    /// Creates a token. `boot` is unique per process start, `sequence` per take of that process.
     pub fn new(boot: &str, sequence: u64) -> Self {
         Self { text: format!("{boot}:{sequence}").into(), shard: 0 }
     }
 
-    /// The token of a take from this shard, which its leases are to be settled in.
+    /// Sets the shard of the take. The leases are settled there.
     #[must_use]
     pub fn of_shard(self, shard: u16) -> Self {
         Self { shard, ..self }
     }
 
-    /// The shard that its leases are to be settled in.
+    /// Returns the shard in which the leases are settled.
     pub fn shard(&self) -> u16 {
         self.shard
     }
@@ -32,7 +32,7 @@ impl LeaseToken {
         &self.text
     }
 
-    /// The text, which its holder's grants share.
+    /// Returns the text. The grants of the same take share it.
     pub(super) fn to_shared(&self) -> Arc<str> {
         self.text.clone()
     }

@@ -1,8 +1,8 @@
-//! Limits shared by the fleet: so many at once, so many per time.
+//! Limits shared by the fleet: concurrency limits and rate limits.
 //!
-//! All places are taken in one step, or none. Slots are leases: those of a holder that died come free when their time is
-//! over, [`SLOT`] after it was last heard of. A rate is a number in Redis that expires when the rate has recovered.
-//! Nothing is queued: who finds a limit reached asks again later, and no order among those is kept.
+//! A call takes a slot or token under all its limits in one step, or under none. Slots are leases: the slots of a dead
+//! holder expire [`SLOT`] after its last renewal. A rate is a number in Redis that expires when the rate has recovered.
+//! There is no queue: a caller that finds a limit reached asks again later, in any order.
 
 use std::{collections::BTreeSet, mem, time::Duration};
 
@@ -17,18 +17,19 @@ use super::{
     script::{ACQUIRE, FREE_SLOTS, KEEP_SLOTS, ScriptCall},
 };
 
-/// How long a slot lasts unless it is kept: as long as a job's lease.
+/// Duration of a slot without renewal; as long as a job's lease.
 const SLOT: Duration = Duration::from_secs(8);
 
-/// For so long slots of work that has ended wait for the next call that takes some.
+/// Time that slots of ended work wait for the next call that takes some.
 const RETURNED_WITHIN: Duration = Duration::from_millis(10);
 
-/// One limit. Its name is its identity: everybody who names it should give the same numbers, else each goes by its own.
+/// A limit, identified by its name. All callers should use the same numbers for a name; each call applies its own
+/// numbers.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Limit {
-    /// So many at once.
+    /// At most `max` at once.
     Slots { name: String, max: u32 },
-    /// So many per time, evenly, and `burst` of them at once after a pause.
+    /// `count` per time, evenly spaced, and up to `burst` at once after a pause.
     Rate { name: String, count: u32, per: Duration, burst: u32 },
 }
 
@@ -37,12 +38,12 @@ impl Limit {
         Self::Slots { name: name.into(), max }
     }
 
-    /// Without bursts: one every `per / count`. A `count` of 0 is taken for 1.
+    /// Creates a rate limit without bursts: one every `per / count`. A `count` of 0 counts as 1.
     pub fn rate(name: impl Into<String>, count: u32, per: Duration) -> Self {
         Self::Rate { name: name.into(), count, per, burst: 1 }
     }
 
-    /// Lets so many pass at once after a pause; at least one. Changes nothing for slots.
+    /// Sets how many may pass at once after a pause; at least one. Has no effect on slots.
     #[must_use]
     pub fn with_burst(mut self, most: u32) -> Self {
         if let Self::Rate { burst, .. } = &mut self {
@@ -52,18 +53,18 @@ impl Limit {
     }
 }
 
-/// What came of asking for places.
+/// Result of an acquire.
 #[derive(Debug)]
 pub enum AcquireVerdict {
     Permit(Permit),
-    /// At least one limit is reached, and no place was taken.
+    /// At least one limit is reached, and nothing was taken.
     Busy {
-        /// When it is worth asking again. Not a promise.
+        /// Time after which another call is worthwhile. It may be busy then, too.
         retry_after: Duration,
     },
 }
 
-/// Permits that a call gives back. They wait for the next one if it fails, or if its caller is aborted before the answer.
+/// Permits that a call returns. If the call fails or is aborted, they wait for the next one.
 struct EndedOnCall<'a> {
     store: &'a Store,
     permits: Vec<Permit>,
@@ -78,9 +79,9 @@ impl Drop for EndedOnCall<'_> {
 }
 
 impl Store {
-    /// Takes a place under each of these limits, or none.
+    /// Takes a slot or token under each of these limits, or under none.
     ///
-    /// After an error places may have been taken: slots come free by themselves, a rate is a little lower for once.
+    /// After an error some may have been taken. Slots expire by themselves; a rate is slightly lower once.
     pub async fn acquire(&self, limits: &[Limit]) -> Result<AcquireVerdict, StoreError> {
         let key = |limit: &Limit| match limit {
             Limit::Slots { name, .. } => self.keys.limit_slots(name),
@@ -112,20 +113,21 @@ impl Store {
         Ok(AcquireVerdict::Permit(permit))
     }
 
-    /// Lets a permit's slots last for another 8 s. A slot whose time was over is taken again, be it one too many: the
-    /// work goes on, so it counts.
+    /// Renews a permit's slots for another 8 s. An expired slot is taken again, even beyond the limit: the work still
+    /// runs, so it must be counted.
     pub async fn keep_slots(&self, permit: &Permit) -> Result<(), StoreError> {
         let mut call = KEEP_SLOTS.with_keys(&permit.slots);
         call.push_arg(self.now_arg()).push_arg(&permit.holder).push_arg(SLOT.as_millis().to_string());
         self.run_permit_script(permit, &call).await
     }
 
-    /// Gives a permit's slots back. Nothing is left to do if it fails: their time runs out.
+    /// Returns a permit's slots. If the call fails, the caller need not retry, because the slots expire.
     pub async fn give_back_slots(&self, permit: Permit) -> Result<(), StoreError> {
         self.give_back_all(&[permit]).await
     }
 
-    /// Gives a permit's slots back with the next call that takes some, or within 10 ms. Does not wait. Call it inside a tokio runtime.
+    /// Returns a permit's slots with the next call that takes some, or within 10 ms. Does not wait. Must be called
+    /// inside a tokio runtime.
     pub(crate) fn give_back_soon(&self, permit: Permit) {
         self.return_permits((!permit.holds_nothing()).then_some(permit));
     }
@@ -179,7 +181,7 @@ mod tests {
         let ended = Permit { slots: vec![store.keys.limit_slots("acme")], holder: "ended".to_owned() };
         store.ended_permits.lock().ended.push(ended);
         let limits = [Limit::slots("acme", 1)];
-        // Asks once, and goes away.
+        // Sends one call and aborts it before the answer.
         let aborted = tokio::time::timeout(Duration::ZERO, store.acquire(&limits)).await;
         assert!(aborted.is_err(), "there was no answer to wait for: {aborted:?}");
         let waiting = store.ended_permits.lock();

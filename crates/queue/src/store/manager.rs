@@ -1,4 +1,4 @@
-//! What all connections to Redis share: timeouts, keepalive, messages, and how one takes the place of another.
+//! Settings and functions for all connections to Redis: timeouts, keepalive, messages, and replacing a connection.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use tokio::sync::broadcast;
 
 use super::address::RedisConfig;
 
-/// Messages that may wait for a slow supervisor. It only needs to know that there was one.
+/// Capacity for messages when the supervisor is slow. It needs only one of them to wake up.
 pub(super) const WAKES_KEPT: usize = 64;
 
-/// A peer that is gone without a word is noticed after this, which ends the connection and begins a new one.
+/// Time after which a silent peer counts as dead. The connection then ends and a new one is opened.
 const DEAD_PEER: Duration = Duration::from_secs(10);
 const RESUBSCRIBE_TRIES: u32 = 10;
 
@@ -23,14 +23,14 @@ pub(super) fn manager_config(config: &RedisConfig, wakes: broadcast::Sender<Stri
     ConnectionManagerConfig::new()
         .set_connection_timeout(Some(config.connect_timeout))
         .set_response_timeout(Some(config.worker_timeout))
-        // Enough to bridge a restart. Longer outages are the callers': each call then fails, and each reconnects.
+        // Enough for a restart of the server. During a longer outage each call fails, and the next one reconnects.
         .set_number_of_retries(2)
         .set_min_delay(Duration::from_millis(50))
         .set_max_delay(Duration::from_millis(500))
         .set_automatic_resubscription()
         .set_push_sender(move |push: PushInfo| {
             if let Some(queue) = woken_queue(push) {
-                // A process that only enqueues has no listener.
+                // A process that only enqueues has no receiver.
                 let _ = wakes.send(queue);
             }
             Ok::<(), redis::aio::SendError>(())
@@ -54,7 +54,7 @@ fn woken_queue(push: PushInfo) -> Option<String> {
     String::from_redis_value(message).ok()
 }
 
-/// A server that is only blocked still performs what it was sent over its old connection.
+/// Drops a replaced connection later, because a server that is only blocked still runs the commands sent over it.
 pub(super) fn drop_later(old: ConnectionManager) {
     tokio::spawn(async move {
         tokio::time::sleep(DEAD_PEER).await;
@@ -62,13 +62,14 @@ pub(super) fn drop_later(old: ConnectionManager) {
     });
 }
 
-/// Subscribes to a channel on a connection that took the place of another.
+/// Subscribes to a channel on a connection that replaced another.
 pub(super) async fn subscribe_to(manager: ConnectionManager, channel: String) {
     subscribe_again(manager, async move |manager: &mut ConnectionManager| manager.subscribe(&channel).await).await;
 }
 
-/// Subscribes on a connection that took the place of another. A take that the other one still answered would not notice that the
-/// subscription is gone; one that fails subscribes again itself, so some tries are enough.
+/// Subscribes on a connection that replaced another, with a limited number of tries. A failed take subscribes again,
+/// too. This task covers the case that the old connection still answers a take, which then does not notice the lost
+/// subscription.
 pub(super) async fn subscribe_again(
     mut manager: ConnectionManager,
     subscribe: impl AsyncFn(&mut ConnectionManager) -> RedisResult<()>,

@@ -1,23 +1,25 @@
-//! All Redis I/O of the engine: the scripts as calls, their answers as enums. Needs Redis 7.0 or later, for the flags of scripts.
+//! All Redis I/O of the engine: the scripts as calls that return enums. Needs Redis 7.0 or later, for the flags of
+//! scripts.
 //!
-//! * `address`: where Redis is. `connect`: the connection to it. `manager`: what all connections share, timeouts first.
-//! * `sentinel`: finding the primary, now and after a failover.
-//! * `cluster`: finding the node of a slot. `hash_slot`: finding the slot of a key.
-//! * `script`: the Lua scripts and how they are called.
-//! * `enqueue`: inserting jobs; `repair`, which puts back what is missing.
-//! * `take`: leasing due jobs. `leased`: the leased jobs and their token.
-//! * `settle`: ending leases with an outcome.
-//! * `lease`: renewing leases and handing them back.
-//! * `gone`: handing back what a process held that is gone.
-//! * `epoch`: the proof that Redis still holds our data. `rebuild`: putting it back. `horizon`: what may be taken meanwhile.
-//! * `heartbeat`: which replicas live, and how late jobs start.
-//! * `inspect`: counting, listing and finding jobs; pausing queues.
-//! * `operate`: cancelling and rescheduling single jobs.
-//! * `dead`: listing, requeueing, discarding and restoring dead letters.
-//! * `limit`: concurrency and rate limits shared by the fleet. `ended_permits`: permits until their slots are given back.
-//! * `slots`: slots that are handed over to the next job in line. `ended_slots`: slots that go back.
-//! * `slot_grants`: asking for slots.
-//! * `slot_releases`: returning slots, many in one call. `release_queue`: slots until that call.
+//! * `address`: Redis addresses. `connect`: the connection. `manager`: settings of all connections, such as timeouts.
+//! * `sentinel`: finds the primary, now and after a failover.
+//! * `cluster`: finds the node of a slot. `hash_slot`: finds the slot of a key.
+//! * `script`: the Lua scripts and their calls.
+//! * `enqueue`: inserts jobs, and repairs missing ones.
+//! * `take`: leases due jobs. `leased`: the leased jobs and their token.
+//! * `settle`: ends leases with an outcome.
+//! * `lease`: renews leases and hands jobs back.
+//! * `gone`: frees the slots of a process that has ended.
+//! * `epoch`: the proof that Redis still has all jobs. `rebuild`: restores them. `horizon`: the jobs that may be taken
+//!   during a rebuild.
+//! * `heartbeat`: live replicas and the lateness of jobs.
+//! * `inspect`: counts, lists and finds jobs; pauses queues.
+//! * `operate`: cancels and reschedules single jobs.
+//! * `dead`: lists, requeues, discards and restores dead jobs.
+//! * `limit`: concurrency and rate limits shared by the fleet. `ended_permits`: permits until their slots are returned.
+//! * `slots`: slots that pass to the next job in line. `ended_slots`: slots to return.
+//! * `slot_grants`: acquires slots.
+//! * `slot_releases`: returns slots, many in one call. `release_queue`: slots until that call.
 //! * `breaker`: circuit breakers shared by the fleet.
 //! * `bounds`: bounds that several calls share.
 

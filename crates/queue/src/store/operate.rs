@@ -1,4 +1,4 @@
-//! What operators do with single jobs that are due. For humans, outside the hot path.
+//! Operations on single jobs that are due. For operators, outside the hot path.
 
 use std::time::Duration;
 
@@ -9,36 +9,36 @@ use super::{
 };
 use crate::job::{JobId, round_up_ms};
 
-/// What became of a job that was to be cancelled.
+/// Result of cancelling a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CancelVerdict {
-    /// It was due, now or later, or parked, and is gone.
+    /// The job was due, now or later, or parked, and is removed.
     Removed,
-    /// It is being performed; nothing changed.
+    /// The job is running; nothing changed.
     Running,
-    /// It is dead already; nothing changed.
+    /// The job is dead; nothing changed.
     Dead,
-    /// There is no such job in these queues.
+    /// These queues have no such job.
     Absent,
 }
 
-/// What became of a job that was to be rescheduled.
+/// Result of rescheduling a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RescheduleVerdict {
-    /// It is due exactly after the delay, be that earlier or later than before.
+    /// The job is due exactly after the delay, earlier or later than before.
     Moved,
-    /// It is being performed; nothing changed.
+    /// The job is running; nothing changed.
     Running,
-    /// It is dead: requeue it. Nothing changed.
+    /// The job is dead and must be requeued instead; nothing changed.
     Dead,
-    /// It is parked and runs as soon as it has its slots. Nothing changed.
+    /// The job is parked and runs as soon as it has its slots; nothing changed.
     Parked,
-    /// There is no such job in these queues.
+    /// These queues have no such job.
     Absent,
 }
 
 impl Store {
-    /// Removes a job that is due or parked, wherever it is in these queues.
+    /// Removes a job that is due or parked, in whichever of these queues it is.
     pub async fn cancel(&self, id: &JobId, queues: &[&str]) -> Result<CancelVerdict, StoreError> {
         Ok(match self.run_operation(&CANCEL, id, queues, None).await? {
             1 => CancelVerdict::Removed,
@@ -49,9 +49,9 @@ impl Store {
         })
     }
 
-    /// Lets a due job run after this delay instead; zero runs it now, and wakes a worker.
+    /// Makes a due job run after this delay instead. Zero runs it now and wakes a worker.
     ///
-    /// When it then lies a minute or more behind its row's deadline, a `repair` moves it back.
+    /// If the new due time is a minute or more after its row's deadline, a `repair` moves the job back.
     pub async fn reschedule(
         &self,
         id: &JobId,

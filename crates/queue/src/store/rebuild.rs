@@ -1,8 +1,10 @@
-//! A rebuild: the owner of the truth puts back all jobs, and says so.
+//! A rebuild: the application restores all jobs in Redis and marks them as complete.
 //!
-//! A marker is set at its start. Jobs go in by due time, and the horizon beside the marker says how far they are in: so far workers
-//! take them. The epoch is written last. A flush takes the marker along, and with it the horizon: what was put in before counts no
-//! more, and each call of that rebuild answers so. So does a rebuild that another began; the horizon of the earlier one is gone then.
+//! It sets a marker first. It then inserts jobs by due time and publishes a horizon next to the marker; workers take
+//! jobs due up to the horizon. It writes the epoch last.
+//!
+//! A flush removes the marker and the horizon. The jobs inserted before no longer count, and each later call of that
+//! rebuild reports this. The same happens when another rebuild starts.
 
 use rand::RngExt;
 
@@ -15,24 +17,24 @@ use super::{
 };
 use crate::job::NewJob;
 
-/// A rebuild under way.
+/// Marker of a rebuild in progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RebuildMarker(String);
 
-/// A job of a rebuild.
+/// Job that a rebuild inserts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DueJob {
-    /// Its delay does not matter.
+    /// Its delay is ignored.
     pub job: NewJob,
-    /// By Redis' clock.
+    /// Due time in ms, by Redis' clock.
     pub due_ms: u64,
 }
 
-/// A rebuild that gets no further within this time has failed.
+/// Time without progress after which a rebuild has failed.
 const MARKER_SECS: u64 = 3600;
 
 impl Store {
-    /// Begins a rebuild. The latest begun is the only one that can finish, and its horizon the only one that counts.
+    /// Starts a rebuild. Only the latest one can finish, and only its horizon counts.
     pub async fn begin_rebuild(&self) -> Result<RebuildMarker, StoreError> {
         let marker = random_id();
         let mut set = redis::cmd("SET");
@@ -41,10 +43,10 @@ impl Store {
         Ok(RebuildMarker(marker))
     }
 
-    /// Puts jobs back as [`repair`](Self::repair) does. Answers one verdict per job, in their order; `None`: the marker no longer stands,
-    /// rebuild again.
+    /// Restores jobs as [`repair`](Self::repair) does. Returns one verdict per job, in their order. `None` means that
+    /// the marker no longer exists: rebuild again.
     ///
-    /// Any number of jobs; they go in batches of 500, each batch atomic. Doing it twice is harmless.
+    /// Any number of jobs; they are sent in batches of 500, each batch atomic. A repeated call is harmless.
     pub async fn rebuild_jobs(
         &self,
         marker: &RebuildMarker,
@@ -68,15 +70,16 @@ impl Store {
         Ok(Some(verdicts))
     }
 
-    /// Says that each job due up to this time, in ms of Redis' clock, is in: workers take them from now on. `false`: the marker no
-    /// longer stands, rebuild again.
+    /// Publishes that all jobs due up to this time, in ms of Redis' clock, are inserted. Workers take them after this
+    /// call. `false` means that the marker no longer exists: rebuild again.
     pub async fn publish_horizon(&self, marker: &RebuildMarker, horizon_ms: u64) -> Result<bool, StoreError> {
         let mut call = PUBLISH_HORIZON.with_keys(&[self.keys.rebuild_marker()]);
         call.push_arg(&marker.0).push_arg(horizon_ms).push_arg(MARKER_SECS);
         self.run_idempotent(&call).await
     }
 
-    /// Writes the epoch. `false`: something was flushed since the rebuild began, or another began; rebuild again.
+    /// Writes the epoch. `false` means that Redis was flushed since the start of the rebuild, or that another one
+    /// started: rebuild again.
     ///
     /// `run_id` is the server's as read *before* the rebuild.
     pub async fn finish_rebuild(&self, marker: &RebuildMarker, run_id: &str) -> Result<bool, StoreError> {
@@ -84,14 +87,14 @@ impl Store {
         call.push_arg(&marker.0).push_arg(format!("{run_id} {}", random_id()));
         let is_written: bool = self.run_script(&call).await?;
         if is_written && let Err(error) = self.hand_out_slots().await {
-            // The next take does it, too.
+            // The next take hands them out, too.
             tracing::debug!(%error, "Slots are not handed out yet.");
         }
         Ok(is_written)
     }
 }
 
-/// 128 random bits as text.
+/// Returns 128 random bits as text.
 fn random_id() -> String {
     format!("{:032x}", rand::rng().random::<u128>())
 }

@@ -7,23 +7,23 @@ use tokio::sync::{Notify, watch};
 
 use super::{bounds::BATCH, ended_slots::EndedSlots};
 
-/// Slots whose work has ended and that Redis does not know of yet.
+/// Slots whose work has ended and that are not returned to Redis yet.
 #[derive(Debug, Default)]
 pub(super) struct SlotReleases {
     waiting: Mutex<WaitingReleases>,
     idle: watch::Sender<bool>,
-    /// There is something for a take to carry.
+    /// Notified when a take has slots to return.
     gathered: Notify,
 }
 
 #[derive(Debug, Default)]
 struct WaitingReleases {
     ended: Vec<EndedSlots>,
-    /// A task is writing some.
+    /// Whether a task is returning some.
     is_writing: bool,
-    /// A take under way carries some.
+    /// Whether a take in progress returns some.
     is_carrying: bool,
-    /// Takes follow each other and carry what gathers.
+    /// Whether takes run continuously and return the waiting slots.
     is_carried: bool,
 }
 
@@ -32,7 +32,7 @@ impl WaitingReleases {
         self.is_writing || self.is_carrying || !self.ended.is_empty()
     }
 
-    /// Returns whether a task must be started to write what waits.
+    /// Returns whether the caller must start a task that returns the waiting slots.
     fn begin_writing(&mut self) -> bool {
         let must_start = !self.is_carried && !self.is_writing && !self.ended.is_empty();
         self.is_writing |= must_start;
@@ -45,7 +45,7 @@ impl SlotReleases {
         self.waiting.lock()
     }
 
-    /// Changes what waits, and notifies [`wait_until_idle`](Self::wait_until_idle).
+    /// Changes the waiting slots, and notifies [`wait_until_idle`](Self::wait_until_idle).
     fn change_waiting<T>(&self, change: impl FnOnce(&mut WaitingReleases) -> T) -> T {
         let mut waiting = self.lock_waiting();
         let answer = change(&mut waiting);
@@ -54,7 +54,7 @@ impl SlotReleases {
         answer
     }
 
-    /// Adds slots. Returns whether a task must be started to write them.
+    /// Adds slots. Returns whether the caller must start a task that returns them.
     pub(super) fn add_ended(&self, ended: EndedSlots) -> bool {
         let must_start = self.change_waiting(|waiting| {
             waiting.ended.push(ended);
@@ -66,7 +66,7 @@ impl SlotReleases {
         must_start
     }
 
-    /// Takes what has gathered. `None` ends the task that writes it.
+    /// Takes all waiting slots. `None` ends the task that returns them.
     pub(super) fn take_gathered(&self) -> Option<Vec<EndedSlots>> {
         self.change_waiting(|waiting| {
             waiting.is_writing = !waiting.is_carried && !waiting.ended.is_empty();
@@ -74,19 +74,20 @@ impl SlotReleases {
         })
     }
 
-    /// Keeps slots whose release failed for the next call, unless they have ended by themselves.
+    /// Keeps slots whose release failed for the next call, unless they have ended by time.
     pub(super) fn keep_failed(&self, failed: Vec<EndedSlots>) {
         let now = Instant::now();
         let lasting = failed.into_iter().filter(|ended| now < ended.grant.ends_by());
         self.change_waiting(|waiting| waiting.ended.extend(lasting));
     }
 
-    /// From now on takes follow each other, and each carries what has gathered.
+    /// Records that takes run continuously. Each of them returns the waiting slots.
     pub(super) fn begin_carrying(&self) {
         self.lock_waiting().is_carried = true;
     }
 
-    /// Takes no longer follow each other. Returns whether a task must be started to write what waits.
+    /// Records that takes no longer run continuously. Returns whether the caller must start a task that returns the
+    /// waiting slots.
     pub(super) fn end_carrying(&self) -> bool {
         self.change_waiting(|waiting| {
             waiting.is_carried = false;
@@ -94,7 +95,7 @@ impl SlotReleases {
         })
     }
 
-    /// Returns the slots that the next take carries. [`finish_carried`](Self::finish_carried) follows.
+    /// Returns the slots for the next take. Call [`finish_carried`](Self::finish_carried) afterwards.
     pub(super) fn take_carried(&self) -> Vec<EndedSlots> {
         self.change_waiting(|waiting| {
             let first = waiting.ended.len().min(BATCH);
@@ -113,7 +114,7 @@ impl SlotReleases {
         self.gathered.notify_one();
     }
 
-    /// Waits until there is something for a take to carry.
+    /// Waits until a take has slots to return.
     pub(super) async fn wait_for_gathered(&self) {
         loop {
             self.gathered.notified().await;
@@ -123,7 +124,7 @@ impl SlotReleases {
         }
     }
 
-    /// Waits until nothing is to be written.
+    /// Waits until all slots are returned.
     pub(super) async fn wait_until_idle(&self) {
         let mut idle = self.idle.subscribe();
         while self.lock_waiting().is_busy() {

@@ -1,7 +1,7 @@
-//! The Lua scripts, and calling them.
+//! The Lua scripts and their calls.
 //!
-//! Scripts are called by their hash. A server that does not know it (new, restarted, `SCRIPT FLUSH`) gets it loaded and
-//! is called again.
+//! Scripts are called by their hash. If a server does not know the script (new, restarted, `SCRIPT FLUSH`), the call
+//! loads it and tries again.
 
 use std::sync::LazyLock;
 
@@ -29,8 +29,9 @@ macro_rules! scripts {
     };
 }
 
-// A Redis that has reached its maxmemory refuses whatever is not flagged `allow-oom`: no new jobs come in. What frees
-// memory must go on, and what is in hand must come to its end: follow-ups take their job's place.
+// A Redis that has reached its maxmemory refuses every script that is not flagged `allow-oom`, so it accepts no new
+// jobs. Scripts that free memory are flagged, because they must still run. So are scripts that end running jobs: their
+// follow-ups take the place of the job.
 scripts! {
     ENQUEUE "": "lib" "insert" "slots" "supersede" "enqueue";
     REPAIR "": "lib" "insert" "places" "repair_all" "repair";
@@ -69,18 +70,20 @@ scripts! {
 pub(super) struct NamedScript {
     pub(super) name: &'static str,
     script: LazyLock<Script>,
-    /// For a cluster: what it publishes keeps to the slot of its keys, and so to one node and its replicas.
+    /// Variant for a cluster. It publishes messages within the slot of its keys, and so only on one node and its
+    /// replicas.
     slot_script: LazyLock<Script>,
 }
 
-/// A call being put together: the keys first, then the arguments, written straight into the command.
+/// A call under construction: first the keys, then the arguments, written directly into the command.
 pub(super) struct ScriptCall {
     pub(super) script: &'static NamedScript,
     text: &'static Script,
     pub(super) cmd: Cmd,
 }
 
-/// How often a script is loaded for one call: a failover may bring a server that does not know it after one that learnt it.
+/// Maximum number of loads for one call. After a failover the new server may not know a script that the old one had
+/// just loaded.
 const MOST_LOADS: u32 = 2;
 
 impl NamedScript {
@@ -88,7 +91,7 @@ impl NamedScript {
         self.call(&self.script, keys)
     }
 
-    /// As [`with_keys`](Self::with_keys), in a cluster.
+    /// Starts a call as [`with_keys`](Self::with_keys) does, but for a cluster.
     pub(super) fn with_slot_keys(&'static self, keys: &[String]) -> ScriptCall {
         self.call(&self.slot_script, keys)
     }

@@ -1,7 +1,7 @@
-//! Redis Sentinel: finding the primary, now and after a failover.
+//! Redis Sentinel: finds the primary, now and after a failover.
 //!
-//! A failover may lose the last writes, which replicas had not seen yet. The new primary has another `run_id` than the
-//! epoch names, so the reconciler rebuilds as after a restart.
+//! A failover may lose the last writes, which the replicas did not have yet. The new primary's `run_id` differs from
+//! the one in the epoch, so the reconciler rebuilds as after a restart.
 
 use redis::{
     Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisResult, TlsCertificates, TlsMode,
@@ -17,17 +17,17 @@ use super::error::StoreError;
 #[derive(Debug)]
 pub(super) struct SentinelUrl {
     primary: String,
-    /// Each with the sentinels' login.
+    /// Addresses of the sentinels, each with the sentinels' login.
     sentinels: Vec<ConnectionInfo>,
-    /// Login and database of the Redis servers; its address is of no use.
+    /// Login and database of the Redis servers. Its address is not used.
     server: ConnectionInfo,
 }
 
-/// Who knows where the primary is.
+/// Client that asks the sentinels for the primary.
 pub(super) struct SentinelClients(SentinelClient);
 
 impl SentinelUrl {
-    /// `None` when the URL is of another kind.
+    /// Parses the URL. Returns `None` for a URL of another kind.
     pub(super) fn parse(url: &str) -> Result<Option<Self>, StoreError> {
         let Some((scheme @ ("redis" | "rediss"), rest)) = url.split_once("+sentinel://") else { return Ok(None) };
         let wrong = |reason: &str| StoreError::Url { reason: reason.to_owned() };
@@ -46,7 +46,7 @@ impl SentinelUrl {
                 _ => return Err(wrong("only user= and password= of the sentinels may follow the '?'")),
             }
         }
-        // Read by the same code as any other URL.
+        // Parsed by the same code as any other URL.
         let info = |user_password: &str, host: &str, db: &str| {
             let at = if user_password.is_empty() { "" } else { "@" };
             format!("{scheme}://{user_password}{at}{host}/{db}").into_connection_info().map_err(StoreError::invalid_url)
@@ -60,18 +60,18 @@ impl SentinelUrl {
         Ok(Some(Self { primary: primary.to_owned(), sentinels: sentinels?, server }))
     }
 
-    /// For messages: nothing secret.
+    /// Returns the address for messages, without secrets.
     pub(super) fn address(&self) -> String {
         let sentinels: Vec<String> = self.sentinels.iter().map(|info| info.addr().to_string()).collect();
         format!("the primary '{}' of the sentinels {}", self.primary, sentinels.join(", "))
     }
 
-    /// Sentinels and servers alike.
+    /// Returns whether sentinels and servers use TLS.
     pub(super) fn is_tls(&self) -> bool {
         self.sentinels.iter().any(|info| matches!(info.addr(), ConnectionAddr::TcpTls { .. }))
     }
 
-    /// Sets them up without connecting.
+    /// Creates the client without connecting.
     pub(super) fn connect(
         self,
         tcp_settings: TcpSettings,
@@ -113,7 +113,7 @@ impl SentinelUrl {
 }
 
 impl SentinelClients {
-    /// A client of the server that is primary now, and says so itself.
+    /// Returns a client of the current primary, after that server has confirmed its role.
     pub(super) async fn find_primary(&mut self) -> RedisResult<Client> {
         self.0.async_get_client().await
     }

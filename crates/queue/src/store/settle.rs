@@ -16,52 +16,52 @@ use crate::{
     slots::SlotNeed,
 };
 
-/// How a lease ends, after the retry policy has spoken.
+/// End of a lease, after the retry policy was applied.
 #[derive(Debug, Clone, PartialEq)]
 pub enum LeaseEnd {
     Done,
-    /// Runs again, no try spent.
+    /// The job runs again, with no try spent.
     Snooze {
         delay: Duration,
     },
-    /// Waits in line for these slots, no try spent.
+    /// The job waits in line for these slots, with no try spent.
     Park(SlotNeed),
-    /// Runs again, one try spent.
+    /// The job runs again, with one try spent.
     Retry {
         delay: Duration,
     },
-    /// Dead: the last try is spent.
+    /// The job is dead: its last try is spent.
     Spent {
         error: String,
     },
-    /// Dead: can never work.
+    /// The job is dead: it can never succeed.
     Dead {
         error: String,
     },
 }
 
-/// The end of one lease, to be written to Redis.
+/// End of one lease, to write to Redis.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SettleRequest {
     pub queue: &'static str,
     pub id: JobId,
     pub token: LeaseToken,
     pub end: LeaseEnd,
-    /// Inserted in the same atomic step.
+    /// Jobs to insert in the same atomic step.
     pub then: Vec<NewJob>,
-    /// Cancelled in it, before the follow-ups are inserted, where they wait.
+    /// Jobs to cancel in the same step, before the insert, if they are due.
     pub superseded: Vec<JobAddress>,
 }
 
 impl SettleRequest {
-    /// Applies a job's retry policy to its outcome. `random` lies in 0..1 and is the jitter.
+    /// Applies a job's retry policy to its outcome. `random` is in 0..1 and determines the jitter.
     pub fn new(leased: &LeasedJob, outcome: Outcome, retry: &RetryPolicy, random: f64) -> Self {
         let delivery = &leased.delivery;
         let (mut then, mut superseded) = (Vec::new(), Vec::new());
         let end = match outcome {
             Outcome::Done { then: follow_ups, superseded: others } => {
                 (then, superseded) = (follow_ups, others);
-                // Its own lease ends it.
+                // The job itself is removed by the end of its lease.
                 superseded.retain(|job| job.id != delivery.id);
                 LeaseEnd::Done
             }
@@ -80,12 +80,13 @@ impl SettleRequest {
         Self { then, superseded, ..ended }
     }
 
-    /// Ends a lease; nothing follows.
+    /// Creates a request that ends a lease without follow-ups.
     pub fn end_lease(queue: &'static str, id: JobId, token: LeaseToken, end: LeaseEnd) -> Self {
         Self { queue, id, token, end, then: Vec::new(), superseded: Vec::new() }
     }
 
-    /// Whether two requests beside each other are one run of settle.lua: all but the id is the same, and nothing follows.
+    /// Returns whether two adjacent requests fit into one run of settle.lua: only their ids differ, and both have no
+    /// follow-ups.
     fn ends_alike(&self, next: &Self) -> bool {
         self.batch_weight() == 1
             && next.batch_weight() == 1
@@ -94,27 +95,28 @@ impl SettleRequest {
             && self.end == next.end
     }
 
-    /// What it weighs in a batch.
+    /// Returns how much of a batch's limit the request uses.
     fn batch_weight(&self) -> usize {
         1 + self.then.len() + self.superseded.len()
     }
 }
 
-/// What became of a settle.
+/// Result of a settle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SettleVerdict {
-    /// Written, with its follow-ups. Those that lie dead stay dead: no order waits for a job that will not run.
+    /// Written, with its follow-ups. A follow-up that is dead stays dead and is listed here, so that an order does not
+    /// wait for a job that will not run.
     Settled { dead_follow_ups: Vec<JobId> },
-    /// The lease was not ours any more: nothing changed, and no follow-up was inserted.
+    /// The lease was lost: nothing changed, and no follow-up was inserted.
     Refused,
 }
 
 impl Store {
-    /// Ends leases. Answers one verdict per lease, in their order.
+    /// Ends leases. Returns one verdict per lease, in their order.
     ///
-    /// Each lease ends atomically with its follow-ups and what it supersedes. Batches of 500 jobs, follow-ups and superseded
-    /// jobs go in one call; a job with more than that has a call of its own. After an error a settle may be repeated: what was written already is
-    /// then refused.
+    /// Each lease ends atomically with its follow-ups and superseded jobs. One call has at most 500 jobs, follow-ups
+    /// and superseded jobs together. A job with more than that has its own call. After an error a settle may be
+    /// repeated; requests that were already written are then refused.
     pub async fn settle(&self, settles: &[SettleRequest]) -> Result<Vec<SettleVerdict>, StoreError> {
         let mut verdicts = Vec::with_capacity(settles.len());
         let mut rest = settles;
@@ -186,7 +188,8 @@ impl Store {
     }
 }
 
-/// A dead job's error is kept until a person looks: long enough for a message, too short for a dump.
+/// Shortens the error of a dead job. It is kept until an operator reads it, so it must have room for a message but not
+/// for a dump.
 fn shorten_error(mut error: String) -> String {
     const MAX_BYTES: usize = 2_000;
     if error.len() > MAX_BYTES {

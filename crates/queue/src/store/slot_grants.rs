@@ -1,4 +1,4 @@
-//! Asking for slots.
+//! Acquiring slots.
 
 use std::time::Instant;
 
@@ -11,28 +11,28 @@ use crate::{
     life,
 };
 
-/// What came of asking for slots.
+/// Result of acquiring slots.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SlotVerdict {
     /// The job has all of them. Free them with [`Store::release_slots`] when the work has ended.
     Granted(SlotGrant),
-    /// At least one is taken, or other jobs of the group wait. Nothing was given: park the job.
+    /// At least one is taken, or other jobs of the group wait. Nothing was granted: park the job.
     Busy,
-    /// Nothing is handed out: Redis lost our data or restarted, and the rebuild has not ended. Park the job.
+    /// No slots are granted now: Redis lost the jobs or restarted, and the rebuild has not finished. Park the job.
     Closed,
 }
 
 impl Store {
-    /// Gives a job of this queue the slots that it needs, or none.
+    /// Grants a job of this queue all the slots that it needs, or none.
     ///
-    /// After an error, or when the future is dropped before it ends, Redis may have given them all the same: they are freed
-    /// as [`release_slots_soon`](Self::release_slots_soon) does.
+    /// After an error, or if the future is dropped early, Redis may still have granted them. They are then freed as
+    /// [`release_slots_soon`](Self::release_slots_soon) does.
     pub async fn acquire_slots(&self, queue: &str, job: &JobId, need: &SlotNeed) -> Result<SlotVerdict, StoreError> {
         self.ask_for_slots(queue, job, need, "").await
     }
 
-    /// As [`acquire_slots`](Self::acquire_slots), for a job that has slots, which no work has begun with, and needs others: in the same step it
-    /// gives up those that it has, whatever the verdict.
+    /// Exchanges slots that no work has used yet for those of `need`, in one step. Whatever the verdict, the job loses
+    /// the slots that it had. Otherwise the same as [`acquire_slots`](Self::acquire_slots).
     pub async fn exchange_slots(
         &self,
         queue: &str,
@@ -72,14 +72,14 @@ impl Store {
     }
 }
 
-/// Slots that Redis was asked for or is to take back, freed if its answer does not come.
+/// Slots of a call in progress. They are freed if its answer does not arrive.
 struct AskedSlots<'a> {
     store: &'a Store,
     ended: Option<EndedSlots>,
 }
 
 impl AskedSlots<'_> {
-    /// The answer has come.
+    /// Keeps the slots, because the answer has arrived.
     fn forget(mut self) {
         self.ended = None;
     }

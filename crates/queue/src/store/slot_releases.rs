@@ -1,6 +1,8 @@
-//! Slots on their way back. The takes of a worker carry them along: the first in line then comes with the same call. Where no takes
-//! follow each other they go by themselves: while one call is under way the next gather, so many calls that end together cost one
-//! command, and a lone one waits for no other. What cannot be written is tried again until the slots end by themselves.
+//! Returning slots to Redis.
+//!
+//! The takes of a worker return the waiting slots, and the same call leases the next job in line. If takes do not run
+//! continuously, a task returns them. During its call further slots collect for the next one, so many slots that end
+//! together cost one command and a single slot does not wait. A failed return is retried until the slots end by time.
 
 use std::time::Duration;
 
@@ -8,19 +10,19 @@ use tracing::warn;
 
 use super::{client::Store, ended_slots::EndedSlots};
 
-/// How long to wait after a call that failed.
+/// Pause after a failed call.
 const TRY_AGAIN: Duration = Duration::from_millis(500);
 
 impl Store {
-    /// Frees slots as soon as may be, together with others that end now; once per grant. Does not wait: while Redis cannot be
-    /// reached it is tried again, until the slots end by their time. Call it inside a tokio runtime.
+    /// Frees slots as soon as possible, together with others that end now. A grant is freed only once. Does not wait.
+    /// While Redis is unreachable it is retried, until the slots end by time. Must be called inside a tokio runtime.
     pub fn release_slots_soon(&self, ended: EndedSlots) {
         if ended.grant.give_back() {
             self.write_release(ended);
         }
     }
 
-    /// As [`release_slots_soon`](Self::release_slots_soon), if no work has begun with the slots.
+    /// Frees slots as [`release_slots_soon`](Self::release_slots_soon) does, but only if no work has started with them.
     pub(crate) fn release_unused_slots(&self, unused: EndedSlots) {
         if unused.grant.give_back_unused() {
             self.write_release(unused);
@@ -45,29 +47,30 @@ impl Store {
                 store.releases.keep_failed(ended);
                 tokio::time::sleep(TRY_AGAIN).await;
             }
-            // What has come since a take was to carry it.
+            // Slots may have arrived that were meant for a take.
             store.releases.notify_gathered();
         });
     }
 
-    /// From now on takes of the caller follow each other, and each carries what has gathered.
+    /// Records that the caller's takes run continuously. Each of them returns the waiting slots.
     pub(crate) fn begin_carrying(&self) {
         self.releases.begin_carrying();
     }
 
-    /// Takes follow each other no longer: what gathers goes by itself.
+    /// Records that takes no longer run continuously. From here on, waiting slots are sent immediately.
     pub(crate) fn end_carrying(&self) {
         if self.releases.end_carrying() {
             self.start_writing();
         }
     }
 
-    /// Returns the slots that the next take is to carry. [`finish_carried`](Self::finish_carried) follows.
+    /// Returns the slots for the next take. Call [`finish_carried`](Self::finish_carried) afterwards.
     pub(crate) fn take_carried(&self) -> Vec<EndedSlots> {
         self.releases.take_carried()
     }
 
-    /// The take that carried these slots has ended. Where it failed, Redis may not have heard of them.
+    /// Records the end of the take that carried these slots. After a failed take they are returned again, because Redis
+    /// may not have received them.
     pub(crate) fn finish_carried(&self, carried: Vec<EndedSlots>, has_failed: bool) {
         if has_failed {
             self.releases.keep_failed(carried);
@@ -75,12 +78,12 @@ impl Store {
         self.releases.finish_carried();
     }
 
-    /// Returns when there is something for a take to carry.
+    /// Waits until a take has slots to return.
     pub(crate) async fn wait_for_gathered(&self) {
         self.releases.wait_for_gathered().await;
     }
 
-    /// Waits until all slots that were to be freed are.
+    /// Waits until all slots are returned.
     pub async fn wait_for_slot_releases(&self) {
         self.releases.wait_until_idle().await;
     }

@@ -1,9 +1,8 @@
-//! Slots that are handed over: so many jobs at once, in all and per group, in turn, without asking again.
-//! Design: docs/design/slots.md.
+//! Slots that pass from job to job: a limited number in total and per group. Design: docs/design/slots.md.
 //!
-//! A job asks for its slots. If it does not get them, its run ends with [`Outcome::Park`](crate::Outcome::Park) and the job
-//! waits in the line of its group. Slots that are freed go to the first job of the group whose turn it is, and that job is
-//! due at once. Slots end at a time that is known when they are given; nothing renews them.
+//! A job asks for its slots. If it does not get them, its run ends with [`Outcome::Park`](crate::Outcome::Park) and the
+//! job waits in the line of its group. Freed slots go to the first job of the group whose turn it is, and that job is
+//! due at once. The end of slots is fixed when they are granted; they cannot be renewed.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,62 +18,62 @@ use super::{
 };
 use crate::job::{JobId, NewJob, round_up_ms};
 
-/// What became of slots that were to be freed.
+/// Result of freeing slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReleaseVerdict {
     Freed,
-    /// They had ended already, or belong to another run by now. Nothing changed.
+    /// The slots had ended already, or belong to another run. Nothing changed.
     NotHeld,
 }
 
-/// How many slots there are. What is not named stays as it is.
+/// Numbers of slots to set. Groups that are not listed keep theirs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SlotLimits {
-    /// Of the shard.
+    /// Number of slots of the shard.
     pub all: Option<u32>,
-    /// Of each of these groups; `None` removes the limit. A group without a limit gets no slots.
+    /// Number of slots of each group; `None` removes the limit. A group without a limit gets no slots.
     pub groups: Vec<(Arc<str>, Option<u32>)>,
 }
 
 impl SlotLimits {
-    /// So many in all.
+    /// Sets the total number of slots.
     pub fn for_shard(all: u32) -> Self {
         Self { all: Some(all), groups: Vec::new() }
     }
 
-    /// And so many of this group.
+    /// Adds the number of slots of a group.
     pub fn with_group(mut self, group: impl Into<String>, most: u32) -> Result<Self, InvalidSlotNeed> {
         self.groups.push((SlotNeed::check_name(group.into())?, Some(most)));
         Ok(self)
     }
 }
 
-/// Work that goes on and holds slots that Redis may have lost.
+/// Work that is still running and holds slots that Redis may have lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OngoingWork {
     pub queue: &'static str,
     pub id: JobId,
     pub need: SlotNeed,
-    /// How long from now its slots still count.
+    /// Remaining time of its slots.
     pub left: Duration,
 }
 
-/// A job to be put into the line for its slots.
+/// Job to put into the line for its slots.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WaitingJob {
-    /// Its delay is not looked at.
+    /// Its delay is ignored.
     pub job: NewJob,
     pub need: SlotNeed,
 }
 
-/// What became of a job that was to be parked.
+/// Result of parking a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ParkVerdict {
-    /// It was absent and waits in line.
+    /// The job was absent and waits in line.
     Parked,
-    /// It is due, leased or dead; nothing changed.
+    /// The job is due, leased or dead; nothing changed.
     Elsewhere,
-    /// It was parked already and keeps its place.
+    /// The job was parked already and keeps its place.
     Kept,
 }
 
@@ -83,11 +82,11 @@ pub enum ParkVerdict {
 pub struct GroupSlots {
     pub group: String,
     pub limit: u32,
-    /// Held or reserved. More than the limit after it was lowered.
+    /// Slots held or reserved. More than the limit after the limit was lowered.
     pub in_use: u32,
-    /// Jobs in the line, those apart that wait for their own name.
+    /// Jobs in the line, without those that wait for their own name.
     pub waiting: u64,
-    /// How long the first of them has waited, in ms.
+    /// Time that the first of them has waited, in ms.
     pub first_waits_ms: Option<u64>,
 }
 
@@ -95,11 +94,11 @@ pub struct GroupSlots {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SlotStats {
     pub limit: u32,
-    /// Held or reserved. More than the limit after it was lowered.
+    /// Slots held or reserved. More than the limit after the limit was lowered.
     pub in_use: u64,
-    /// Jobs that wait for slots, of all groups.
+    /// Jobs of all groups that wait for slots.
     pub parked: u64,
-    /// As asked for.
+    /// The requested groups, in their order.
     pub groups: Vec<GroupSlots>,
 }
 
@@ -107,18 +106,18 @@ pub struct SlotStats {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SlotHolder {
     pub id: String,
-    /// When its slots end, in ms.
+    /// End of its slots, in ms.
     pub ends_ms: u64,
     pub group: String,
     pub own: String,
-    /// They are reserved: the job is due and no worker has taken it yet.
+    /// Whether they are only reserved: the job is due and no worker has taken it yet.
     pub reserved: bool,
 }
 
 impl Store {
-    /// Frees slots whose work has ended, and hands them over. Answers one verdict per job, in their order.
+    /// Frees the slots of ended work and hands them over. Returns one verdict per job, in their order.
     ///
-    /// Any number of jobs; they go in batches of 500, each batch atomic. Freeing twice is harmless.
+    /// Any number of jobs; they are sent in batches of 500, each batch atomic. Freeing twice is harmless.
     pub async fn release_slots(&self, ended: &[EndedSlots]) -> Result<Vec<ReleaseVerdict>, StoreError> {
         let mut verdicts = Vec::with_capacity(ended.len());
         for batch in ended.chunks(BATCH) {
@@ -128,7 +127,7 @@ impl Store {
         Ok(verdicts)
     }
 
-    /// Frees the slots of one batch of jobs, each given with the holder of its slots.
+    /// Frees the slots of one batch. Each item is a job and the holder of its slots.
     pub(super) async fn release_held<'a>(
         &self,
         held: impl ExactSizeIterator<Item = (&'a str, &'a str)>,
@@ -142,22 +141,22 @@ impl Store {
         Ok(codes.into_iter().map(verdict).collect())
     }
 
-    /// Returns whether a job's slots count in Redis still. They may not, although they last: Redis was flushed since they were given, or
-    /// failed over to a replica that did not have them yet, and others may have them.
+    /// Returns whether Redis still has a job's slots. Slots that have not ended may be missing after a flush or a
+    /// failover to a replica that did not have them yet. Another job may then have them.
     pub async fn holds_slots(&self, job: &JobId, grant: &SlotGrant) -> Result<bool, StoreError> {
         let mut command = redis::cmd("HGET");
         command.arg(self.keys().slot_holds()).arg(job.as_str());
         let held: Option<String> = self.run_command("slots of a job", &command).await?;
-        // As slots.lua writes it, the holder last.
+        // The holder is the last word, as slots.lua writes it.
         Ok(held.is_some_and(|held| held.rsplit(' ').next() == Some(grant.holder())))
     }
 
-    /// Sets how many slots the shard and some groups have, and hands out what that frees. Slots beyond a lower limit stay
-    /// until they end.
+    /// Sets the number of slots of the shard and of some groups, and hands out the slots that this frees. Slots above a
+    /// lowered limit stay until they end.
     ///
-    /// Limits are lost with Redis' data, and without them nothing is handed out: set them again before a rebuild ends. Set
-    /// them every now and then as well, for the rebuild may be done by a version that knows of none: limits that stand
-    /// already cost one call per 500 groups and write nothing. [`slot_stats`](Self::slot_stats) reads them.
+    /// Limits are lost with Redis' data, and without them no slots are granted. Set them before a rebuild finishes, and
+    /// also at regular intervals, because a process of an older version may do the rebuild. Unchanged limits cost one
+    /// call per 500 groups and write nothing. [`slot_stats`](Self::slot_stats) reads them.
     pub async fn set_slot_limits(&self, limits: &SlotLimits) -> Result<(), StoreError> {
         let mut all = limits.all.map(|all| all.to_string()).unwrap_or_default();
         let mut batches: Vec<&[(Arc<str>, Option<u32>)]> = limits.groups.chunks(BATCH).collect();
@@ -175,13 +174,13 @@ impl Store {
         Ok(())
     }
 
-    /// Hands out what is free.
+    /// Hands out free slots.
     pub(super) async fn hand_out_slots(&self) -> Result<(), StoreError> {
         self.set_slot_limits(&SlotLimits::default()).await
     }
 
-    /// Counts the slots of work that goes on, whatever the limits: for a rebuild, before its epoch is written. They end when
-    /// their time is over; no holder frees them earlier.
+    /// Counts the slots of running work, regardless of limits. For a rebuild, before its epoch is written. These slots
+    /// end by time; no holder frees them earlier.
     pub async fn restore_slots(&self, works: &[OngoingWork]) -> Result<(), StoreError> {
         for batch in works.chunks(BATCH) {
             let mut queues = QueueNumbers::default();
@@ -196,8 +195,8 @@ impl Store {
         Ok(())
     }
 
-    /// Parks absent jobs in this order, each at the end of its group's line: for a rebuild, after
-    /// [`restore_slots`](Self::restore_slots). Answers one verdict per job, in their order.
+    /// Parks absent jobs in this order, each at the end of its group's line. For a rebuild, after
+    /// [`restore_slots`](Self::restore_slots). Returns one verdict per job, in their order.
     pub async fn park_jobs(&self, jobs: &[WaitingJob]) -> Result<Vec<ParkVerdict>, StoreError> {
         let mut verdicts = Vec::with_capacity(jobs.len());
         for batch in jobs.chunks(BATCH) {
@@ -220,7 +219,7 @@ impl Store {
         Ok(verdicts)
     }
 
-    /// Limits and counts of the shard and of these groups, at most 500; a limit of 0 where there is none.
+    /// Returns limits and counts of the shard and of these groups, at most 500. A limit is 0 if none is set.
     pub async fn slot_stats(&self, groups: &[impl AsRef<str>]) -> Result<SlotStats, StoreError> {
         type Group = (u32, u32, u64, i64);
         let mut call = self.job_script(&SLOT_STATS, []);
@@ -242,7 +241,7 @@ impl Store {
         Ok(SlotStats { limit, in_use, parked, groups: counted })
     }
 
-    /// One page of the jobs that hold slots, those whose slots end first; at most 1,000.
+    /// Returns one page of the jobs that hold slots, those whose slots end first; at most 1,000.
     pub async fn list_slot_holders(&self, offset: usize, limit: usize) -> Result<Vec<SlotHolder>, StoreError> {
         let mut call = self.job_script(&LIST_SLOTS, []);
         call.push_arg(offset).push_arg(limit);

@@ -25,47 +25,50 @@ use crate::{
 /// Lost deliveries in a row after which a job is dead.
 const MAX_LOST: u32 = 5;
 
-/// Lost deliveries in a row that make a job a suspect: it is leased with nothing beside it. As `SUSPECT_AT` in lib.lua.
+/// Lost deliveries in a row that make a job a suspect, which then runs alone. Same as `SUSPECT_AT` in lib.lua.
 pub(crate) const SUSPECT_AT: u32 = 2;
 
-/// How long a job waits whose envelope is of a newer version than this process knows.
+/// Delay of a job whose envelope has a newer version than this process knows.
 const NEWER_ENVELOPE_DELAY: Duration = Duration::from_secs(60);
 
-/// Which jobs a take may lease.
+/// Jobs that a take may lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TakeMode {
-    /// Normal jobs; asks for the turn when suspects are due.
+    /// Normal jobs. The take asks for the turn if suspects are due.
     Normal,
-    /// Normal jobs; gives the turn back.
+    /// Normal jobs. The take gives the turn back.
     Rest,
-    /// Nothing, whatever the permits; keeps the turn. For a process that waits until it holds nothing, or runs a suspect.
+    /// No jobs, whatever the permits. The take keeps the turn. For a process that waits until its jobs are settled, or
+    /// that runs a suspect.
     Quiesce,
-    /// One suspect and nothing else. Without a suspect, or without the turn, as `Rest`. Only for a process that holds
-    /// nothing.
+    /// One suspect and nothing else. Without a suspect or the turn, the same as `Rest`. Only for a process that has no
+    /// jobs.
     Alone,
 }
 
-/// What a process asks for.
+/// Request of a process.
 #[derive(Debug, Clone)]
 pub struct TakeRequest<'a> {
-    /// Its queues, each with the number of jobs wanted: at most 1,000 are leased per queue. 0 still rescues.
+    /// Queues of the process, each with the number of jobs wanted; at most 1,000 are leased per queue. With 0 the take
+    /// still rescues.
     pub queues: &'a [(&'static str, usize)],
-    /// A new one for each take.
+    /// New token for each take.
     pub token: &'a LeaseToken,
     pub lease: Duration,
     pub mode: TakeMode,
 }
 
-/// What a take does beside.
+/// Additional tasks of a take.
 #[derive(Debug)]
 pub struct TakeErrands<'a> {
-    /// Frees these slots, at most 500, and hands them over. The first in line come with this take.
+    /// Slots to free and hand over, at most 500. The take leases the next jobs in line.
     pub ended: &'a [EndedSlots],
-    /// Looks for leases and slots whose time is over. Some takes a second are to do so: it costs about as much as the rest.
+    /// Whether to look for expired leases and slots. A few takes per second should do this; it costs about as much as
+    /// the rest of the take.
     pub finds_expired: bool,
 }
 
-/// A job that died of lost deliveries.
+/// Job that died of lost deliveries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadJob {
     pub queue: &'static str,
@@ -73,44 +76,45 @@ pub struct DeadJob {
     pub error: String,
 }
 
-/// What a take found.
+/// Result of a take.
 #[derive(Debug)]
 pub enum TakeAnswer {
-    /// Redis does not hold our data (new, or flushed): nothing is leased until a rebuild has published its horizon.
+    /// Redis has lost the jobs (new, or flushed). The take leases none until a rebuild has published its horizon.
     NoEpoch,
     Jobs {
-        /// Per queue those that come with their slots first, then the oldest due.
+        /// Leased jobs: per queue those with reserved slots first, then the oldest due.
         jobs: Vec<LeasedJob>,
-        /// Leases of jobs whose envelope cannot be read. There is nothing to perform; settle them as they are. Slots that
-        /// were handed to them are on their way back.
+        /// Leases of jobs whose envelope cannot be read. The caller settles them as given, without running them. Their
+        /// slots are being returned.
         unreadable: Vec<SettleRequest>,
         /// Redis' time of this take, in ms.
         now_ms: u64,
-        /// The earliest due over the queues with permits left, in ms: no normal job is to be taken there before it.
-        /// Or the end of the first slots, which may go to a parked job; or when to look again for a job beyond the horizon.
+        /// Time of the next take, in ms: the earliest due time of the queues with permits left, the end of the first
+        /// slots (which may go to a parked job), or the next check for a job beyond the horizon.
         next_due_ms: Option<u64>,
-        /// Jobs found dead in this take.
+        /// Jobs that this take found dead.
         dead: Vec<DeadJob>,
-        /// Suspects were due when this take began.
+        /// Whether suspects were due at the start of this take.
         suspects: bool,
-        /// This process has the turn to run suspects: it takes in mode `Quiesce` until it holds nothing, then `Alone`.
+        /// Whether this process has the turn to run suspects. It then takes in mode `Quiesce` until it has no jobs, and
+        /// in mode `Alone` after that.
         has_turn: bool,
-        /// One take rescues 1,000 leases at most, and did: take again at once.
+        /// Whether the take reached its limit of 1,000 rescued leases. The caller then takes again at once.
         more_expired: bool,
-        /// A rebuild is under way: jobs due beyond its horizon are not leased yet.
+        /// Whether a rebuild is in progress. Jobs due beyond its horizon are not leased yet.
         is_rebuilding: bool,
     },
 }
 
 impl Store {
-    /// Rescues expired leases of these queues, 1,000 at most, then leases due jobs.
+    /// Rescues up to 1,000 expired leases of these queues, then leases due jobs.
     ///
-    /// Do not drop the future before it ends: jobs leased by an abandoned call run only when the lease expires.
+    /// Do not drop the future before it completes: jobs leased by an abandoned call run only when the lease expires.
     pub async fn take(&self, request: &TakeRequest<'_>) -> Result<TakeAnswer, StoreError> {
         self.take_beside(request, &TakeErrands { ended: &[], finds_expired: true }).await
     }
 
-    /// As [`take`](Self::take), with what else the call is to do.
+    /// Takes as [`take`](Self::take) does, with additional tasks.
     pub async fn take_beside(
         &self,
         request: &TakeRequest<'_>,
@@ -212,7 +216,7 @@ fn read_answer(
             }
         }
     }
-    // Of jobs that cannot be read.
+    // These grants belong to jobs that cannot be read.
     for (id, grant) in grants {
         if let Ok(job) = JobId::parse(id) {
             store.release_unused_slots(EndedSlots { job, grant });
@@ -232,7 +236,7 @@ fn read_answer(
     })
 }
 
-/// One job as take.lua leased it.
+/// Job as leased by take.lua.
 struct FoundJob {
     id: String,
     due_ms: u64,
@@ -241,7 +245,7 @@ struct FoundJob {
     envelope: Option<String>,
 }
 
-/// The jobs of one group: their ids and dues, what was tried of those that have tries, and their envelopes, if there are any.
+/// Reads the jobs of one group: ids, due times, tries of the jobs that have some, and envelopes.
 fn read_group(values: &mut impl Iterator<Item = Value>) -> Result<Vec<FoundJob>, String> {
     let ids: Vec<String> = read_value(values.next())?;
     let dues: Vec<u64> = read_value(values.next())?;
@@ -259,7 +263,7 @@ fn read_group(values: &mut impl Iterator<Item = Value>) -> Result<Vec<FoundJob>,
     Ok(jobs)
 }
 
-/// Returns the payload in an envelope, or what to do with a job whose envelope cannot be read.
+/// Returns the payload of an envelope, or the outcome for a job whose envelope cannot be read.
 fn open_envelope(envelope: &str) -> Result<Option<serde_json::Value>, Outcome> {
     let dead = |reason: String| Outcome::Dead(format!("the envelope cannot be read: {reason}"));
     let mut envelope: serde_json::Value = serde_json::from_str(envelope).map_err(|error| dead(error.to_string()))?;
@@ -270,7 +274,8 @@ fn open_envelope(envelope: &str) -> Result<Option<serde_json::Value>, Outcome> {
     }
 }
 
-/// No producer of ours writes another id. Such a member cannot be performed: it is left to die of lost deliveries.
+/// Parses an id. A member that does not parse was not written by this software. It cannot run, and dies of lost
+/// deliveries.
 fn readable_id(queue: &str, id: String) -> Option<JobId> {
     JobId::parse(id).inspect_err(|error| warn!(queue, %error, "A foreign member lies in the queue.")).ok()
 }

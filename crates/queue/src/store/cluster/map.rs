@@ -1,4 +1,4 @@
-//! Which node serves which slot.
+//! Maps each slot to the node that serves it.
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
@@ -20,24 +20,25 @@ impl fmt::Display for NodeAddress {
 }
 
 impl NodeAddress {
-    /// Reads `host:port`. A node that does not know its host leaves it out: it is that of the node which was asked.
+    /// Parses `host:port`. A node that does not know its own host omits it; it is then the host of the node that was
+    /// asked.
     pub(super) fn parse(text: &str, asked: &NodeAddress) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
         Some(Self::announced(host, port.parse().ok()?, asked))
     }
 
     fn announced(host: &str, port: u16, asked: &NodeAddress) -> Self {
-        // `?`: the node announces a host name and has none.
+        // `?` means that the node should announce a host name but has none.
         let host = if matches!(host, "" | "?") { asked.host.clone() } else { host.into() };
         Self { host, port }
     }
 }
 
-/// The owner of each slot, as one node knew it.
+/// Owner of each slot, as one node reported it.
 #[derive(Debug)]
 pub(super) struct SlotMap {
     owners: Vec<Option<NodeAddress>>,
-    /// Masters and replicas: all of them can tell of the cluster.
+    /// Masters and replicas. Any of them can report the map.
     pub(super) nodes: BTreeSet<NodeAddress>,
 }
 
@@ -48,7 +49,7 @@ impl Default for SlotMap {
 }
 
 impl SlotMap {
-    /// Reads the answer to `CLUSTER SLOTS`: first slot, last slot, master, replicas, per range.
+    /// Parses the answer to `CLUSTER SLOTS`: per range the first slot, the last slot, the master and the replicas.
     pub(super) fn parse(answer: Value, asked: &NodeAddress) -> RedisResult<Self> {
         let mut map = Self::default();
         for range in Vec::<Vec<Value>>::from_redis_value(answer)? {
@@ -75,14 +76,14 @@ impl SlotMap {
         self.owners.get(usize::from(slot))?.as_ref()
     }
 
-    /// A node said that this slot is another's by now.
+    /// Records the new owner of a slot, as reported by a node.
     pub(super) fn set_owner(&mut self, slot: u16, address: NodeAddress) {
         if let Some(owner) = self.owners.get_mut(usize::from(slot)) {
             *owner = Some(address);
         }
     }
 
-    /// The first slot of each owner.
+    /// Returns the first slot of each owner.
     pub(super) fn a_slot_of_each_owner(&self) -> Vec<u16> {
         let mut seen = BTreeSet::new();
         let owned = (0..).zip(&self.owners).filter_map(|(slot, owner)| Some((slot, owner.as_ref()?)));
@@ -111,7 +112,7 @@ mod tests {
         let asked = address("seed", 7000);
         let answer = Value::Array(vec![
             Value::Array(vec![Value::Int(0), Value::Int(99), node(text("a"), 1), node(text("b"), 2)]),
-            // The node that was asked does not know its own host, or announces a name it has not.
+            // The asked node does not know its own host, or should announce a host name but has none.
             Value::Array(vec![Value::Int(100), Value::Int(16_383), node(Value::Nil, 3), node(text("?"), 4)]),
         ]);
         let map = SlotMap::parse(answer, &asked).unwrap();

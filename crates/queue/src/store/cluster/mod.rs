@@ -1,17 +1,17 @@
-//! Redis Cluster: which node a call goes to, and what happens when that was the wrong one.
-//! Design: docs/design/redis-and-shards.md.
+//! Redis Cluster: the node that a call goes to, and redirections. Design: docs/design/redis-and-shards.md.
 //!
-//! * `url`: `redis+cluster://` addresses. `map`: which node serves which slot. `node`: the connection to one node.
+//! * `url`: `redis+cluster://` addresses. `map`: the node that serves each slot. `node`: the connection to one node.
 //!
-//! A node that does not serve a slot refuses the command and does nothing, so a refused call is sent on at once: to the slot's new
-//! owner (`MOVED`), to the one that is taking it over (`ASK`), or to the same one a little later (`TRYAGAIN`). A call whose answer was
-//! lost is never repeated here: it may have been performed.
+//! A node that does not serve a slot refuses the command without running it, so a refused call is sent again at once:
+//! to the slot's new owner (`MOVED`), to the node that is taking the slot over (`ASK`), or to the same node a little
+//! later (`TRYAGAIN`). A call whose answer was lost is never repeated here, because it may have run.
 //!
-//! The map is read again after whatever hints at a failover. Each reading begins with another node, so that one which was cut off from
-//! the rest and believes in the past is not asked twice in a row.
+//! Any sign of a failover makes the next call read the map again. Each reading starts with another node, so that a node
+//! that is cut off and has an outdated map is not asked twice in a row.
 //!
-//! Wake messages are of the shard's slot (`SPUBLISH`) and come over a connection of their own to its owner. When a slot moves, the
-//! server ends the subscription without being asked, and the client would take that for the answer to the call under way.
+//! Wake messages belong to the shard's slot (`SPUBLISH`) and arrive over a separate connection to its owner. When a
+//! slot moves, the server ends the subscription unasked. On a shared connection the client would treat that as the
+//! answer to the current call.
 
 mod map;
 mod node;
@@ -42,15 +42,15 @@ use self::{
 };
 use super::manager::subscribe_again;
 
-/// Redirections that one call follows. In a cluster at rest it is one.
+/// Maximum number of redirections of one call. A stable cluster needs one.
 const MOST_REDIRECTIONS: u32 = 5;
-/// How often a call waits for a slot that is being moved, a second in all.
+/// Maximum number of waits of a call for a slot that is being moved; a second in total.
 const MOST_WAITS: u32 = 20;
 const MOVING_PAUSE: Duration = Duration::from_millis(50);
-/// Between two readings of the map while calls fail.
+/// Minimum time between two readings of the map while calls fail.
 const READ_PAUSE: Duration = Duration::from_millis(100);
 
-/// The cluster as this process knows it.
+/// State of the cluster, as this process knows it.
 pub(super) struct Cluster {
     seeds: Vec<NodeAddress>,
     /// Login, encryption and settings of the connection to any node.
@@ -58,12 +58,12 @@ pub(super) struct Cluster {
     certificates: Option<TlsCertificates>,
     config: ConnectionManagerConfig,
     connect_timeout: Duration,
-    /// The slot of the queue's own keys, where commands without a key go.
+    /// Slot of the queue's own keys. Commands without a key go there.
     home: u16,
     known: Mutex<KnownCluster>,
-    /// One caller reads the map, the others wait for it.
+    /// Held by the caller that reads the map; the others wait for it.
     reading: tokio::sync::Mutex<()>,
-    /// A call failed as it would if the map were another by now.
+    /// Whether a call failed in a way that suggests a changed map.
     in_doubt: AtomicBool,
     wakes: Mutex<WakeSubscription>,
 }
@@ -73,11 +73,11 @@ struct KnownCluster {
     map: SlotMap,
     nodes: HashMap<NodeAddress, Arc<ClusterNode>>,
     read_at: Option<Instant>,
-    /// Which node the next reading begins with.
+    /// Position of the node that the next reading starts with.
     turn: usize,
 }
 
-/// The wake channel, and the node whose messages are listened to.
+/// Wake channel, and the node from which messages are received.
 #[derive(Default)]
 struct WakeSubscription {
     channel: Option<String>,
@@ -85,7 +85,7 @@ struct WakeSubscription {
 }
 
 impl Cluster {
-    /// Sets it up without connecting.
+    /// Creates the state without connecting.
     pub(super) fn new(
         url: ClusterUrl,
         home: u16,
@@ -113,12 +113,12 @@ impl Cluster {
         }
     }
 
-    /// The map may be another by now.
+    /// Records that the map may have changed.
     pub(super) fn doubt_map(&self) {
         self.in_doubt.store(true, Ordering::SeqCst);
     }
 
-    /// Replaces the connections that have answered nothing for so long.
+    /// Replaces the connections that have been silent for `patience`.
     pub(super) fn replace_silent_connections(&self, patience: Duration) {
         self.doubt_map();
         for node in self.known_nodes() {
@@ -137,7 +137,7 @@ impl Cluster {
         self.known.lock().nodes.values().cloned().collect()
     }
 
-    /// Receives what is published on this channel of the home slot, also at owners to come.
+    /// Subscribes to this channel of the home slot, also on later owners.
     pub(super) async fn subscribe(&self, channel: String) -> RedisResult<()> {
         self.wakes.lock().channel = Some(channel.clone());
         let owner = self.owner_of(self.home).await?;
@@ -148,12 +148,12 @@ impl Cluster {
         };
         let subscribed = subscribe_sharded(&mut source, &channel).await;
         let mut wakes = self.wakes.lock();
-        // The next try begins with a new connection.
+        // After an error the next try uses a new connection.
         wakes.source = subscribed.is_ok().then(|| (owner.address.clone(), source));
         subscribed
     }
 
-    /// Listens to the owner of the home slot, if that is another by now.
+    /// Subscribes at the new owner of the home slot, if the owner has changed.
     fn follow_wakes(&self) {
         let owner = self.known.lock().map.owner(self.home).cloned();
         let mut wakes = self.wakes.lock();
@@ -172,13 +172,13 @@ impl Cluster {
         }
     }
 
-    /// A slot of each node that serves any, for commands that go to each of them.
+    /// Returns one slot of each node that serves any, for commands that go to every node.
     pub(super) async fn a_slot_of_each_owner(&self) -> RedisResult<Vec<u16>> {
         self.owner_of(self.home).await?;
         Ok(self.known.lock().map.a_slot_of_each_owner())
     }
 
-    /// The node that serves a slot, as far as is known.
+    /// Returns the node that serves a slot. Reads the map first if it is unknown or in doubt.
     async fn owner_of(&self, slot: u16) -> RedisResult<Arc<ClusterNode>> {
         if let Some(owner) = self.known_owner(slot) {
             return self.node_at(&owner);
@@ -200,7 +200,7 @@ impl Cluster {
         known.map.owner(slot).filter(|_| is_fresh || !self.in_doubt.load(Ordering::SeqCst)).cloned()
     }
 
-    /// Asks one node after the other which of them serves which slots.
+    /// Reads the map from the first node that answers.
     async fn read_map(&self) -> RedisResult<()> {
         let candidates: Vec<NodeAddress> = {
             let mut known = self.known.lock();
@@ -221,7 +221,7 @@ impl Cluster {
                 }
                 Err(error) => failure = Some(error),
             }
-            // Should the caller give up meanwhile, the next one goes on from here.
+            // If the caller gives up now, the next caller starts with the next node.
             self.known.lock().turn += 1;
         }
         Err(failure.unwrap_or_else(|| RedisError::from((ErrorKind::Io, "the cluster has no node"))))
@@ -254,7 +254,7 @@ impl Cluster {
         self.follow_wakes();
     }
 
-    /// The node at an address, which need not have been met before.
+    /// Returns the node at an address; creates it if it is new.
     fn node_at(&self, address: &NodeAddress) -> RedisResult<Arc<ClusterNode>> {
         if let Some(node) = self.known.lock().nodes.get(address) {
             return Ok(node.clone());
@@ -275,14 +275,14 @@ impl Cluster {
         Ok(self.known.lock().nodes.entry(address.clone()).or_insert(node).clone())
     }
 
-    /// The node that a redirection names. It has the slot by now (`MOVED`), or is about to (`ASK`).
+    /// Returns the node that a redirection names. That node owns the slot (`MOVED`) or is about to (`ASK`).
     fn redirected(&self, error: &RedisError, asked: &ClusterNode) -> RedisResult<Arc<ClusterNode>> {
         let named = error.redirect_node();
         let named = named.and_then(|(text, slot)| Some((NodeAddress::parse(text, &asked.address)?, slot)));
         let (address, slot) = named.ok_or_else(|| error.clone())?;
         if error.kind() == ErrorKind::Server(ServerErrorKind::Moved) {
             self.known.lock().map.set_owner(slot, address.clone());
-            // Others may have moved with it.
+            // Other slots may have moved, too.
             self.doubt_map();
             if slot == self.home {
                 self.follow_wakes();
@@ -291,7 +291,7 @@ impl Cluster {
         self.node_at(&address)
     }
 
-    /// Runs a command at the node that serves a slot.
+    /// Runs a command on the node that serves a slot.
     async fn run(&self, cmd: &Cmd, slot: u16) -> RedisResult<Value> {
         let mut node = self.owner_of(slot).await?;
         let (mut redirections, mut waits, mut is_asking) = (0, 0, false);
@@ -331,7 +331,7 @@ fn address_of(addr: &ConnectionAddr) -> Option<NodeAddress> {
     }
 }
 
-/// The cluster as a connection, for calls about one slot.
+/// Connection to the cluster for calls about one slot.
 #[derive(Clone)]
 pub(super) struct SlotConnection {
     cluster: Arc<Cluster>,
@@ -339,7 +339,7 @@ pub(super) struct SlotConnection {
 }
 
 impl SlotConnection {
-    /// `None`: for calls that name no key.
+    /// Creates the connection. `None` is for calls that name no key.
     pub(super) fn new(cluster: Arc<Cluster>, slot: Option<u16>) -> Self {
         let slot = slot.unwrap_or(cluster.home);
         Self { cluster, slot }
@@ -351,7 +351,7 @@ impl ConnectionLike for SlotConnection {
         Box::pin(self.cluster.run(cmd, self.slot))
     }
 
-    /// Follows no redirection: some of the commands may have been performed.
+    /// Sends a pipeline without following redirections, because some of its commands may have run.
     fn req_packed_commands<'a>(
         &'a mut self,
         pipeline: &'a redis::Pipeline,

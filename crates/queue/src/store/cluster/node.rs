@@ -15,18 +15,18 @@ pub(super) struct ClusterNode {
     client: Client,
     config: ConnectionManagerConfig,
     manager: Mutex<ConnectionManager>,
-    /// When the earliest call began that came after the last answer.
+    /// Start of the first call since the last answer. `None` if all calls were answered.
     unanswered: Mutex<Option<Instant>>,
 }
 
 impl ClusterNode {
-    /// Sets it up without connecting.
+    /// Creates the node without connecting.
     pub(super) fn new(address: NodeAddress, client: Client, config: ConnectionManagerConfig) -> RedisResult<Self> {
         let manager = ConnectionManager::new_lazy_with_config(client.clone(), config.clone())?;
         Ok(Self { address, client, config, manager: Mutex::new(manager), unanswered: Mutex::default() })
     }
 
-    /// Another connection to this node, for what must not share the one that calls go over.
+    /// Opens another connection to this node, for traffic that must not share the one for calls.
     pub(super) fn open_connection(&self) -> RedisResult<ConnectionManager> {
         ConnectionManager::new_lazy_with_config(self.client.clone(), self.config.clone())
     }
@@ -65,15 +65,16 @@ impl ClusterNode {
         self.manager.lock().clone()
     }
 
-    /// An error is an answer, too, unless it is of the connection: such a one is repaired by its manager.
+    /// Records an answer. Every error except a timeout counts: it comes from the server, or from a broken connection,
+    /// which the manager repairs.
     fn record_contact<T>(&self, answer: &RedisResult<T>) {
         if !answer.as_ref().is_err_and(redis::RedisError::is_timeout) {
             *self.unanswered.lock() = None;
         }
     }
 
-    /// Replaces the connection if it has answered nothing for so long: one that a firewall swallows stays open for ever, and
-    /// the manager only reconnects when it breaks.
+    /// Replaces the connection if it has been silent for `patience`. A connection that a firewall drops silently stays
+    /// open forever, and the manager reconnects only when it breaks.
     pub(super) fn replace_if_silent(&self, patience: Duration) {
         {
             let mut unanswered = self.unanswered.lock();
@@ -86,7 +87,8 @@ impl ClusterNode {
         self.replace_connection();
     }
 
-    /// Also for a refused login, with which the manager answers every later call.
+    /// Replaces the connection. Also needed after a refused login, because the manager would answer every later call
+    /// with that refusal.
     pub(super) fn replace_connection(&self) {
         match self.open_connection() {
             Ok(new) => drop_later(std::mem::replace(&mut *self.manager.lock(), new)),

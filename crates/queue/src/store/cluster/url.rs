@@ -4,13 +4,13 @@ use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
 use crate::store::StoreError;
 
-/// Some nodes of a cluster, which name the others, and the login at all of them.
+/// Some nodes of a cluster, which name the others, and the login for all of them.
 pub(in crate::store) struct ClusterUrl {
     pub(super) seeds: Vec<ConnectionInfo>,
 }
 
 impl ClusterUrl {
-    /// `None` when the URL is of another kind.
+    /// Parses the URL. Returns `None` for a URL of another kind.
     pub(in crate::store) fn parse(url: &str) -> Result<Option<Self>, StoreError> {
         let Some((scheme @ ("redis" | "rediss"), rest)) = url.split_once("+cluster://") else { return Ok(None) };
         let (login, hosts) = rest.rsplit_once('@').map_or(("", rest), |(login, hosts)| (login, hosts));
@@ -19,7 +19,7 @@ impl ClusterUrl {
             return Err(StoreError::Url { reason: "a cluster has one database, and it has no number".to_owned() });
         }
         let at = if login.is_empty() { "" } else { "@" };
-        // Read by the same code as any other URL.
+        // Parsed by the same code as any other URL.
         let seed = |host: &str| {
             format!("{scheme}://{login}{at}{host}").into_connection_info().map_err(StoreError::invalid_url)
         };
@@ -27,7 +27,7 @@ impl ClusterUrl {
         Ok(Some(Self { seeds: seeds? }))
     }
 
-    /// For messages: nothing secret.
+    /// Returns the address for messages, without secrets.
     pub(in crate::store) fn address(&self) -> String {
         let seeds: Vec<String> = self.seeds.iter().map(|seed| seed.addr().to_string()).collect();
         format!("the cluster of {}", seeds.join(", "))
