@@ -1,14 +1,14 @@
-//! Several stores as one queue: each shard is a [`Store`] with keys, an epoch and a wake channel of its own.
-//! Design: docs/design/redis-and-shards.md.
+//! Several stores as one queue: each shard is a [`Store`] with its own keys, epoch and wake channel. Design:
+//! docs/design/redis-and-shards.md.
 //!
-//! A job's shard follows from its id alone: all jobs of one order lie in one shard, so what one handler ends and enqueues
-//! goes in one atomic step. Kinds that must lie together whatever their ids say, such as those whose slots one script hands over, are
-//! kept in the control shard, number 0.
+//! A job's id determines its shard. All jobs of one order are in one shard, so a handler's result and its follow-ups
+//! are written in one atomic step. Some kinds must be in one shard whatever their ids, such as jobs whose slots one
+//! script hands over. They are in the control shard, number 0.
 //!
-//! Every worker takes from every shard. Which of them it prefers when it has few permits free is a matter of its boot and the shard's
-//! number (rendezvous hashing), so no process owns a shard, and none waits for its owner.
+//! Every worker takes from every shard. When it has few free permits, it prefers some shards, chosen by rendezvous
+//! hashing of its boot id and the shard's number. So no process owns a shard, and no shard waits for an owner.
 //!
-//! * `operators`: all shards as one queue, for those who look at it.
+//! * `operators`: all shards as one queue, for operators.
 
 mod operators;
 
@@ -19,11 +19,11 @@ use crate::{
     store::{EnqueueVerdict, RedisConfig, RepairVerdict, SettleRequest, SettleVerdict, Store, StoreError, key_slot},
 };
 
-/// The number of shards: a power of two, so that doubling it splits each of them in two.
+/// Number of shards: a power of two, so that doubling it splits each shard in two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ShardCount(u16);
 
-/// A number of shards that there cannot be.
+/// Error for an invalid number of shards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0} is no number of shards: it is a power of two, 64 at most")]
 pub struct InvalidShardCount(pub u16);
@@ -40,16 +40,18 @@ impl ShardCount {
         self.0
     }
 
-    /// Returns the shard of a subject, such as an order's id: CRC-16/XMODEM of it, modulo the number of shards.
+    /// Returns the shard of a subject, such as an order's id: CRC-16/XMODEM of the subject, modulo the number of
+    /// shards.
     ///
-    /// Stored timers depend on it, and producers may compute it: it never changes.
+    /// This function never changes, because stored timers depend on it and producers may compute it.
     pub fn shard_of(self, subject: &str) -> u16 {
-        // A subject has no hash tag. The slots of a cluster are a power of two as well, and more of them.
+        // A subject has no hash tag. The number of cluster slots is a larger power of two, so this equals the CRC
+        // modulo the number of shards.
         key_slot(subject.as_bytes()) % self.0
     }
 }
 
-/// As rows of Postgres hold it.
+/// Converts from the Postgres column type.
 impl TryFrom<i16> for ShardCount {
     type Error = InvalidShardCount;
 
@@ -58,12 +60,12 @@ impl TryFrom<i16> for ShardCount {
     }
 }
 
-/// The shards of a queue. Cheap to clone.
+/// Shards of a queue. Cheap to clone.
 #[derive(Clone)]
 pub struct Shards {
-    /// All that were opened so far, by their numbers: a shard that is opened again has its connection still.
+    /// All shards that were opened so far, by number. A shard that is opened again still has its connection.
     opened: Arc<[Store]>,
-    /// So many of them are open, and of these the first `count` hold new jobs.
+    /// Number of open shards. New jobs go to the first `count` of them.
     open: usize,
     count: ShardCount,
     control_kinds: Arc<[&'static str]>,
@@ -75,7 +77,7 @@ impl fmt::Debug for Shards {
     }
 }
 
-/// One shard, which holds all jobs.
+/// One shard with all jobs.
 impl From<Store> for Shards {
     fn from(store: Store) -> Self {
         Self { opened: [store].into(), open: 1, count: ShardCount::ONE, control_kinds: [].into() }
@@ -83,7 +85,8 @@ impl From<Store> for Shards {
 }
 
 impl Shards {
-    /// Sets up the shards of one Redis, or of one cluster, without connecting. Jobs of `control_kinds` lie in the control shard.
+    /// Sets up the shards of one Redis or one cluster, without connecting. Jobs of `control_kinds` are in the control
+    /// shard.
     pub fn connect_lazy(
         config: &RedisConfig,
         count: ShardCount,
@@ -92,8 +95,9 @@ impl Shards {
         Self::connect_lazy_after(config, count, count, control_kinds)
     }
 
-    /// As [`connect_lazy`](Self::connect_lazy), while the number of shards changes. Jobs go by the new number; workers take from all shards
-    /// of both, so what lies where it lay before is performed there, and finds that its row has moved on. Nothing is copied.
+    /// Sets up shards as [`connect_lazy`](Self::connect_lazy) does, while their number changes. New jobs go by the new
+    /// number. Workers take from the shards of both numbers, so a job in an old shard still runs; its handler finds
+    /// that the row has moved on. Jobs are not copied.
     pub fn connect_lazy_after(
         config: &RedisConfig,
         count: ShardCount,
@@ -103,14 +107,14 @@ impl Shards {
         Self::from(Store::with_config(config.clone())?).with_control_kinds(control_kinds).resize(count, before)
     }
 
-    /// The same shards, with jobs of these kinds in the control shard.
+    /// Returns the same shards, with jobs of these kinds in the control shard.
     #[must_use]
     pub fn with_control_kinds(self, control_kinds: &[&'static str]) -> Self {
         Self { control_kinds: control_kinds.into(), ..self }
     }
 
-    /// These shards under another number of them, without connecting; `before` as in [`connect_lazy_after`](Self::connect_lazy_after).
-    /// Shards that are open, or were once, keep their connections.
+    /// Returns these shards with another number, without connecting; `before` as in
+    /// [`connect_lazy_after`](Self::connect_lazy_after). Shards that were opened before keep their connections.
     pub fn resize(&self, count: ShardCount, before: ShardCount) -> Result<Self, StoreError> {
         let open = usize::from(count.get().max(before.get()));
         let opened = if open <= self.opened.len() {
@@ -125,37 +129,37 @@ impl Shards {
         Ok(Self { opened, open, count, control_kinds: self.control_kinds.clone() })
     }
 
-    /// The number of shards by which jobs are placed.
+    /// Returns the number of shards that determines where jobs are placed.
     pub fn count(&self) -> ShardCount {
         self.count
     }
 
-    /// All shards that are open, by their numbers.
+    /// Returns all open shards, by number.
     pub fn stores(&self) -> &[Store] {
         &self.opened[..self.open]
     }
 
-    /// The shards in which jobs are placed, by their numbers.
+    /// Returns the shards in which jobs are placed, by number.
     pub fn homes(&self) -> &[Store] {
         &self.opened[..usize::from(self.count.get())]
     }
 
-    /// The shards that are open beyond the number there is now: nothing is placed there, and what lies there is performed.
+    /// Returns the open shards above the current number. New jobs are not placed there, but the jobs in them still run.
     pub fn left_over(&self) -> &[Store] {
         &self.opened[usize::from(self.count.get())..self.open]
     }
 
-    /// A shard that is open, or was once.
+    /// Returns a shard that is or was open.
     pub(crate) fn opened_store(&self, shard: usize) -> &Store {
         &self.opened[shard]
     }
 
-    /// The shard with limits, breakers, pauses and signs of life.
+    /// Returns the shard with limits, breakers, pauses and heartbeats.
     pub fn control(&self) -> &Store {
         &self.opened[0]
     }
 
-    /// The number of the shard in which a job lies.
+    /// Returns the number of a job's shard.
     pub fn shard_of(&self, id: &JobId) -> u16 {
         if self.count == ShardCount::ONE || self.control_kinds.contains(&id.kind()) {
             return 0;
@@ -163,13 +167,14 @@ impl Shards {
         self.count.shard_of(subject_of(id))
     }
 
-    /// As [`Store::enqueue`], each job in its shard. After an error some of them may be in: repeat the call.
+    /// Enqueues as [`Store::enqueue`] does, each job in its shard. After an error some of the jobs may be inserted:
+    /// repeat the call.
     pub async fn enqueue(&self, jobs: &[NewJob]) -> Result<Vec<EnqueueVerdict>, StoreError> {
         self.enqueue_superseding(jobs, &[]).await
     }
 
-    /// As [`Store::enqueue_superseding`], each job in its shard: one call, and one step, for each shard. After an error some of it may
-    /// have been done: repeat the call.
+    /// Enqueues as [`Store::enqueue_superseding`] does, with one atomic call per shard. After an error some shards may
+    /// have been changed: repeat the call.
     pub async fn enqueue_superseding(
         &self,
         jobs: &[NewJob],
@@ -191,7 +196,7 @@ impl Shards {
         Ok(in_order(answers))
     }
 
-    /// As [`Store::repair`], each job in its shard.
+    /// Repairs as [`Store::repair`] does, each job in its shard.
     pub async fn repair(&self, jobs: &[NewJob]) -> Result<Vec<RepairVerdict>, StoreError> {
         if let [store] = self.homes() {
             return store.repair(jobs).await;
@@ -203,7 +208,7 @@ impl Shards {
         Ok(in_order(answers))
     }
 
-    /// As [`Store::preview_repair`], each job in its shard.
+    /// Previews as [`Store::preview_repair`] does, each job in its shard.
     pub async fn preview_repair(&self, jobs: &[NewJob]) -> Result<Vec<RepairVerdict>, StoreError> {
         if let [store] = self.homes() {
             return store.preview_repair(jobs).await;
@@ -215,12 +220,12 @@ impl Shards {
         Ok(in_order(answers))
     }
 
-    /// The jobs of each shard that has any of them, and their places among all.
+    /// Splits jobs by shard. Returns each shard that has any, with the jobs' positions in the input and the jobs.
     pub fn split_jobs(&self, jobs: &[NewJob]) -> Vec<(&Store, Vec<usize>, Vec<NewJob>)> {
         self.split(jobs, |job| self.shard_of(&job.id))
     }
 
-    /// The items of each shard that has any, and their places among all.
+    /// Splits items by shard. Returns each shard that has any, with the items' positions in the input and the items.
     fn split<T: Clone>(&self, items: &[T], shard_of: impl Fn(&T) -> u16) -> Vec<(&Store, Vec<usize>, Vec<T>)> {
         let mut parts: Vec<(&Store, Vec<usize>, Vec<T>)> =
             self.homes().iter().map(|store| (store, Vec::new(), Vec::new())).collect();
@@ -233,8 +238,8 @@ impl Shards {
         parts
     }
 
-    /// As [`Store::settle`], leases of this shard. Follow-ups that lie in other shards, and what is superseded there, go first: they are
-    /// hints as all jobs are, and one that comes twice is harmless, but not one that is lost.
+    /// Settles leases of this shard as [`Store::settle`] does. Follow-ups and superseded jobs in other shards are
+    /// written first. A follow-up that is inserted twice is harmless; one that is lost is not.
     pub async fn settle(&self, store: &Store, settles: &[SettleRequest]) -> Result<Vec<SettleVerdict>, StoreError> {
         let is_here = |id: &JobId| self.shard_of(id) == store.shard();
         let all_here = |settle: &SettleRequest| {
@@ -265,7 +270,7 @@ impl Shards {
         Ok(verdicts)
     }
 
-    /// All shards, the one in which the job should lie first.
+    /// Returns all open shards, the job's own shard first.
     fn home_first(&self, id: &JobId) -> impl Iterator<Item = &Store> {
         let home = usize::from(self.shard_of(id));
         let others = self.stores().iter().enumerate().filter(move |(shard, _)| *shard != home).map(|(_, store)| store);
@@ -273,19 +278,20 @@ impl Shards {
     }
 }
 
-/// Answers in the order of what was asked.
+/// Sorts answers into the order of the input.
 fn in_order<V>(mut answers: Vec<(usize, V)>) -> Vec<V> {
     answers.sort_by_key(|(place, _)| *place);
     answers.into_iter().map(|(_, answer)| answer).collect()
 }
 
-/// What a job is about: the part of its id between the first colon and the next. `timeout:ORD-1:3` and `lifetime:ORD-1` are about one
-/// order.
+/// Returns the subject of a job: the part of its id between the first two colons. `timeout:ORD-1:3` and
+/// `lifetime:ORD-1` have the same subject, the order.
 fn subject_of(id: &JobId) -> &str {
     id.key().split(':').next().unwrap_or_default()
 }
 
-/// The rank of each shard for a worker, from 0: the order of a hash of both. Workers rank them differently, and each the same every time.
+/// Returns the rank of each shard for a worker, from 0, by a hash of both. Workers rank the shards differently, and
+/// each worker always in the same way.
 pub(crate) fn rank_shards(worker: &str, shards: usize) -> Vec<usize> {
     let mut by_weight: Vec<usize> = (0..shards).collect();
     by_weight.sort_by_key(|shard| std::cmp::Reverse((weight(worker, *shard), *shard)));
@@ -296,7 +302,7 @@ pub(crate) fn rank_shards(worker: &str, shards: usize) -> Vec<usize> {
     ranks
 }
 
-/// FNV-1a, then mixed: neighbouring numbers must have weights that have nothing to do with each other.
+/// FNV-1a followed by a mixing step, so that the weights of adjacent numbers are independent.
 fn weight(worker: &str, shard: usize) -> u64 {
     let bytes = worker.bytes().chain(shard.to_le_bytes());
     let hash =
@@ -330,7 +336,7 @@ mod tests {
         }
     }
 
-    /// Timers that are stored depend on these.
+    /// Stored timers depend on these shards.
     #[test]
     fn the_shard_of_an_order_never_changes() {
         let four = ShardCount::new(4).unwrap();

@@ -1,4 +1,5 @@
-//! What operators see of all shards as one queue, and do with it. Outside the hot path: most of it asks every shard.
+//! Operators' view of all shards as one queue, and their actions on it. Outside the hot path: most calls ask every
+//! shard.
 
 use std::time::Duration;
 
@@ -11,12 +12,12 @@ use crate::{
     },
 };
 
-/// Jobs that one call of [`Store::list_jobs`](crate::Store::list_jobs) answers at most.
+/// Maximum number of jobs that one call of [`Store::list_jobs`](crate::Store::list_jobs) returns.
 const LISTED: usize = 1_000;
 
 impl Shards {
-    /// As [`Store::find_job`](crate::Store::find_job). While the number of shards changes a job may still lie where it lay before: the
-    /// others are asked, too.
+    /// Finds a job as [`Store::find_job`](crate::Store::find_job) does. Asks the other shards, too: while the number of
+    /// shards changes, the job may still be in its old shard.
     pub async fn find_job(&self, id: &JobId, queues: &[&str]) -> Result<Option<JobDetail>, StoreError> {
         for store in self.home_first(id) {
             if let Some(found) = store.find_job(id, queues).await? {
@@ -26,7 +27,7 @@ impl Shards {
         Ok(None)
     }
 
-    /// As [`Store::cancel`](crate::Store::cancel), wherever the job lies.
+    /// Cancels a job as [`Store::cancel`](crate::Store::cancel) does, in whichever shard it is.
     pub async fn cancel(&self, id: &JobId, queues: &[&str]) -> Result<CancelVerdict, StoreError> {
         for store in self.home_first(id) {
             let verdict = store.cancel(id, queues).await?;
@@ -37,7 +38,7 @@ impl Shards {
         Ok(CancelVerdict::Absent)
     }
 
-    /// As [`Store::reschedule`](crate::Store::reschedule), wherever the job lies.
+    /// Reschedules a job as [`Store::reschedule`](crate::Store::reschedule) does, in whichever shard it is.
     pub async fn reschedule(
         &self,
         id: &JobId,
@@ -53,7 +54,7 @@ impl Shards {
         Ok(RescheduleVerdict::Absent)
     }
 
-    /// Stops a queue in every shard. Answers whether it was running in any of them.
+    /// Pauses a queue in every shard. Returns whether it was running in any of them.
     pub async fn pause_queue(&self, queue: &str) -> Result<bool, StoreError> {
         let mut was_running = false;
         for store in self.stores() {
@@ -62,7 +63,7 @@ impl Shards {
         Ok(was_running)
     }
 
-    /// Lets a queue run again in every shard. Answers whether it was paused in any of them.
+    /// Resumes a queue in every shard. Returns whether it was paused in any of them.
     pub async fn resume_queue(&self, queue: &str) -> Result<bool, StoreError> {
         let mut was_paused = false;
         for store in self.stores() {
@@ -71,7 +72,8 @@ impl Shards {
         Ok(was_paused)
     }
 
-    /// Counts over all shards: sums; the oldest due job of all; a queue is paused if it is so in any shard.
+    /// Returns counts over all shards: sums, and the oldest due job of all. A queue counts as paused if it is paused in
+    /// any shard.
     pub async fn queue_stats(&self, queues: &[&str]) -> Result<Vec<QueueStats>, StoreError> {
         let mut total = self.control().queue_stats(queues).await?;
         for store in &self.stores()[1..] {
@@ -82,8 +84,8 @@ impl Shards {
         Ok(total)
     }
 
-    /// Counts the jobs of these queues that live in shards beyond the number there is now. At zero those need not be opened any more;
-    /// jobs that are dead there count, too, for an operator has yet to decide.
+    /// Counts the jobs of these queues in shards above the current number. At zero those shards need not stay open.
+    /// Dead jobs count, too, because an operator must still decide about them.
     pub async fn count_left_over(&self, queues: &[&str]) -> Result<u64, StoreError> {
         let mut left_over = 0;
         for store in self.left_over() {
@@ -93,7 +95,8 @@ impl Shards {
         Ok(left_over)
     }
 
-    /// As [`Store::list_jobs`](crate::Store::list_jobs), the earliest of all shards first. Reads `offset + limit` jobs of each shard.
+    /// Lists jobs as [`Store::list_jobs`](crate::Store::list_jobs) does, the earliest of all shards first. Reads
+    /// `offset + limit` jobs of each shard.
     pub async fn list_jobs(
         &self,
         queue: &str,
@@ -122,7 +125,8 @@ impl Shards {
         Ok(found.into_iter().skip(offset).take(limit.min(LISTED)).collect())
     }
 
-    /// As [`Store::list_dead`](crate::Store::list_dead), the longest dead of all shards first. A cursor means the same in each of them.
+    /// Lists dead jobs as [`Store::list_dead`](crate::Store::list_dead) does, the longest dead of all shards first. The
+    /// same cursor works in each shard.
     pub async fn list_dead(
         &self,
         queue: &str,
@@ -133,7 +137,7 @@ impl Shards {
         for store in self.stores() {
             let of_shard = store.list_dead(queue, filter, after).await?;
             page.entries.extend(of_shard.entries);
-            // So far all shards have been looked through.
+            // All shards have been read at least up to the smallest cursor.
             page.next = match (page.next, of_shard.next) {
                 (Some(a), Some(b)) => Some(a.min(b)),
                 (one, other) => one.or(other),
@@ -146,7 +150,7 @@ impl Shards {
         Ok(page)
     }
 
-    /// As [`Store::requeue`](crate::Store::requeue), wherever each job lies dead.
+    /// Requeues jobs as [`Store::requeue`](crate::Store::requeue) does, in whichever shard each is dead.
     pub async fn requeue(
         &self,
         ids: &[impl AsRef<str>],
@@ -163,7 +167,7 @@ impl Shards {
         Ok(verdicts)
     }
 
-    /// As [`Store::discard`](crate::Store::discard), wherever each job lies dead.
+    /// Discards jobs as [`Store::discard`](crate::Store::discard) does, in whichever shard each is dead.
     pub async fn discard(&self, ids: &[impl AsRef<str>], queues: &[&str]) -> Result<Vec<DiscardVerdict>, StoreError> {
         let mut verdicts = vec![DiscardVerdict::NotDead; ids.len()];
         for store in self.stores() {
@@ -175,7 +179,8 @@ impl Shards {
         Ok(verdicts)
     }
 
-    /// As [`Store::discard_dead_older_than`](crate::Store::discard_dead_older_than), in one shard after the other.
+    /// Discards as [`Store::discard_dead_older_than`](crate::Store::discard_dead_older_than) does, one shard after the
+    /// other.
     pub async fn discard_dead_older_than(&self, queue: &str, age: Duration, limit: usize) -> Result<usize, StoreError> {
         let mut discarded = 0;
         for store in self.stores() {
@@ -186,8 +191,8 @@ impl Shards {
         Ok(discarded)
     }
 
-    /// As [`Store::restore_dead`](crate::Store::restore_dead), each job in its shard. One whose id cannot be read goes to the control
-    /// shard.
+    /// Restores jobs as [`Store::restore_dead`](crate::Store::restore_dead) does, each in its shard. A job whose id
+    /// cannot be read goes to the control shard.
     pub async fn restore_dead(&self, queue: &str, jobs: &[DeadEntry]) -> Result<Vec<RestoreVerdict>, StoreError> {
         let shard_of = |job: &DeadEntry| JobId::parse(job.id.clone()).map_or(0, |id| self.shard_of(&id));
         let mut answers = Vec::new();
@@ -198,7 +203,7 @@ impl Shards {
     }
 }
 
-/// The items whose verdict is still this one, and their places.
+/// Returns the ids whose verdict is still `open`, with their positions.
 fn those_with<'a, V: PartialEq>(verdicts: &[V], open: V, ids: &'a [impl AsRef<str>]) -> (Vec<usize>, Vec<&'a str>) {
     let rest = ids.iter().enumerate().filter(|(place, _)| verdicts[*place] == open);
     rest.map(|(place, id)| (place, id.as_ref())).unzip()

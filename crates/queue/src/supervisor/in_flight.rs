@@ -1,7 +1,7 @@
-//! The jobs in in_flight: leased by this process and not yet settled. Free permits are concurrency minus these, and minus what a take
-//! under way may bring.
+//! The jobs in flight: leased by this process and not yet settled. The free permits of a queue are its concurrency,
+//! minus these jobs, minus the permits reserved for running takes.
 //!
-//! A std mutex, for it is never held across an await and only for moments.
+//! A blocking mutex is enough: it is held only briefly and never across an await.
 
 use std::{
     collections::HashMap,
@@ -19,8 +19,8 @@ use crate::{
     store::{EndedSlots, HeldLease, LeasedJob, SUSPECT_AT},
 };
 
-/// A job on its way through apalis. The ticket and not the id names it, because a job may be in hand twice: its lease was
-/// lost while it ran, and this same process took it again.
+/// Job on its way through apalis. The ticket identifies it instead of the id, because one job may be in flight twice:
+/// its lease was lost while it ran, and the same process took it again.
 #[derive(Debug, Clone)]
 pub(crate) struct TicketedJob {
     pub(crate) ticket: u64,
@@ -39,10 +39,10 @@ impl TicketedJob {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum JobStage {
-    /// Lies in its queue's channel.
+    /// Waits in its queue's channel.
     Waiting,
     Running,
-    /// Has a result that is not yet written.
+    /// Has a result that is not written yet.
     Finished,
 }
 
@@ -53,7 +53,8 @@ struct InHand {
     queue: usize,
     stage: JobStage,
     suspect: bool,
-    /// The lease is not ours any more. The job runs on, for it cannot do harm, but its result will be refused.
+    /// Whether this process has lost the lease. The job keeps running, which is harmless, but its result will be
+    /// refused.
     lost: bool,
     expires: Instant,
 }
@@ -62,7 +63,7 @@ struct QueuePermits {
     name: &'static str,
     concurrency: usize,
     in_hand: usize,
-    /// For takes under way.
+    /// Permits of running takes.
     reserved: usize,
 }
 
@@ -71,20 +72,20 @@ struct InFlightTable {
     jobs: HashMap<u64, InHand>,
     last_ticket: u64,
     suspects: usize,
-    /// The shard whose suspects this process runs: nothing is taken from the others meanwhile.
+    /// Shard whose suspects this process runs. Until they end, it takes no jobs from other shards.
     suspect_shard: Option<usize>,
 }
 
 pub(crate) struct InFlight {
     table: Mutex<InFlightTable>,
-    /// One per shard that there may be, whose takes wait for it.
+    /// One per possible shard; its take loop waits on it.
     freed: Vec<Notify>,
-    /// Shards that are open.
+    /// Number of open shards.
     shards: AtomicUsize,
     emptied: Notify,
 }
 
-/// Permits of a take under way, per queue in the order of the queues.
+/// Permits of a running take, per queue in the order of the queues.
 pub(crate) type Permits = Vec<(&'static str, usize)>;
 
 impl InFlight {
@@ -96,7 +97,7 @@ impl InFlight {
         Self { table: Mutex::new(table), freed, shards: AtomicUsize::new(shards), emptied: Notify::new() }
     }
 
-    /// So many shards are open from now on.
+    /// Sets the number of open shards.
     pub(crate) fn set_shards(&self, shards: usize) {
         self.shards.store(shards, Ordering::Relaxed);
         self.notify_shards();
@@ -114,13 +115,13 @@ impl InFlight {
         self.table.lock()
     }
 
-    /// The queues, in their order.
+    /// Returns the queues, in their order.
     pub(crate) fn queues(&self) -> Vec<&'static str> {
         self.lock_table().queues.iter().map(|queue| queue.name).collect()
     }
 
-    /// Sets one part in `share` of the free permits aside for a take, and at least one of them. [`add_leased`](Self::add_leased) or
-    /// [`give_back`](Self::give_back) ends that.
+    /// Reserves one part in `share` of the free permits for a take, and at least one. The reservation ends with
+    /// [`add_leased`](Self::add_leased) or [`give_back`](Self::give_back).
     pub(crate) fn reserve_permits(&self, share: usize) -> Permits {
         let reserve = |queue: &mut QueuePermits| {
             let part = queue.free().div_ceil(share);
@@ -130,12 +131,12 @@ impl InFlight {
         self.lock_table().queues.iter_mut().map(reserve).collect()
     }
 
-    /// A take brought nothing.
+    /// Returns the permits of a take that leased no jobs.
     pub(crate) fn give_back(&self, permits: &Permits) {
         self.end_reservation(self.lock_table(), permits);
     }
 
-    /// For a take that may lease nothing.
+    /// Returns zero permits per queue, for a take that must lease no jobs.
     pub(crate) fn no_permits(&self) -> Permits {
         self.lock_table().queues.iter().map(|queue| (queue.name, 0)).collect()
     }
@@ -145,7 +146,7 @@ impl InFlight {
             queue.reserved -= part;
         }
         let reserved_any = permits.iter().any(|(_, part)| *part > 0);
-        // Takes from other shards may have found too few.
+        // Takes from other shards may have had too few permits.
         let is_worth_it =
             self.has_several_shards() && reserved_any && table.queues.iter().any(|queue| queue.free() > 0);
         drop(table);
@@ -154,12 +155,13 @@ impl InFlight {
         }
     }
 
-    /// Begins to run suspects of this shard, unless those of another are run. Takes under way may still bring jobs of others.
+    /// Starts running suspects of this shard, unless those of another shard run. Returns whether this shard's run.
+    /// Takes in progress may still bring jobs of other shards.
     pub(crate) fn begin_suspects(&self, shard: usize) -> bool {
         *self.lock_table().suspect_shard.get_or_insert(shard) == shard
     }
 
-    /// Ends what [`begin_suspects`](Self::begin_suspects) began.
+    /// Ends the suspects' run that [`begin_suspects`](Self::begin_suspects) started.
     pub(crate) fn end_suspects(&self, shard: usize) {
         let ended = self.lock_table().suspect_shard.take_if(|running| *running == shard).is_some();
         if ended && self.has_several_shards() {
@@ -167,7 +169,7 @@ impl InFlight {
         }
     }
 
-    /// Returns whether suspects of another shard are run.
+    /// Returns whether suspects of another shard run.
     pub(crate) fn runs_suspects_of_other(&self, shard: usize) -> bool {
         self.lock_table().suspect_shard.is_some_and(|running| running != shard)
     }
@@ -184,19 +186,19 @@ impl InFlight {
         self.len() == 0
     }
 
-    /// Returns whether nothing is in hand, and no take is under way that may bring something.
+    /// Returns whether no job is in flight, and no running take may bring one.
     pub(crate) fn is_idle(&self) -> bool {
         let table = self.lock_table();
         table.jobs.is_empty() && table.queues.iter().all(|queue| queue.reserved == 0)
     }
 
-    /// Whether a job is in hand that must have no neighbours.
+    /// Returns whether a suspect is in flight, which must run alone.
     pub(crate) fn holds_suspect(&self) -> bool {
         self.lock_table().suspects > 0
     }
 
-    /// Takes jobs into the hand, just leased under these permits; `since` is a moment before the call that leased them. Answers each
-    /// with the number of its queue.
+    /// Adds jobs that were just leased under these permits. `since` is a time before the call that leased them. Returns
+    /// each job with the number of its queue.
     pub(crate) fn add_leased(
         &self,
         leased: Vec<LeasedJob>,
@@ -227,7 +229,7 @@ impl InFlight {
         works
     }
 
-    /// The job begins to run. `false`: it was handed back meanwhile and must not.
+    /// Marks the job as running. `false` means that the job was handed back and must not run.
     pub(crate) fn mark_running(&self, ticket: u64) -> bool {
         let mut table = self.lock_table();
         let Some(job) = table.jobs.get_mut(&ticket) else { return false };
@@ -235,7 +237,7 @@ impl InFlight {
         true
     }
 
-    /// The jobs have results.
+    /// Marks jobs that have results.
     pub(crate) fn mark_finished(&self, tickets: impl Iterator<Item = u64>) {
         let mut table = self.lock_table();
         for ticket in tickets {
@@ -245,12 +247,12 @@ impl InFlight {
         }
     }
 
-    /// Whether the job's lease can still be in force.
+    /// Returns whether the job's lease may still be valid.
     pub(crate) fn may_settle(&self, ticket: u64, now: Instant) -> bool {
         self.lock_table().jobs.get(&ticket).is_some_and(|job| job.expires > now)
     }
 
-    /// The jobs have left our in_flight: their permits are free.
+    /// Removes settled jobs and frees their permits.
     pub(crate) fn remove_settled(&self, tickets: impl Iterator<Item = u64>) {
         let mut table = self.lock_table();
         for ticket in tickets {
@@ -259,14 +261,14 @@ impl InFlight {
         self.notify_freed(table);
     }
 
-    /// All leases of a shard that are ours.
+    /// Returns the leases of a shard that this process has not lost.
     pub(crate) fn live_leases(&self, shard: u16) -> Vec<(u64, HeldLease)> {
         let table = self.lock_table();
         let ours = table.jobs.iter().filter(|(_, job)| !job.lost && job.held.token.shard() == shard);
         ours.map(|(ticket, job)| (*ticket, job.held.clone())).collect()
     }
 
-    /// Leases were renewed by a call begun at `since`.
+    /// Records that a call started at `since` renewed these leases.
     pub(crate) fn mark_renewed(&self, tickets: impl Iterator<Item = u64>, since: Instant) {
         let mut table = self.lock_table();
         for ticket in tickets {
@@ -276,7 +278,8 @@ impl InFlight {
         }
     }
 
-    /// A lease is not ours any more. `false`: the job has its result already, so this is but its own settle.
+    /// Records a lost lease. `false` means that the job already has a result, so its own settle may have ended the
+    /// lease.
     pub(crate) fn mark_lost(&self, ticket: u64) -> bool {
         let mut table = self.lock_table();
         let Some(job) = table.jobs.get_mut(&ticket).filter(|job| job.stage != JobStage::Finished) else { return false };
@@ -284,12 +287,12 @@ impl InFlight {
         true
     }
 
-    /// Removes the jobs that have not begun. Answers those whose lease is ours, and the slots of all.
+    /// Removes the jobs that have not started. Returns the leases that were not lost, and the slots of all these jobs.
     pub(crate) fn take_waiting(&self) -> (Vec<HeldLease>, Vec<EndedSlots>) {
         self.take_where(|job| job.stage == JobStage::Waiting)
     }
 
-    /// Removes all jobs. Answers those whose lease is ours, and the slots of all.
+    /// Removes all jobs. Returns the leases that were not lost, and the slots of all jobs.
     pub(crate) fn take_all(&self) -> (Vec<HeldLease>, Vec<EndedSlots>) {
         self.take_where(|_| true)
     }
@@ -313,12 +316,12 @@ impl InFlight {
         }
     }
 
-    /// Some permit was freed since the last call for this shard.
+    /// Waits until a permit was freed since the last call for this shard.
     pub(crate) async fn wait_until_freed(&self, shard: usize) {
         self.freed[shard].notified().await;
     }
 
-    /// Nothing is in hand any more.
+    /// Waits until no job is in flight.
     pub(crate) async fn wait_until_empty(&self) {
         while !self.is_empty() {
             self.emptied.notified().await;
@@ -382,7 +385,8 @@ mod tests {
         assert_eq!(slots.iter().map(|slots| slots.grant.holder()).collect::<Vec<_>>(), ["k:begun"]);
     }
 
-    /// Half of the free ones each time: a shard that gives no answer keeps no more, and the last one is not split.
+    /// Each take reserves half of the free permits, so a silent shard keeps no more than that. The last permit is not
+    /// split.
     #[test]
     fn takes_from_several_shards_share_the_permits() {
         let in_flight = InFlight::new(&[("q", 5)], 2);

@@ -1,5 +1,5 @@
-//! Renews leases, gives the sign of life, hands back what a drain leaves.
-//! Design: docs/design/leases-and-rescue.md.
+//! Renews leases, sends heartbeats, and hands back the jobs that a drain leaves. Design:
+//! docs/design/leases-and-rescue.md.
 
 use std::{
     sync::atomic::Ordering,
@@ -12,16 +12,16 @@ use tracing::warn;
 use super::{LEASE, RunCounts, ShardLink, Supervisor};
 use crate::store::{Heartbeat, HeldLease, LeaseVerdict, WorkerInfo};
 
-/// A quarter of a lease: three renewals may fail before one is lost.
+/// Interval of renewals: a quarter of a lease, so three renewals may fail before a lease is lost.
 const RENEW_EVERY: Duration = Duration::from_secs(2);
 
-/// After a renewal that failed.
+/// Delay after a failed renewal.
 const RENEW_AGAIN: Duration = Duration::from_millis(250);
 
-/// How long a drain waits for Redis to take its jobs back. After that, their leases expire.
+/// Time that a drain waits for Redis to take its jobs back. After that, their leases expire.
 const RELEASE_WITHIN: Duration = Duration::from_secs(2);
 
-/// Renews the leases of one shard, and gives signs of life in the control shard, until told to stop.
+/// Renews the leases of one shard until it is stopped. In the control shard it also sends heartbeats.
 pub(crate) async fn run((supervisor, link): (&Supervisor, &ShardLink), stop: CancellationToken) {
     let mut wait = Duration::ZERO;
     loop {
@@ -38,7 +38,7 @@ pub(crate) async fn run((supervisor, link): (&Supervisor, &ShardLink), stop: Can
     }
 }
 
-/// `false` when Redis could not be asked.
+/// Returns `false` if the call to Redis failed.
 async fn renew_leases(supervisor: &Supervisor, link: &ShardLink) -> bool {
     let (tickets, held): (Vec<u64>, Vec<HeldLease>) =
         supervisor.in_flight.live_leases(link.store.shard()).into_iter().unzip();
@@ -65,7 +65,7 @@ async fn renew_leases(supervisor: &Supervisor, link: &ShardLink) -> bool {
     true
 }
 
-/// One sign of life, or the last one.
+/// Sends one heartbeat. With `alive = false`, sends the last one.
 pub(crate) async fn send_heartbeat(supervisor: &Supervisor, alive: bool) {
     let lateness = std::mem::take(&mut *supervisor.lateness.lock());
     let runs = supervisor.run_times.lock().report(Instant::now());

@@ -1,4 +1,4 @@
-//! The shards, as the loops of this process know them.
+//! The shards, as the loops of this process see them.
 
 use std::sync::{
     OnceLock,
@@ -19,13 +19,13 @@ pub(crate) struct ShardLink {
 }
 
 impl ShardLink {
-    /// A take gets one part in so many of the free permits.
+    /// Returns the divisor of this shard's share: a take may use one part in this many of the free permits.
     pub(crate) fn share(&self) -> usize {
         self.share.load(Ordering::Relaxed)
     }
 }
 
-/// All shards that this run has opened, by their numbers. One that is closed keeps its place, for it may be opened again.
+/// All shards that this run has opened, by number. A closed shard stays in the table, because it may be opened again.
 pub(crate) struct ShardLinks(Box<[OnceLock<ShardLink>]>);
 
 impl ShardLinks {
@@ -42,7 +42,7 @@ impl ShardLinks {
         self.0.iter().map_while(OnceLock::get)
     }
 
-    /// So many shards are open: each gets its share of the permits by its rank for this process.
+    /// Sets each open shard's share of the permits, by its rank for this process.
     pub(crate) fn set_shares(&self, boot: &str, open: usize) {
         for (link, rank) in self.opened().zip(rank_shards(boot, open)) {
             link.share.store(share_of(rank, open), Ordering::Relaxed);
@@ -50,8 +50,8 @@ impl ShardLinks {
     }
 }
 
-/// Which part of the free permits a take gets: of one shard all of them; of several the half, of those that other processes prefer a
-/// quarter. So a shard that gives no answer keeps some and not all of them.
+/// Returns the divisor of a shard's share. A single shard gets all free permits. With several shards, the preferred
+/// half get one half of them each, the others a quarter. So a silent shard never keeps all permits.
 fn share_of(rank: usize, shards: usize) -> usize {
     if shards == 1 {
         1

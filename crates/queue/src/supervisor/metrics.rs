@@ -1,5 +1,4 @@
-//! What the engine counts, as handles that a run makes once: to look a metric up by its labels for every job costs more
-//! than to record it.
+//! Metric handles of the engine, created once per run, because a look-up by labels costs more than recording a value.
 //!
 //! All series exist from the start of the run, so that the first failure is an increase and not a new series.
 
@@ -10,7 +9,7 @@ use metrics::{Counter, Histogram, counter, histogram};
 use crate::{job::Delivery, outcome::Outcome, registry::Registry};
 
 pub(crate) struct EngineMetrics {
-    /// By queue. A handful, so that looking through them is quicker than hashing.
+    /// By queue. There are few, so a linear search is faster than hashing.
     outcomes: Vec<(&'static str, OutcomeCounters)>,
     /// By kind of job.
     durations: Vec<(&'static str, Histogram)>,
@@ -29,7 +28,7 @@ struct OutcomeCounters {
 }
 
 impl EngineMetrics {
-    /// Handles of the recorder that is installed by now.
+    /// Creates the handles with the recorder that is installed now.
     pub(crate) fn new(queues: impl IntoIterator<Item = &'static str>, registry: &Registry) -> Self {
         let kinds = registry.kinds().into_iter();
         Self {
@@ -49,7 +48,7 @@ impl EngineMetrics {
         let kind = delivery.id.kind();
         match self.durations.iter().find(|(known, _)| *known == kind) {
             Some((_, histogram)) => histogram.record(took),
-            // Of a newer producer. It comes once a minute.
+            // A kind of a newer producer. Such a job arrives at most once a minute.
             None => duration_histogram(kind.to_owned()).record(took),
         }
         let Some(outcomes) = self.queue_outcomes(delivery.queue) else { return };
@@ -63,7 +62,7 @@ impl EngineMetrics {
         counter.increment(1);
     }
 
-    /// A job died of lost deliveries: it has no outcome.
+    /// Counts a job that died of lost deliveries and so has no outcome.
     pub(crate) fn record_lost(&self, queue: &str) {
         if let Some(outcomes) = self.queue_outcomes(queue) {
             outcomes.lost.increment(1);

@@ -1,19 +1,20 @@
-//! Takes, holds, extends, settles and hands back jobs; one per process.
+//! Takes, tracks, extends, settles and hands back jobs; one supervisor per process.
 //!
-//! Each shard has its own loops that take, settle and renew, so one that gives no answer keeps no other waiting. They share the table of jobs
-//! in hand.
+//! Each shard has its own loops that take, settle and renew, so a silent shard does not delay the others. The loops
+//! share the table of jobs in flight.
 //!
-//! Each concern is a loop of its own, and each loop makes one call to Redis at a time and waits for its end. So nothing
-//! ever drops a call half-way: an abandoned `take` would keep its jobs from everybody until their leases expire.
+//! Each loop makes one call to Redis at a time and waits for its end. So no loop drops a call halfway: the jobs of an
+//! abandoned `take` would not run until their leases expire.
 //!
-//! * `links`: the shards, as the loops know them.
-//! * `in_flight`: the table of jobs in hand. It alone knows the free permits.
-//! * `take`: leases due jobs when permits are free, and sleeps exactly as long as it may.
-//! * `turn`: when this process runs suspects.
-//! * `settle`: writes results back, many in one call.
-//! * `lease`: renews leases, gives the sign of life, hands back what a drain leaves.
-//! * `metrics`: what is counted. `run_times`: how long jobs take lately.
-//! * `outage`: backoff, and one line in the log per outage.
+//! * `links`: the shards, as the loops see them.
+//! * `in_flight`: the table of jobs in flight, which also tracks the free permits.
+//! * `take`: leases due jobs when permits are free, and sleeps until the next one is due.
+//! * `turn`: decides when this process runs suspects.
+//! * `settle`: writes results, many in one call.
+//! * `lease`: renews leases, sends heartbeats, hands back the jobs that a drain leaves.
+//! * `peers`: frees the slots of processes on this machine that have died.
+//! * `metrics`: the engine's counters. `run_times`: recent run times of jobs.
+//! * `outage`: backoff, and one log line per outage.
 
 use std::sync::{
     Arc,
@@ -50,39 +51,39 @@ pub(crate) use outage::RedisOutage;
 pub(crate) use run_times::RunTimes;
 pub(crate) use settle::{FinishedJob, ResultSender};
 
-/// How long a lease lasts without renewal: so long do a dead worker's jobs wait, unless a worker of the same machine sees it end.
+/// Duration of a lease without renewal. The jobs of a dead worker wait this long before they run again.
 pub(crate) const LEASE: Duration = Duration::from_secs(8);
 
-/// Called with each job that died, and why.
+/// Hook that is called with each job that died and with its error.
 pub(crate) type OnDead = Arc<dyn Fn(&JobId, &str) + Send + Sync>;
 
-/// What the loops share.
+/// State that the loops share.
 pub(crate) struct Supervisor {
-    /// The shards as they are now: their number may change during the run.
+    /// Current shards; their number may change during the run.
     pub(crate) current: watch::Receiver<Shards>,
     pub(crate) links: ShardLinks,
     pub(crate) registry: Registry,
     pub(crate) gate: Gate,
     pub(crate) in_flight: InFlight,
     pub(crate) metrics: EngineMetrics,
-    /// Unique per process start: first part of every token.
+    /// Unique per process start; the first part of every token.
     pub(crate) boot: String,
     pub(crate) replica: String,
-    /// `in_hand` and `runs` are filled in at each heartbeat.
+    /// Each heartbeat sets `in_hand` and `runs`.
     pub(crate) info: WorkerInfo,
     pub(crate) on_missing_epoch: Option<Arc<Notify>>,
     pub(crate) on_dead: Option<OnDead>,
-    /// Not yet reported by a heartbeat.
+    /// Counts since the last heartbeat.
     pub(crate) lateness: Mutex<LatenessCounts>,
-    /// Reported by each heartbeat.
+    /// Each heartbeat reports them.
     pub(crate) run_times: Mutex<RunTimes>,
-    /// Redis' time at the last take, by the control shard.
+    /// Redis' time at the last take from the control shard.
     pub(crate) now_ms: AtomicU64,
     pub(crate) started: Instant,
     pub(crate) counts: RunCounts,
 }
 
-/// What the run has done so far.
+/// Totals of the run so far.
 #[derive(Default)]
 pub(crate) struct RunCounts {
     pub(crate) settled: AtomicU64,
@@ -91,22 +92,22 @@ pub(crate) struct RunCounts {
 }
 
 impl Supervisor {
-    /// Returns the shards as they are now.
+    /// Returns the current shards.
     pub(crate) fn shards(&self) -> Shards {
         self.current.borrow().clone()
     }
 
-    /// Returns how many shards are open.
+    /// Returns the number of open shards.
     pub(crate) fn count_open(&self) -> usize {
         self.current.borrow().stores().len()
     }
 
-    /// A shard that is open, or was once in this run.
+    /// Returns a shard that is or was open in this run.
     pub(crate) fn link(&self, shard: usize) -> &ShardLink {
         self.links.get_or_open(shard, || self.current.borrow().opened_store(shard).clone())
     }
 
-    /// Where signs of life go, and jobs that are handed slots.
+    /// Returns the control shard, which has the heartbeats and all slots.
     pub(crate) fn control(&self) -> &ShardLink {
         self.link(0)
     }

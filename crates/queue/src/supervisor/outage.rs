@@ -1,4 +1,4 @@
-//! While Redis is away: backoff with jitter, one line in the log when it goes, one when it is back.
+//! Redis outages: backoff with jitter, and one log line at the start and one at the end of an outage.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ pub(crate) struct RedisOutage {
 }
 
 impl RedisOutage {
-    /// Delay before the `n`-th repetition of a call, from 1.
+    /// Returns the delay before the `n`-th retry of a call, from 1.
     pub(crate) fn retry_delay(n: u32) -> Duration {
         BACKOFF.backoff(n, rand::random())
     }

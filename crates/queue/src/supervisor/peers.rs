@@ -1,7 +1,9 @@
-//! Watches the other workers of this machine, and frees the slots of one that has ended without a drain: others need not wait until
-//! they end by their time. Those of other machines do wait, for there nothing proves that it is gone. Its leases end by their time
-//! everywhere: a job may be what killed it, and what guards against that counts on the lease.
-//! Design: docs/design/slots.md.
+//! Watches the other workers on this machine, and frees the slots of one that died without a drain, so that other jobs
+//! need not wait until they end by time. On other machines they do wait, because this process cannot prove that a
+//! worker there has died.
+//!
+//! The leases of the dead worker always end by time: a job may have killed it, and the protection against such jobs
+//! depends on the lease. Design: docs/design/slots.md.
 
 use std::{
     collections::HashSet,
@@ -17,17 +19,17 @@ use crate::{
     store::{Heartbeat, LatenessCounts, StoreError, WorkerEntry},
 };
 
-/// How often each of them is looked for.
+/// Interval of checks of each worker.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// How often Redis is asked for their names.
+/// Interval at which the names of the workers are read from Redis.
 const LIST_EVERY: Duration = Duration::from_secs(5);
-/// Connections of a process end with it. What it had asked of others hears of that within this time.
+/// Maximum time until the other sides of a process' connections notice that it has ended.
 const CLOSED_WITHIN: Duration = Duration::from_millis(250);
-/// One that was never seen here counts as ended only when it has missed its heartbeats for so long, too. Copies of one machine's memory
-/// share what says where a process is, and their workers are not to be seen from each other.
+/// Minimum age of the last heartbeat before a process that was never seen here counts as ended. Copies of a machine's
+/// memory have the same place, although their workers cannot see each other.
 const UNSEEN_FOR_MS: u64 = 5_000;
 
-/// Watches until told to stop. Redis that cannot be asked is no matter: then slots end by their time.
+/// Watches until it is stopped. If Redis cannot be reached, slots end by time.
 pub(crate) async fn run(supervisor: &Supervisor, stop: CancellationToken) {
     if own_life().is_none() {
         return;
@@ -39,7 +41,7 @@ pub(crate) async fn run(supervisor: &Supervisor, stop: CancellationToken) {
 struct PeerWatch {
     peers: Vec<WorkerEntry>,
     listed: Option<Instant>,
-    /// Boots of processes that were seen to live here.
+    /// Boots of processes that were seen alive here.
     seen: HashSet<String>,
 }
 
@@ -51,7 +53,7 @@ impl PeerWatch {
             }
             if self.find_ended().next().is_some() {
                 tokio::time::sleep(CLOSED_WITHIN).await;
-                // One that has drained has taken its name away by now.
+                // A process that has drained has removed its entry by now.
                 self.list(supervisor).await;
                 let ended: Vec<WorkerEntry> = self.find_ended().cloned().collect();
                 for peer in ended {
@@ -74,7 +76,7 @@ impl PeerWatch {
         self.seen = self.peers.iter().filter(lives).map(|peer| peer.boot.clone()).chain(self.known_peers()).collect();
     }
 
-    /// Those seen before that are still on the list.
+    /// Returns the processes that were seen before and are still listed.
     fn known_peers(&self) -> impl Iterator<Item = String> {
         self.peers.iter().map(|peer| &peer.boot).filter(|boot| self.seen.contains(*boot)).cloned()
     }
@@ -87,7 +89,8 @@ impl PeerWatch {
     }
 }
 
-/// Its name goes last: while it stands there, another look does what this one did not.
+/// Frees the slots of a dead process and removes its entry. The entry is removed last, so that another check repeats an
+/// incomplete attempt.
 async fn hand_back(supervisor: &Supervisor, peer: &WorkerEntry) -> Result<(), StoreError> {
     let name = peer.life.as_ref().map_or("", |life| life.name());
     let slots = supervisor.control().store.free_slots_of(&peer.boot, name).await?;

@@ -1,5 +1,5 @@
-//! How long the jobs of each queue take lately: sums that lose half their weight in each minute. They cost a lock and two additions
-//! for each job, and go out with each heartbeat.
+//! Recent run times of each queue's jobs: sums that lose half their weight every minute. They cost a lock and two
+//! additions per job, and each heartbeat reports them.
 
 use std::{
     collections::BTreeMap,
@@ -9,13 +9,13 @@ use std::{
 
 use crate::store::QueueRuns;
 
-/// After this time a run counts half as much.
+/// Time after which a run counts half.
 const HALF_LIFE: Duration = Duration::from_secs(60);
 
 pub(crate) struct RunTimes {
-    /// A handful, so that looking through them is quicker than hashing.
+    /// There are few, so a linear search is faster than hashing.
     sums: Vec<(&'static str, RunSums)>,
-    /// When they last lost weight.
+    /// Time of the last decay.
     weighed: Instant,
 }
 
@@ -30,7 +30,7 @@ impl RunTimes {
         Self { sums: queues.map(|queue| (queue, RunSums::default())).collect(), weighed: now }
     }
 
-    /// Adds one run, at its full weight.
+    /// Adds one run with full weight.
     pub(crate) fn record_run(&mut self, queue: &str, took: Duration) {
         if let Some((_, sums)) = self.sums.iter_mut().find(|(known, _)| *known == queue) {
             sums.runs += 1.0;
@@ -38,7 +38,7 @@ impl RunTimes {
         }
     }
 
-    /// Takes weight from earlier runs, and returns how the queues that had any stand.
+    /// Applies the decay to earlier runs, and returns the values of the queues that had any.
     pub(crate) fn report(&mut self, now: Instant) -> BTreeMap<String, QueueRuns> {
         let half_lives = now.duration_since(self.weighed).as_secs_f64() / HALF_LIFE.as_secs_f64();
         self.weighed = now;
@@ -53,7 +53,7 @@ impl RunTimes {
 
 impl RunSums {
     fn describe(&self) -> QueueRuns {
-        // What comes evenly, `x` in a second, has sums of `x` times this.
+        // An even rate of `x` per second has a sum of `x` times this.
         let span = HALF_LIFE.as_secs_f64() / LN_2;
         QueueRuns {
             mean_us: micros(self.secs / self.runs),
@@ -63,7 +63,7 @@ impl RunSums {
     }
 }
 
-/// Millionths, rounded down.
+/// Returns millionths, rounded down.
 fn micros(number: f64) -> u64 {
     let micros = Duration::try_from_secs_f64(number).unwrap_or_default().as_micros();
     u64::try_from(micros).unwrap_or(u64::MAX)

@@ -1,5 +1,5 @@
-//! Writes results back. While one call is under way the next results gather, so the batch grows with the load and a lone
-//! result waits for no other.
+//! Writes results. During a call the next results collect, so the batch grows with the load and a single result does
+//! not wait.
 
 use std::{
     sync::{Arc, OnceLock},
@@ -17,20 +17,20 @@ use crate::{
     store::{EndedSlots, LeaseEnd, SettleRequest, SettleVerdict},
 };
 
-/// Results per call at most.
+/// Maximum number of results per call.
 const BATCH: usize = 500;
 
-/// How long a drain tries to write the last results.
+/// Time that a drain tries to write the last results.
 const LAST_TRIES: Duration = Duration::from_secs(2);
 
-/// The result of one job, from its apalis worker.
+/// Result of one job, from its apalis worker.
 pub(crate) struct FinishedJob {
     pub(crate) work: TicketedJob,
     pub(crate) outcome: Outcome,
     pub(crate) duration: Duration,
 }
 
-/// Sends each result to the loop of its job's shard.
+/// Sends each result to the settle loop of its job's shard.
 #[derive(Debug, Clone)]
 pub(crate) struct ResultSender(Arc<[OnceLock<mpsc::UnboundedSender<FinishedJob>>]>);
 
@@ -39,7 +39,7 @@ impl ResultSender {
         Self((0..ShardCount::MOST).map(|_| OnceLock::new()).collect())
     }
 
-    /// Returns what the results of one shard's jobs come through from now on. Once for each shard, before its first take.
+    /// Returns the receiver for the results of one shard's jobs. Called once per shard, before its first take.
     pub(crate) fn open_shard(&self, shard: usize) -> mpsc::UnboundedReceiver<FinishedJob> {
         let (end, results) = mpsc::unbounded_channel();
         let _ = self.0[shard].set(end);
@@ -54,7 +54,7 @@ impl ResultSender {
     }
 }
 
-/// Settles results of one shard until `flush` is cancelled, and then those that are left.
+/// Settles results of one shard until `flush` is cancelled, and then the remaining ones.
 pub(crate) async fn run(
     (supervisor, link): (&Supervisor, &ShardLink),
     mut results: mpsc::UnboundedReceiver<FinishedJob>,
@@ -63,7 +63,7 @@ pub(crate) async fn run(
 ) {
     let mut finished = Vec::with_capacity(BATCH);
     let mut unread = Vec::new();
-    // The other ends of the channel go just before `flush` comes.
+    // The senders are dropped shortly before `flush` is cancelled.
     let mut open = true;
     loop {
         tokio::select! {
@@ -96,7 +96,7 @@ async fn settle_batch(
     for FinishedJob { work, outcome, duration } in finished {
         let delivery = &work.leased.delivery;
         if let Some(grant) = &delivery.slots {
-            // Of a run that did not need them after all.
+            // The run ended without using these slots.
             let ended = EndedSlots { job: delivery.id.clone(), grant: grant.clone() };
             supervisor.control().store.release_unused_slots(ended);
         }
@@ -134,7 +134,7 @@ async fn settle_batch(
     }
 }
 
-/// Results whose lease cannot stand any more are dropped: their jobs run again, harmlessly.
+/// Drops results whose lease must have expired. Their jobs run again, which is harmless.
 fn drop_gone(supervisor: &Supervisor, gone: &[bool], tickets: &mut Vec<Option<u64>>, settles: &mut Vec<SettleRequest>) {
     let dropped = gone.iter().filter(|gone| **gone).count();
     if dropped == 0 {

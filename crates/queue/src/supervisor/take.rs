@@ -1,4 +1,4 @@
-//! Leases due jobs when permits are free, and sleeps exactly as long as it may.
+//! Leases due jobs when permits are free, and sleeps until the next one is due.
 
 use std::{
     sync::atomic::Ordering,
@@ -15,54 +15,54 @@ use crate::{
     store::{DeadJob, LeaseToken, LeasedJob, SettleRequest, TakeAnswer, TakeErrands, TakeMode, TakeRequest},
 };
 
-/// Longest sleep: a wake message that was lost costs no more.
+/// Longest sleep. A lost wake message delays a job by no more than this.
 const IDLE_POLL: Duration = Duration::from_secs(1);
 
-/// How often to look whether the epoch is back.
+/// Interval of takes while the epoch is missing.
 const EPOCH_POLL: Duration = Duration::from_millis(250);
 
-/// How often to look for leases and slots whose time is over.
+/// Interval of takes that look for expired leases and slots.
 const EXPIRED_LOOK: Duration = Duration::from_millis(100);
 
-/// After a take that brought nothing, none follows within this time for what falls due: another process was quicker, or what is due
-/// waits for slots. Wake messages and slots to be freed do not wait for it.
+/// Minimum pause after a take that leased no jobs, before another take for due jobs. Another process was faster, or the
+/// due jobs wait for slots. Wake messages and slots to free do not wait for it.
 const EMPTY_PAUSE: Duration = Duration::from_millis(3);
 
-/// What to do after a take.
+/// Action after a take.
 enum NextTake {
     /// Take again at once: there is more to lease or to rescue than one take may.
     Now,
-    /// Until this moment nothing can be due, unless one of the signals comes.
+    /// Sleep until this time, because no job can be due before it. A signal ends the sleep.
     Sleep { until: Instant, when_freed: bool },
-    /// Only time helps.
+    /// Wait, because no signal can help.
     Pause(Duration),
 }
 
-/// The loop of takes from one shard.
+/// Loop of takes from one shard.
 pub(crate) struct TakeLoop<'a> {
     supervisor: &'a Supervisor,
     link: &'a ShardLink,
     shard: usize,
-    /// To each queue's worker.
+    /// One channel per queue, to the queue's worker.
     channels: Vec<mpsc::UnboundedSender<TicketedJob>>,
     /// Settles of jobs that cannot be read.
     unreadable: mpsc::UnboundedSender<SettleRequest>,
     gate: watch::Receiver<bool>,
-    /// Whether this one is open.
+    /// Current shards, to see whether this one is open.
     shards: watch::Receiver<Shards>,
     wakes: Option<broadcast::Receiver<String>>,
     sequence: u64,
     turn: SuspectTurn,
-    /// Takes in a row that failed.
+    /// Failed takes in a row.
     failures: u32,
     epoch_missing: bool,
-    /// When it looked for what has ended by its time; `None`: it must at once.
+    /// Time of the last take that looked for expired leases and slots; `None` if the next take must look.
     expired_looked: Option<Instant>,
 }
 
 impl Drop for TakeLoop<'_> {
     fn drop(&mut self) {
-        // However it ends: what gathers goes by itself.
+        // From here on, waiting slots are sent immediately, however the loop ends.
         self.link.store.end_carrying();
     }
 }
@@ -91,7 +91,7 @@ impl<'a> TakeLoop<'a> {
         }
     }
 
-    /// Takes until told to stop. Jobs of a take under way then stay in the hand, not begun.
+    /// Takes until it is stopped. Jobs of the last take are then in flight but not started.
     pub(crate) async fn run(mut self, stop: CancellationToken) {
         while !stop.is_cancelled() {
             if self.supervisor.count_open() <= self.shard {
@@ -100,7 +100,7 @@ impl<'a> TakeLoop<'a> {
                 continue;
             }
             if self.wakes.is_none() {
-                // If this fails, so does the take that follows, which reports it.
+                // If this fails, the next take fails, too, and reports the error.
                 self.wakes = self.link.store.subscribe_wakes().await.ok();
             }
             self.link.store.begin_carrying();
@@ -118,10 +118,10 @@ impl<'a> TakeLoop<'a> {
         }
     }
 
-    /// Takes nothing while the shard is closed. What is in hand of it is settled as ever.
+    /// Waits while the shard is closed. Its jobs in flight are settled as usual.
     async fn wait_until_opened(&mut self, stop: &CancellationToken) {
         if self.turn.is_ours() {
-            // In Redis it ends by its time.
+            // In Redis the turn expires.
             self.turn.give_up(Instant::now());
         }
         self.supervisor.in_flight.end_suspects(self.shard);
@@ -129,7 +129,7 @@ impl<'a> TakeLoop<'a> {
         let shard = self.shard;
         let opened = async { self.shards.wait_for(|shards| shards.stores().len() > shard).await.is_ok() };
         if stop.run_until_cancelled(opened).await == Some(false) {
-            // The number of shards changes no more.
+            // The number of shards can no longer change.
             stop.cancelled().await;
         }
     }
@@ -143,7 +143,7 @@ impl<'a> TakeLoop<'a> {
         } else if supervisor.in_flight.holds_suspect() {
             TakeMode::Quiesce
         } else if !is_open {
-            // A process that may not take leaves the suspects to others.
+            // A process that may not take leaves the suspects to other processes.
             TakeMode::Rest
         } else {
             self.turn.next_mode(supervisor.in_flight.is_idle(), Instant::now())
@@ -151,7 +151,7 @@ impl<'a> TakeLoop<'a> {
         if !self.turn.is_ours() && !supervisor.in_flight.holds_suspect() {
             supervisor.in_flight.end_suspects(self.shard);
         }
-        // Expired leases of others are rescued without a permit, too.
+        // A take without permits still rescues expired leases of other processes.
         let permits = if is_open && !others_suspects {
             supervisor.in_flight.reserve_permits(self.link.share())
         } else {
@@ -176,7 +176,7 @@ impl<'a> TakeLoop<'a> {
                 supervisor.in_flight.give_back(&permits);
                 self.link.outage.record_failure(&error);
                 self.failures = self.failures.saturating_add(1);
-                // The subscription may have gone with the connection.
+                // The subscription may have been lost with the connection.
                 self.wakes = None;
                 self.leave_turn_to_others(ended);
                 NextTake::Pause(RedisOutage::retry_delay(self.failures))
@@ -201,7 +201,7 @@ impl<'a> TakeLoop<'a> {
                 self.record_answer();
                 self.epoch_missing &= is_rebuilding;
                 if is_rebuilding {
-                    // The process that rebuilds may have died half-way.
+                    // The process that rebuilds may have died before it finished.
                     self.notify_missing_epoch();
                 }
                 if self.shard == 0 {
@@ -226,7 +226,7 @@ impl<'a> TakeLoop<'a> {
                 if more_expired {
                     self.expired_looked = None;
                 }
-                // A turn that has begun waits until this process holds nothing.
+                // A turn that has just started waits until this process has no jobs in flight.
                 if more_expired || wait.is_zero() || changed && (is_idle || !has_turn) {
                     return NextTake::Now;
                 }
@@ -237,7 +237,7 @@ impl<'a> TakeLoop<'a> {
         }
     }
 
-    /// Other shards have waited for the suspects of this one, which cannot be asked for them.
+    /// Gives the turn up after a failed take. Other shards waited for this shard's suspects, which cannot be taken now.
     fn leave_turn_to_others(&mut self, now: Instant) {
         let supervisor = self.supervisor;
         if supervisor.count_open() > 1 && self.turn.is_ours() && !supervisor.in_flight.holds_suspect() {
@@ -300,7 +300,7 @@ impl<'a> TakeLoop<'a> {
                 () = tokio::time::sleep_until(until.into()) => return,
                 () = in_flight.wait_until_freed(self.shard), if when_freed => return,
                 () = self.link.store.wait_for_gathered() => return,
-                // The sender lives as long as the gate, which the supervisor holds.
+                // The sender lives as long as the gate, which the supervisor keeps.
                 _ = self.gate.changed() => return,
                 woken = wait_for_wake(&mut self.wakes, in_flight) => if woken { return },
             }
@@ -308,7 +308,7 @@ impl<'a> TakeLoop<'a> {
     }
 }
 
-/// Waits for a wake message; `true` if it is for a queue that has a permit free.
+/// Waits for a wake message. Returns `true` if it is for a queue that has a free permit.
 async fn wait_for_wake(wakes: &mut Option<broadcast::Receiver<String>>, in_flight: &super::InFlight) -> bool {
     let Some(receiver) = wakes else { return std::future::pending().await };
     let first = receiver.recv().await;
@@ -317,7 +317,7 @@ async fn wait_for_wake(wakes: &mut Option<broadcast::Receiver<String>>, in_fligh
         Err(broadcast::error::RecvError::Lagged(_)) => true,
         Err(broadcast::error::RecvError::Closed) => return std::future::pending().await,
     };
-    // The take that follows answers all messages that are here by now.
+    // The next take serves all messages that have arrived so far.
     while let Ok(queue) = receiver.try_recv() {
         worth_it |= in_flight.has_permit(&queue);
     }

@@ -1,33 +1,33 @@
-//! The turn to run suspects: one process of the fleet has it, and shares its time between them and normal jobs.
+//! The turn to run suspects: one process of the fleet has it, and divides its time between suspects and normal jobs.
 //! Design: docs/design/leases-and-rescue.md.
 //!
-//! A process that has the turn takes nothing more until it holds nothing, then runs suspects one by one. After [`SLICE`] it
-//! gives the turn back and runs normal jobs for at least as long as its turn took. So suspects cost one process half of its
-//! time at most, and a fleet of one process makes progress on both.
+//! A process that has the turn takes no more jobs until it has none, then runs suspects one by one. After [`SLICE`] it
+//! gives the turn back, and runs normal jobs for at least as long as its turn took. So suspects cost one process at
+//! most half of its time, and a fleet of one process makes progress on both.
 
 use std::time::{Duration, Instant};
 
 use crate::store::TakeMode;
 
-/// How long a process goes on taking suspects, from the moment that it holds nothing.
+/// Time for which a process takes suspects, from the moment at which it has no other jobs.
 const SLICE: Duration = Duration::from_millis(250);
 
 const SHORTEST_REST: Duration = Duration::from_millis(100);
 
-/// Where this process stands.
+/// State of this process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum SuspectTurn {
     /// Runs normal jobs, and asks for the turn when suspects are due.
     #[default]
     Open,
-    /// Has the turn since then; `alone_since` is when it first held nothing.
+    /// Has the turn since `since`. `alone_since` is the first time at which it had no jobs.
     Ours { since: Instant, alone_since: Option<Instant> },
-    /// Runs normal jobs only, until then.
+    /// Runs only normal jobs until this time.
     Resting { until: Instant },
 }
 
 impl SuspectTurn {
-    /// Returns how to take next. `is_idle`: this process holds nothing.
+    /// Returns the mode of the next take. `is_idle` means that this process has no jobs.
     pub(super) fn next_mode(&mut self, is_idle: bool, now: Instant) -> TakeMode {
         match self {
             Self::Open => TakeMode::Normal,
@@ -47,7 +47,7 @@ impl SuspectTurn {
         }
     }
 
-    /// Records what a take answered. Returns whether the turn began or ended with it.
+    /// Records the result of a take. Returns whether the turn started or ended with it.
     pub(super) fn update_after_take(
         &mut self,
         has_turn: bool,
@@ -57,14 +57,16 @@ impl SuspectTurn {
     ) -> bool {
         let next = match *self {
             Self::Open if has_turn => Self::Ours { since: now, alone_since: None },
-            // The turn of a process that was frozen may have gone to another. It ends when its suspect has run.
+            // While this process was frozen, its turn may have passed to another process. The turn ends when its
+            // suspect has run.
             Self::Ours { since, .. } if !(holds_suspect || has_turn && suspects) => Self::start_rest(since, now),
             same => same,
         };
         std::mem::replace(self, next) != next
     }
 
-    /// This process runs suspects of another shard: the turn goes back with the next take.
+    /// Gives the turn back with the next take. Used when this process runs suspects of another shard, or cannot reach
+    /// this one.
     pub(super) fn give_up(&mut self, now: Instant) {
         *self = Self::start_rest(now, now);
     }
@@ -73,7 +75,7 @@ impl SuspectTurn {
         matches!(self, Self::Ours { .. })
     }
 
-    /// Returns how long this process still rests.
+    /// Returns the remaining rest of this process.
     pub(super) fn rests_for(self, now: Instant) -> Option<Duration> {
         match self {
             Self::Resting { until } => Some(until.saturating_duration_since(now)),
