@@ -1,18 +1,18 @@
--- Takes a place under each of several limits, or none.
+-- Takes a slot or a token under each of several limits, or under none.
 --
 -- KEYS    one per limit
--- ARGV    1 now in ms (empty: this server's clock), 2 holder, 3 how long a slot lasts in ms, 4 how many holders have ended, then
---         these; then per limit: 'slots', how many; or 'rate', ms between two, how many at once
--- RETURNS 0 acquired; else busy: ms until it is worth asking again
--- BOUND   the limits; of each, the slots whose time is over, never more than were given; 500 holders that have ended
+-- ARGV    1 now in ms (empty: this server's clock), 2 holder, 3 duration of a slot in ms, 4 number of holders that have
+--         ended, then these; then per limit: 'slots', maximum; or 'rate', ms between two, maximum burst
+-- RETURNS 0 acquired; else busy: ms until another call is worthwhile
+-- BOUND   the limits; per limit its expired slots, at most as many as were given; 500 holders that have ended
 --
--- Slots are leases: a holder that is gone gives its slot back when its time is over. A rate is kept as the time at which
--- it will have fully recovered (GCRA), so it is one number however many jobs pass.
+-- Slots are leases, so the slot of a dead holder expires. A rate is stored as the time at which it will have fully
+-- recovered (GCRA), so it is one number, however many jobs pass.
 
--- Most holders give their slot back before its time is over: it is worth asking again sooner.
+-- Most holders return their slot before it expires, so another call is worthwhile sooner.
 local ASK_AGAIN_MS = 500
 
--- A rate that has recovered says nothing any more, and is kept a little beyond.
+-- The key of a recovered rate has no more meaning. It is kept a little longer.
 local KEPT_MS = 10000
 
 local now = tonumber(ARGV[1])
@@ -31,7 +31,8 @@ for i, key in ipairs(KEYS) do
     local slots = tonumber(ARGV[at + 1])
     if ended > 0 then redis.call('ZREM', key, unpack(ARGV, 5, 4 + ended)) end
     redis.call('ZREMRANGEBYSCORE', key, '-inf', now)
-    -- A slot that ends later than this clock can give was given by a clock ahead. Its holder keeps it by asking again.
+    -- A slot that ends later than this clock could have set was given by a clock that was ahead. Its holder gets it
+    -- back with its next renewal.
     redis.call('ZREMRANGEBYSCORE', key, string.format('(%.0f', now + 2 * lease), '+inf')
     if redis.call('ZCARD', key) >= slots and not redis.call('ZSCORE', key, holder) then
       local first = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')

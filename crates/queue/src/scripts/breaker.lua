@@ -1,16 +1,16 @@
--- Tells a circuit breaker how a call went, or asks how it stands.
+-- Records the result of a call in a circuit breaker, or reads its state.
 --
 -- KEYS    1 the breaker
--- ARGV    1 now in ms (empty: this server's clock), 2 what: 'read', 'ok', 'fail', 'trip' (fail, and open at once) or
---         'pause' (stay away for a while, which is no failure), 3 why, 4 failures in a row that open it, 5 ms it stays open
---         the first time, doubled each time it opens again, 6 at most; of 'pause' and 'trip': 5 ms
--- RETURNS ms it is still open, failures in a row, times opened in a row, ms since it closed (-1: it did not), why
+-- ARGV    1 now in ms (empty: this server's clock), 2 action: 'read', 'ok', 'fail', 'trip' (fail, and open at once) or
+--         'pause' (open for a time, not counted as a failure), 3 reason, 4 failures in a row that open it, 5 ms it
+--         stays open the first time, doubled each time it opens again, 6 maximum; for 'pause' and 'trip': 5 ms
+-- RETURNS ms it is still open, failures in a row, times opened in a row, ms since it closed (-1: it did not), reason
 -- BOUND   one hash
 --
--- Once its time is over an open breaker is half open: callers try with care, one failure opens it again, one success
+-- When its time is over, an open breaker is half open: callers send few calls, one failure opens it again, one success
 -- closes it.
 
--- A breaker that is told nothing is forgotten, and so closed.
+-- A breaker without reported calls is deleted after this time, and so closed.
 local KEPT_MS = 3600000
 
 local now = tonumber(ARGV[1])
@@ -25,7 +25,7 @@ local failures, opens = tonumber(state[1] or 0), tonumber(state[2] or 0)
 local open_until, closed = tonumber(state[3] or 0), tonumber(state[4] or -1)
 local known = state[1]
 
--- The clock stepped back since: what it said of times yet to come is as far off.
+-- The clock has stepped back since the last call, so stored times are too far ahead by the same amount.
 local stepped_back = math.max(0, tonumber(state[6] or now) - now)
 if stepped_back > 0 then
   open_until = open_until - stepped_back
@@ -38,7 +38,7 @@ if what == 'read' or (what == 'ok' and not known) then
   why = state[5] or ''
 else
   if what == 'ok' then
-    -- The answer to a call made before it opened says nothing of how it is now.
+    -- A success counts only after the open time. An earlier one belongs to a call made before the breaker opened.
     if opens > 0 and now >= open_until then
       opens, closed = 0, now
     end
@@ -46,7 +46,7 @@ else
     why = state[5] or ''
   elseif what == 'pause' then
     open_until = math.max(open_until, now + tonumber(ARGV[5]))
-    -- Afterwards calls come back slowly, as after a failure.
+    -- After the pause, calls increase slowly, as after a failure.
     closed = open_until
   elseif now >= open_until or what == 'trip' then
     failures = failures + 1

@@ -1,8 +1,8 @@
--- Removes one job that waits: due now or later, or parked. Slots reserved for it go to the next in line.
+-- Removes one waiting job: due now or later, or parked. Slots reserved for it go to the next in line.
 --
--- KEYS    as in lib.lua, the queues to look in
+-- KEYS    as in lib.lua, the queues to search
 -- ARGV    1 now, 2 wake channel, 3 id
--- RETURNS 1 removed, 2 leased, 3 dead, 4 absent; but for 1 nothing changes
+-- RETURNS 1 removed, 2 leased, 3 dead, 4 absent; only 1 changes anything
 -- BOUND   constant per queue; one slot handed over
 
 local REMOVED = 1

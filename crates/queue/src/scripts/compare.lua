@@ -1,8 +1,8 @@
--- What repair would do, without doing it.
+-- Reports what repair would do, without doing it.
 --
 -- KEYS    as in lib.lua
--- ARGV    as for repair; the envelopes are not looked at
--- RETURNS one code per job: 1 in no state, 2 lies more than the tolerance behind the wanted due, 3 fine, 5 dead
+-- ARGV    as for repair; the envelopes are ignored
+-- RETURNS one code per job: 1 absent, 2 due more than the tolerance after the wanted time, 3 fine, 5 dead
 -- BOUND   the batch; the caller sends at most 500 jobs
 
 local items, ids, codes = wanted_items(), {}, {}

@@ -1,17 +1,18 @@
--- One page of a queue's dead jobs, the longest dead first, after a place in that order.
+-- Returns one page of a queue's dead jobs, the longest dead first, after a place in that order.
 --
 -- KEYS    as in lib.lua, the one queue
--- ARGV    1 now, 2 wake channel (unused), 3 age in ms they have at least, 4 how many, 5 time of death and 6 id of the job
---         to go on after, or '' and '' to begin
+-- ARGV    1 now, 2 wake channel (unused), 3 minimum age in ms, 4 maximum number, 5 time of death and 6 id of the last
+--         job of the page before, or '' and '' for the first page
 -- RETURNS {1 if there may be more, per job: {id, time of death, record or nil}}
 -- BOUND   500 jobs, and the logarithm of those that died in the same millisecond
 --
--- The place is a time and an id and not a rank, so that jobs requeued or discarded between two pages let none be skipped.
+-- The place is a time and an id, not a rank. So no job is skipped when others are requeued or discarded between two
+-- pages.
 
 local many = math.min(tonumber(ARGV[4]), 500)
 local died_by = now - tonumber(ARGV[3])
 
--- As sorted sets order members, byte by byte; Lua's own `<` goes by the server's locale.
+-- Compares byte by byte, as sorted sets order members. Lua's own `<` uses the server's locale.
 local function before(a, b)
   for i = 1, math.min(#a, #b) do
     local x, y = string.byte(a, i), string.byte(b, i)

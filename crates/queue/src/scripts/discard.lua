@@ -1,6 +1,6 @@
--- Forgets dead jobs.
+-- Deletes dead jobs.
 --
--- KEYS    as in lib.lua, the queues to look in
+-- KEYS    as in lib.lua, the queues to search
 -- ARGV    1 now, 2 wake channel (unused), then the ids
 -- RETURNS one code per id: 1 discarded, 2 not dead: nothing changes
 -- BOUND   the ids, each constant per queue; the caller sends at most 500

@@ -1,8 +1,8 @@
--- Forgets the oldest of a queue's dead jobs.
+-- Deletes the oldest of a queue's dead jobs.
 --
 -- KEYS    as in lib.lua, the one queue
--- ARGV    1 now, 2 wake channel (unused), 3 age in ms that is to be kept, 4 how many at most
--- RETURNS how many were discarded; fewer than asked for: no more are that old
+-- ARGV    1 now, 2 wake channel (unused), 3 minimum age in ms, 4 maximum number
+-- RETURNS number of discarded jobs; below the maximum if no others are that old
 -- BOUND   500 jobs
 
 local many = math.min(tonumber(ARGV[4]), 500)

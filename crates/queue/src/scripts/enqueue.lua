@@ -1,8 +1,8 @@
--- Cancels jobs that are superseded, then inserts a batch of jobs, each due after a delay.
+-- Cancels superseded jobs, then inserts a batch of jobs, each due after a delay.
 --
 -- KEYS    as in lib.lua
--- ARGV    1 now, 2 wake channel, 3 number of superseded jobs, then per superseded job: queue number from 1, id; then per job:
---         queue number, id, delay in ms, envelope or ''
+-- ARGV    1 now, 2 wake channel, 3 number of superseded jobs, then per superseded job: queue number from 1, id; then
+--         per job: queue number, id, delay in ms, envelope or ''
 -- RETURNS one code per job: 1 inserted, 2 moved earlier, 3 kept (due earlier already), 4 leased: runs again, 5 dead
 -- BOUND   the batch; the caller sends at most 500 jobs of both kinds; 500 slots handed over
 

@@ -2,7 +2,7 @@
 --
 -- KEYS    as in lib.lua, the queues of the jobs
 -- ARGV    1 now, 2 wake channel, 3 lease in ms, then per job: queue number from 1, id, token
--- RETURNS one code per job: 1 extended, 2 lost: the token is not that of the present lease
+-- RETURNS one code per job: 1 extended, 2 lost: the token is not that of the current lease
 -- BOUND   the batch; the caller sends at most 500 jobs
 
 local EXTENDED, LOST = 1, 2

@@ -1,11 +1,11 @@
--- Everything known of one job.
+-- Returns all data of one job.
 --
--- KEYS    as in lib.lua, the queues to look in
+-- KEYS    as in lib.lua, the queues to search
 -- ARGV    1 now, 2 wake channel (unused), 3 id
--- RETURNS nil when absent; else {queue number, state (due | suspect | leased | parked | dead), score, lease text or nil,
---         failed, lost, envelope or nil, dead record or nil, of a parked job {group, own name, since when, own name it waits
---         for or '-', how many jobs are before it, the first 10 of them, who holds that own name or nil} or nil, when its slots
---         end or nil}
+-- RETURNS nil when absent; else {queue number, state (due | suspect | leased | parked | dead), score, lease text or
+--         nil, failed, lost, envelope or nil, dead record or nil, for a parked job {group, own name, start of the wait,
+--         own name it waits for or '-', number of jobs before it, the first 10 of them, holder of that own name or nil}
+--         or nil, end of its slots or nil}
 -- BOUND   constant per queue
 
 local FIRST_BEFORE = 10

@@ -1,8 +1,8 @@
--- Writes the epoch after a rebuild, but only if nothing was flushed since the rebuild began.
+-- Writes the epoch after a rebuild, but only if Redis was not flushed since the rebuild started.
 --
 -- KEYS    1 rebuilding, 2 epoch
--- ARGV    1 the marker set when the rebuild began, 2 the epoch
--- RETURNS 1 written, 0 the marker no longer stands: rebuild again
+-- ARGV    1 the marker set at the start of the rebuild, 2 the epoch
+-- RETURNS 1 written, 0 the marker no longer exists: rebuild again
 -- BOUND   constant
 
 if string.match(redis.call('GET', KEYS[1]) or '', '^%S+') ~= ARGV[1] then return 0 end

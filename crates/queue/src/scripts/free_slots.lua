@@ -1,4 +1,4 @@
--- Gives the slots of holders back.
+-- Returns the slots of holders.
 --
 -- KEYS    one per limit with slots
 -- ARGV    the holders

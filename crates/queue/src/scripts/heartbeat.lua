@@ -1,10 +1,10 @@
--- One sign of life of one worker process, with the lateness it has seen since the last one.
+-- Records a heartbeat of one worker process, and the lateness of its jobs since the last one.
 --
 -- KEYS    1 workers, 2 worker_info, 3 lateness of the hour
--- ARGV    1 now in ms (empty: this server's clock), 2 process: `boot replica`, 3 `up_ms info` with its info as JSON, or ''
---         when it leaves, 4 greatest lateness in ms, then pairs: lateness bucket in ms, jobs
--- RETURNS number of processes pruned because they were not seen for 60 s, by this clock
--- BOUND   200 prunings; the caller's buckets, at most some 1,000
+-- ARGV    1 now in ms (empty: this server's clock), 2 process: `boot replica`, 3 `up_ms info` with its info as JSON, or
+--         '' when it leaves, 4 greatest lateness in ms, then pairs: lateness bucket in ms, jobs
+-- RETURNS number of processes removed because they sent no heartbeat for 60 s, by this clock
+-- BOUND   200 removals; the caller's buckets, at most some 1,000
 
 local UNSEEN_MS, PRUNINGS, KEEP_SECS = 60000, 100, 25 * 3600
 local now = tonumber(ARGV[1])
@@ -28,7 +28,8 @@ if #ARGV > 4 then
   redis.call('EXPIRE', KEYS[3], KEEP_SECS)
 end
 
--- Processes seen later than now were seen by a clock ahead of this one: those that live say so again within seconds.
+-- A heartbeat later than now was written under a clock ahead of this one. Such an entry is removed; a live process
+-- writes it again within seconds.
 local pruned = 0
 for _, range in ipairs({ { '-inf', now - UNSEEN_MS }, { now + UNSEEN_MS, '+inf' } }) do
   local unseen = redis.call('ZRANGEBYSCORE', KEYS[1], range[1], range[2], 'LIMIT', 0, PRUNINGS)

@@ -1,11 +1,11 @@
--- Inserting jobs, for enqueue and for the follow-ups of settle; prepended after lib.lua.
+-- Inserts jobs, for enqueue and for the follow-ups of settle; prepended after lib.lua.
 --
--- The rule: absent -> insert; due, suspect or not -> keep the earlier; leased -> record `again`, the earliest wanted due;
--- parked or dead -> leave.
+-- Rule per state: absent -> insert; due or suspect -> keep the earlier due time; leased -> record `again`, the earliest
+-- requested due time; parked or dead -> no change.
 
 local INSERTED, MOVED, KEPT, AGAIN, IS_DEAD = 1, 2, 3, 4, 5
 
--- `items` is a list of {q, id, due, envelope or ''}; answers one code per item.
+-- Inserts `items`, a list of {q, id, due, envelope or ''}. Returns one code per item.
 local function insert_all(items)
   local ids = {}
   for i = 1, #items do ids[i] = items[i][2] end
@@ -14,14 +14,14 @@ local function insert_all(items)
 
   local heads, earliest, any_suspects, any_parked = {}, {}, {}, {}
   local codes = {}
-  -- Jobs of one batch are often due together.
+  -- Jobs of one batch are often due together, so the text of the last due time is reused.
   local last_due, due_text
   for i = 1, #items do
     local q, id, due, envelope = items[i][1], items[i][2], items[i][3], items[i][4]
     if dead[i] then
       codes[i] = IS_DEAD
     elseif leases[i] then
-      -- Read again: the same id may stand twice in one batch.
+      -- Read again, because the same id may be twice in one batch.
       local token, lease_due, again = parse_lease(redis.call('HGET', LEASES, id))
       if not again or due < again then
         redis.call('HSET', LEASES, id, token .. ' ' .. whole(lease_due) .. ' ' .. whole(due))

@@ -1,12 +1,12 @@
--- Lets a holder keep its slots for longer.
+-- Renews the slots of a holder.
 --
 -- KEYS    one per limit with slots
--- ARGV    1 now in ms (empty: this server's clock), 2 holder, 3 how long a slot lasts in ms
+-- ARGV    1 now in ms (empty: this server's clock), 2 holder, 3 duration of a slot in ms
 -- RETURNS nothing
 -- BOUND   the limits
 --
--- A slot that is gone (its time was over, or Redis lost it) is taken again, be it one too many: the work goes on, so it is
--- to be counted.
+-- A missing slot (expired, or lost by Redis) is taken again, even above the limit: the work still runs, so it must be
+-- counted.
 
 local now = tonumber(ARGV[1])
 if not now then

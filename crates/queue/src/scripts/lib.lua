@@ -1,10 +1,11 @@
--- What the job scripts share; prepended to each of them.
+-- Shared functions of the job scripts; prepended to each of them.
 --
 -- KEYS    1 leases, 2 jobs, 3 tries, 4 dead, 5 paused, 6 epoch, 7 suspect_turn, then per queue: due, leased, dead,
 --         suspects, parked; in a cluster one more, which never exists
 -- ARGV    1 now in ms (empty: this server's clock), 2 wake channel
 --
--- Members are moved with one command per queue and not one per job: calls into Redis are what a script pays for.
+-- Members are moved with one command per queue, not one per job, because calls into Redis are the main cost of a
+-- script.
 
 local LEASES, JOBS, TRIES, DEAD, PAUSED, EPOCH, TURN = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local CHANNEL = ARGV[2]
@@ -12,7 +13,7 @@ local CHANNEL = ARGV[2]
 -- Lua's unpack() fails above some 8,000 values.
 local CHUNK = 1000
 
--- A sleeping worker looks again after 1 s at the latest, so only jobs due sooner need to wake it.
+-- A sleeping worker takes again after 1 s at the latest, so only jobs due sooner need to wake it.
 local WAKE_WITHIN_MS = 2000
 
 local QUEUES = math.floor((#KEYS - 7) / 5)
@@ -24,7 +25,8 @@ local function suspects_key(q) return KEYS[5 * q + 6] end
 local function parked_key(q) return KEYS[5 * q + 7] end
 local function queue_name(q) return string.match(due_key(q), ':due:(.*)$') end
 
--- `now` is rounded down for asking what is due, `now_up` rounded up for adding a delay: never early, not by a fraction.
+-- `now` is rounded down, to compare due times with it. `now_up` is rounded up, to add delays to it. So no job runs
+-- early, not even by a fraction of a millisecond.
 local now, now_up
 if ARGV[1] ~= '' then
   now = tonumber(ARGV[1])
@@ -35,7 +37,7 @@ else
   now_up = now + (time[2] % 1000 > 0 and 1 or 0)
 end
 
--- Numbers above 10^14 would be written with an exponent by tostring().
+-- tostring() would write numbers above 10^14 with an exponent.
 local function whole(number) return string.format('%.0f', number) end
 
 local function due_after(delay_ms)
@@ -44,14 +46,14 @@ local function due_after(delay_ms)
   return now_up + delay_ms
 end
 
--- One call of `command` per CHUNK of `list`.
+-- Calls `command` once per CHUNK of `list`.
 local function in_chunks(command, key, list)
   for from = 1, #list, CHUNK do
     redis.call(command, key, unpack(list, from, math.min(from + CHUNK - 1, #list)))
   end
 end
 
--- The hash values of `ids`, in their order; false where there is none.
+-- Returns the hash values of `ids`, in their order; false for a missing field.
 local function hash_values(key, ids)
   local values = {}
   for from = 1, #ids, CHUNK do
@@ -61,7 +63,7 @@ local function hash_values(key, ids)
   return values
 end
 
--- Appends to the list that `lists` keeps for queue `q`.
+-- Appends one or two values to the list of queue `q` in `lists`.
 local function append(lists, q, a, b)
   local list = lists[q]
   if not list then
@@ -77,13 +79,13 @@ local function parse_lease(text)
   return token, tonumber(due), tonumber(again)
 end
 
--- Whether a lease was given under this token, without taking it apart: mostly nothing else is asked.
+-- Returns whether a lease has this token, without parsing it. Most callers need nothing else.
 local function is_lease_of(lease, token) return string.find(lease, token .. ' ', 1, true) == 1 end
 
--- Deliveries lost in a row that make a job a suspect, as `SUSPECT_AT` in take.rs.
+-- Deliveries lost in a row that make a job a suspect. Same as `SUSPECT_AT` in take.rs.
 local SUSPECT_AT = 2
 
--- In `tries`: no run failed and none was lost, but the job lies later than its producer wanted.
+-- Value in `tries` of a job that was delayed on purpose, without a failed run or a lost delivery.
 local PUT_OFF = '0 0'
 
 local function parse_tries(text)
@@ -104,12 +106,12 @@ local function head_due(q)
   return head[2] and tonumber(head[2]) or math.huge
 end
 
--- Only a new head wakes workers: a backlog must not cause a storm of messages.
+-- Wakes the workers only for a new first job, because a backlog must not cause a storm of messages.
 local function wake_if_new_head(q, due, head_before)
   if due < head_before and due < now + WAKE_WITHIN_MS then wake(q) end
 end
 
--- Puts jobs that were leased back into their queues; `by_queue` holds lists of due, id, ..
+-- Puts leased jobs back into their queues; `by_queue` has lists of due, id, ..
 local function requeue_all(by_queue)
   for q, list in pairs(by_queue) do
     local head_before, earliest = head_due(q), math.huge
@@ -119,8 +121,9 @@ local function requeue_all(by_queue)
   end
 end
 
--- The record of a dead job, put together as text, so that the envelope stays byte for byte what the producer wrote: it is
--- what stands between the first `,"payload":` (within a JSON string the quotes would be escaped) and the last character.
+-- Returns the record of a dead job. It is built as text, so that the envelope stays byte for byte as the producer wrote
+-- it. The envelope is the text between the first `,"payload":` (inside a JSON string its quotes would be escaped) and
+-- the last character.
 local function dead_record(q, error, failed, lost, due, died, envelope)
   return '{"queue":' .. cjson.encode(queue_name(q)) .. ',"error":' .. cjson.encode(error)
     .. ',"failed":' .. failed .. ',"lost":' .. lost .. ',"due_ms":' .. whole(due) .. ',"died_ms":' .. whole(died)

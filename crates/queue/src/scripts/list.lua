@@ -1,8 +1,9 @@
--- One page of a queue's jobs in one state, by score.
+-- Returns one page of a queue's jobs in one state, by score.
 --
 -- KEYS    as in lib.lua, the one queue
--- ARGV    1 now, 2 wake channel (unused), 3 state (due | suspect | leased | parked | dead), 4 first rank, 5 how many
--- RETURNS per job: {id, score, failed, lost, error or nil}; dead jobs carry failed, lost and error in their record
+-- ARGV    1 now, 2 wake channel (unused), 3 state (due | suspect | leased | parked | dead), 4 first rank, 5 maximum
+--         number
+-- RETURNS per job: {id, score, failed, lost, error or nil}; for dead jobs the last three come from their record
 -- BOUND   the page; at most 1,000 jobs
 
 local key = ({ due = due_key, suspect = suspects_key, leased = leased_key, parked = parked_key,
@@ -19,7 +20,7 @@ for i, id in ipairs(ids) do
   local failed, lost = parse_tries(tries[i])
   local error = false
   if records[i] then
-    -- Without its payload, which may be what could not be read.
+    -- The payload is cut off, because it may be what could not be read.
     local record = cjson.decode(string.sub(records[i], 1, string.find(records[i], ',"payload":', 1, true) - 1) .. '}')
     failed, lost, error = record.failed, record.lost, record.error
   end

@@ -1,7 +1,7 @@
--- Jobs that hold slots or have them reserved, those whose slots end first.
+-- Returns jobs that hold slots or have them reserved, those whose slots end first.
 --
 -- KEYS    as in lib.lua, no queue
--- ARGV    1 now, 2 wake channel (unused), 3 first rank, 4 how many
+-- ARGV    1 now, 2 wake channel (unused), 3 first rank, 4 maximum number
 -- RETURNS per job: {id, end in ms, group, own name, 1 if reserved}
 -- BOUND   the page; at most 1,000 jobs
 

@@ -1,8 +1,9 @@
--- Puts absent jobs into the lines for their slots, in this order: what a rebuild puts back.
+-- Parks absent jobs in this order, in the lines for their slots. A rebuild restores parked jobs with it.
 --
 -- KEYS    as in lib.lua, the queues of the jobs
--- ARGV    1 now, 2 wake channel, then per job: queue number from 1, id, envelope or '', group, own name, how long in ms
--- RETURNS one code per job: 1 parked, 2 due, leased or dead; 3 parked already; but for 1 nothing changes
+-- ARGV    1 now, 2 wake channel, then per job: queue number from 1, id, envelope or '', group, own name, duration of
+--         the slots in ms
+-- RETURNS one code per job: 1 parked, 2 due, leased or dead; 3 parked already; only 1 changes anything
 -- BOUND   the batch, at most 500 jobs; 500 slots handed over, none without the epoch
 
 local IS_PARKED_NOW, LIES_ELSEWHERE, WAS_PARKED = 1, 2, 3

@@ -1,8 +1,8 @@
--- Where one job is, for what operators do with single jobs; prepended after lib.lua.
+-- Finds the place of one job, for operators' actions on single jobs; prepended after lib.lua.
 
 local IS_DUE, IS_LEASED, IS_DEAD, IS_ABSENT, IS_PARKED = 1, 2, 3, 4, 5
 
--- The job's queue, one of the above, and of a due job the set it lies in.
+-- Returns the job's queue, one of the above, and the set of a due job.
 local function place_of(id)
   for q = 1, QUEUES do
     if redis.call('ZSCORE', due_key(q), id) then return q, IS_DUE, due_key(q) end

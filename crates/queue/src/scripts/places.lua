@@ -1,16 +1,18 @@
--- Where jobs lie, against where their rows want them, for repair, rebuild and compare; prepended after lib.lua.
+-- Compares the due times of jobs with those that their rows want, for repair, rebuild and compare; prepended after
+-- lib.lua.
 --
--- ARGV    3 tolerance in ms for jobs that were put off
+-- ARGV    3 tolerance in ms for jobs that were delayed on purpose
 --
--- A job in `tries` was put off on purpose: by a snooze, a backoff, an operator. Any other job lies where it was enqueued.
--- If its row wants it now and it lies later, the call that was to move it earlier is lost. If its row wants it later, the
--- two may differ by the time that its enqueue took. A parked job runs as soon as there is a slot: it lies in time.
+-- A job in `tries` was delayed on purpose, by a snooze, a backoff or an operator. Any other job has the due time of its
+-- enqueue. If its row wants it now and it is due later, the call that should have moved it earlier was lost. If its row
+-- wants it later, the two times may differ by the duration of the enqueue. A parked job is in time, because it runs as
+-- soon as it has its slots.
 --
--- All jobs of a batch are looked up by a few commands: a rebuild asks this half a million times.
+-- A few commands look up all jobs of a batch, because a rebuild compares half a million jobs.
 
 local PUT_OFF_MS, ENQUEUE_TOOK_MS = tonumber(ARGV[3]), 3000
 
--- The scores that the items have in the sets `key_of` names, by their position.
+-- Returns the scores of the items in the sets that `key_of` names, by position.
 local function find_scores(items, key_of)
   local ids, positions, scores = {}, {}, {}
   for i, item in ipairs(items) do
@@ -30,8 +32,8 @@ local function find_scores(items, key_of)
   return scores
 end
 
--- `items` is a list of {q, id, due, envelope or '', is_due = wanted now}. Answers two lists by their positions: whether the job is
--- leased, parked or lies in time; and its due, if it has one.
+-- Looks up `items`, a list of {q, id, due, envelope or '', is_due = wanted now}. Returns two lists by position: whether
+-- the job is leased, parked or due in time; and its due time, if it has one.
 local function find_places(items)
   local ids = {}
   for i, item in ipairs(items) do ids[i] = item[2] end
@@ -49,7 +51,7 @@ local function find_places(items)
   return is_fine, lies_at
 end
 
--- The items of ARGV from 4 on, each wanted after a delay.
+-- Returns the items in ARGV from 4 on, each wanted after a delay.
 local function wanted_items()
   local items = {}
   for at = 4, #ARGV, 4 do

@@ -1,8 +1,8 @@
--- Hands a batch of leased jobs back, as if they had never been taken: a drain burns no try.
+-- Hands a batch of leased jobs back as if they had never been taken. So a drain spends no try.
 --
 -- KEYS    as in lib.lua, the queues of the jobs
 -- ARGV    1 now, 2 wake channel, then per job: queue number from 1, id, token
--- RETURNS one code per job: 1 released, 2 lost: the token is not that of the present lease
+-- RETURNS one code per job: 1 released, 2 lost: the token is not that of the current lease
 -- BOUND   the batch; the caller sends at most 500 jobs
 
 local RELEASED, LOST = 1, 2

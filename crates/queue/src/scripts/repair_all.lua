@@ -1,9 +1,9 @@
--- Putting back what is missing, for repair and rebuild; prepended after insert.lua and places.lua. Never removes, never disturbs what
--- is on its way.
+-- Inserts missing jobs and moves late ones earlier, for repair and rebuild; prepended after insert.lua and places.lua.
+-- Never removes a job, and never changes one that is due in time.
 
 local FINE = 3
 
--- `items` as for places.lua; answers one code per item: 1 inserted, 2 moved earlier, 3 fine, 5 dead.
+-- Repairs `items`, as for places.lua. Returns one code per item: 1 inserted, 2 moved earlier, 3 fine, 5 dead.
 local function repair_all(items)
   local is_fine = find_places(items)
   local wanted, at_item, codes = {}, {}, {}

@@ -1,6 +1,6 @@
--- Gives dead jobs another life: due after a delay, no try spent, the payload as it was.
+-- Requeues dead jobs: due after a delay, no try spent, the payload unchanged.
 --
--- KEYS    as in lib.lua, the queues to look in
+-- KEYS    as in lib.lua, the queues to search
 -- ARGV    1 now, 2 wake channel, 3 delay in ms, then the ids
 -- RETURNS one code per id: 1 requeued, 2 not dead: nothing changes
 -- BOUND   the ids, each constant per queue; the caller sends at most 500

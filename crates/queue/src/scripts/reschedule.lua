@@ -1,11 +1,11 @@
--- Gives one job that is due another due, earlier or later.
+-- Gives one due job another due time, earlier or later.
 --
--- KEYS    as in lib.lua, the queues to look in
+-- KEYS    as in lib.lua, the queues to search
 -- ARGV    1 now, 2 wake channel, 3 id, 4 delay in ms
--- RETURNS 1 moved, 2 leased, 3 dead, 4 absent, 5 parked; but for 1 nothing changes
+-- RETURNS 1 moved, 2 leased, 3 dead, 4 absent, 5 parked; only 1 changes anything
 -- BOUND   constant per queue; one slot handed over
 --
--- Slots reserved for a job that is put off go to the next in line.
+-- Slots reserved for a job that is delayed go to the next in line.
 
 local MOVED = 1
 local id, delay_ms = ARGV[3], tonumber(ARGV[4])

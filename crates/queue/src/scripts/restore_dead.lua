@@ -1,8 +1,9 @@
--- Puts dead jobs back among the dead, as they were. For a queue that has lost them; never disturbs a job that lives.
+-- Restores the dead jobs of a queue that has lost them, with their old records. Never changes a job that is due, parked
+-- or leased.
 --
 -- KEYS    as in lib.lua, the one queue
 -- ARGV    1 now, 2 wake channel (unused), then per job: id, time of death, due, failed, lost, error, envelope or ''
--- RETURNS one code per job: 1 restored, 2 it lives (due, parked or leased), 3 dead already; but for 1 nothing changes
+-- RETURNS one code per job: 1 restored, 2 alive (due, parked or leased), 3 dead already; only 1 changes anything
 -- BOUND   the batch; the caller sends at most 500 jobs
 
 local RESTORED, LIVES, DEAD_ALREADY = 1, 2, 3

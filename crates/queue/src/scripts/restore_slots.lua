@@ -1,11 +1,12 @@
--- Counts the slots of work that goes on, known from elsewhere: what a rebuild puts back. No limit is asked.
+-- Counts the slots of running work after Redis lost them. A rebuild calls it. Limits do not apply.
 --
 -- KEYS    as in lib.lua, the queues of the jobs
--- ARGV    1 now, 2 wake channel, then per job: queue number from 1, id, group, own name, how long in ms they are still held
--- RETURNS one code per job: 1 restored, 2 held already, by no less
+-- ARGV    1 now, 2 wake channel, then per job: queue number from 1, id, group, own name, remaining time of the slots in
+--         ms
+-- RETURNS one code per job: 1 restored, 2 held already, at least as long
 -- BOUND   the batch; the caller sends at most 500 jobs
 --
--- No holder frees them: they end by their time.
+-- No holder frees these slots; they end by time.
 
 local RESTORED, HELD = 1, 2
 local slots, codes = open_slots(), {}

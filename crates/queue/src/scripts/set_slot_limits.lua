@@ -1,14 +1,14 @@
--- Sets how many slots the shard and some groups have.
+-- Sets the number of slots of the shard and of some groups.
 --
 -- KEYS    as in lib.lua, no queue
--- ARGV    1 now, 2 wake channel, 3 slots of the shard, or '' to leave them, then per group: its name, its slots or '' for none
---         of its own
+-- ARGV    1 now, 2 wake channel, 3 slots of the shard, or '' to keep the number, then per group: its name, its slots or
+--         '' for no limit of its own
 -- RETURNS nothing
 -- BOUND   the batch, at most 500 groups; 500 slots handed over: a `take` hands over the rest
 --
--- Limits that stand already cost a look each and write nothing, neither here nor in a replica or a file.
+-- An unchanged limit costs one read and no write, neither here nor in a replica or a file.
 --
--- Slots in use beyond a lower limit stay until they end.
+-- Slots in use above a lowered limit stay until they end.
 
 local slots = open_slots()
 if ARGV[3] ~= '' then slots.set_limit('all', ARGV[3]) end

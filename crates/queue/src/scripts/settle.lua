@@ -1,22 +1,23 @@
--- Ends a batch of leases, each with its outcome and its follow-ups, all at once.
+-- Ends a batch of leases, each with its outcome and its follow-ups, in one step.
 --
 -- KEYS    as in lib.lua, the queues of the jobs and of their follow-ups
--- ARGV    1 now, 2 wake channel, then per run of jobs that end alike: queue number from 1, token, outcome (done | snooze | park |
---         retry | spent | dead; spent is dead of a last failed try), argument (delay in ms, `group own hold_ms`, or the error),
---         number of follow-ups, number of superseded jobs, number of jobs, then their ids; then per follow-up: queue number, id, delay
---         in ms, envelope or ''; then per superseded job: queue number, id. Only a run of one job has these two.
--- RETURNS {refused: {position of the job from 1, ..}; follow-ups left dead: {position of the job, id, ..}}
--- BOUND   the batch; the caller sends at most 500 jobs, follow-ups and superseded jobs, or one job with all of its own; 500 slots
---         handed over
+-- ARGV    1 now, 2 wake channel, then per run of jobs that end alike: queue number from 1, token, outcome (done |
+--         snooze | park | retry | spent | dead; spent is dead of a last failed try), argument (delay in ms, `group own
+--         hold_ms`, or the error), number of follow-ups, number of superseded jobs, number of jobs, then their ids;
+--         then per follow-up: queue number, id, delay in ms, envelope or ''; then per superseded job: queue number, id.
+--         Only a run of one job has these two.
+-- RETURNS {refused: {position of the job from 1, ..}; dead follow-ups: {position of the job, id, ..}}
+-- BOUND   the batch; the caller sends at most 500 jobs, follow-ups and superseded jobs, or one job with all of its own;
+--         500 slots handed over
 --
--- Refused: the token is not that of the present lease, so another worker has the job or had it. Nothing changes then, and
--- its follow-ups are not inserted. All leases end, then all superseded jobs are cancelled, and then follow-ups are inserted: a job
--- may follow itself.
+-- A job is refused if the token is not that of the current lease, because another worker has or had the job. Then
+-- nothing changes for it, and its follow-ups are not inserted. All leases end first, then all superseded jobs are
+-- cancelled, then follow-ups are inserted. So a job may be its own follow-up.
 
--- The last character of a lease that is not wanted again.
+-- Last byte of a lease without `again`.
 local DASH = 45
 
--- Arguments are what a call pays for most: a job that ends as the one before it costs one of them.
+-- Arguments are the main cost of a call. A job that ends like the one before it adds only its id.
 local ids, runs, total = {}, {}, 0
 local at, last = 3, #ARGV
 while at <= last do
@@ -61,7 +62,7 @@ for i = 1, total do
       elseif outcome == 'park' then
         run_at = nil
         parks[#parks + 1] = i
-        -- It did not get to its work: that it ended says nothing of what became of its earlier deliveries.
+        -- The job did not reach its work, so this end says nothing about its earlier lost deliveries.
         if tries[i] and failed == 0 and lost == 0 then no_tries[#no_tries + 1] = id end
       elseif outcome == 'retry' then
         run_at = earlier(due_after(run.argument), again)

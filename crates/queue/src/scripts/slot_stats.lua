@@ -1,9 +1,9 @@
--- Counts of slots and of jobs that wait for them.
+-- Counts slots and the jobs that wait for them.
 --
 -- KEYS    as in lib.lua, no queue
--- ARGV    1 now, 2 wake channel (unused), then the groups asked for
--- RETURNS {now, {limit, in use, parked jobs} of the shard, per group {limit, in use, jobs in line, since when its first waits
---         in ms or -1}}
+-- ARGV    1 now, 2 wake channel (unused), then the requested groups
+-- RETURNS {now, {limit, in use, parked jobs} of the shard, per group {limit, in use, jobs in line, start of the first
+--         one's wait in ms or -1}}
 -- BOUND   the groups; the caller sends at most 500
 
 local slots = open_slots()

@@ -1,30 +1,32 @@
 -- Slots that jobs hold, and the lines in which parked jobs wait for them; prepended after lib.lua.
 --
--- A job holds one slot of the shard, one of its group and the only one of its own name, together or not at all. A free slot
--- goes to the first job in the line of the group whose turn it is: the job is due at once, its slots reserved for it. The
--- ring holds the groups that have both a waiting job and a free slot, so no call looks through groups that have not.
+-- A job holds one slot of the shard, one of its group and the only one of its own name: all three or none. A free slot
+-- goes to the first job in the line of the group whose turn it is: the job is due at once, with its slots reserved. The
+-- ring has only groups with both a waiting job and a free slot, so no call searches the other groups.
 --
--- The keys of all this, and of queues that a script was not called for, are put together here and not among KEYS: the
--- number of groups has no bound, and a producer needs no right to them. They all carry the shard's hash tag.
+-- The keys for slots, and those of queues that a script was not called for, are built here and are not in KEYS: the
+-- number of groups is unbounded, and a producer needs no rights to these keys. All of them have the shard's hash tag.
 
--- A reservation is for a job that is due: a worker takes it within milliseconds, or none is there to. Suspects apart, for which
--- a process must first hold nothing: theirs lasts as long as their work may.
+-- Duration of a reservation. A due job with a reservation is taken within milliseconds, or no worker is there. For a
+-- suspect, the process must first finish its other jobs, so a suspect's reservation lasts at least as long as its
+-- slots.
 local RESERVED_MS = 2000
--- Reservations lost in a row after which a job gives its place up. A queue that no worker serves would keep its slots else.
+-- Expired reservations in a row after which a job goes to the end of its line. Otherwise a queue without workers would
+-- keep its slots.
 local MOST_LAPSES = 2
--- Per call: slots handed over, slots that have ended, jobs that stop to wait for an own name.
+-- Limits per call: slots handed over, slots that have ended, jobs that join their lines when an own name is free.
 local MOST_HANDED, MOST_ENDED, MOST_JOINING = 500, 100, 10
 
--- Ends are counted from `now_up`: no slot ends before its holder must have, by a holder's clock that counts from the moment at
--- which it asked.
+-- Ends are computed from `now_up`. A holder counts from the time of its request, so its work must end before its slots
+-- do.
 local RESERVED, IN_LINE = '-', '-'
 
 local function slot_key(name) return string.sub(LEASES, 1, -1 - #'leases') .. name end
 
--- The one thing that a script asks which may have nothing to do with slots.
+-- Returns whether the shard has any slots in use or waiting groups. Scripts that may not involve slots check only this.
 local function any_slots() return redis.call('EXISTS', slot_key('slot_ends'), slot_key('slot_ring')) > 0 end
 
--- Made only where slots are at stake: queues without them pay for nothing.
+-- Creates the functions for slots. Called only when slots are involved, so queues without slots do not pay for it.
 local function open_slots()
   local PARKED, SLOT_ENDS, SLOT_RING = slot_key('parked'), slot_key('slot_ends'), slot_key('slot_ring')
   local HOLDS, OWNS, USED = slot_key('slot_holds'), slot_key('slot_owns'), slot_key('slots_used')
@@ -38,7 +40,8 @@ local function open_slots()
   local function reserved_key(queue) return slot_key('slot_reserved:') .. queue end
   local function queue_parked_key(queue) return slot_key('parked:') .. queue end
 
-  -- `last` is the holder, or RESERVED, of a job with slots; of a parked job the own name it waits for, or IN_LINE.
+  -- `last` of a job with slots is its holder, or RESERVED. `last` of a parked job is the own name it waits for, or
+  -- IN_LINE.
   local function parse_need(text)
     local queue, group, own, hold, number, since, lapses, last =
       string.match(text, '^(%S+) (%S+) (%S+) (%d+) (%d+) (%d+) (%d+) (%S+)$')
@@ -63,12 +66,13 @@ local function open_slots()
   function slots.find_hold(id) return read_need(HOLDS, id) end
   function slots.find_parked(id) return read_need(PARKED, id) end
 
-  -- At most `limit` jobs of a queue that have slots reserved, suspects apart, each with its due: since when it has them.
+  -- Returns at most `limit` jobs of a queue that have slots reserved, without suspects, each with its due time, which
+  -- is the time of the reservation.
   function slots.reserved_jobs(queue, limit)
     return redis.call('ZRANGE', reserved_key(queue), '0', limit - 1, 'WITHSCORES')
   end
 
-  -- The jobs among `ids` that have slots reserved, by their position.
+  -- Returns the reservations of the jobs among `ids` that have one, by position.
   function slots.find_reservations(ids)
     local found = {}
     for i, text in ipairs(hash_values(HOLDS, ids)) do
@@ -78,7 +82,8 @@ local function open_slots()
     return found
   end
 
-  -- Slots are handed out by the epoch's own server alone: one that restarted may have lost the last second.
+  -- Returns whether slots may be handed out. Only the server that the epoch names does so, because a restarted one may
+  -- have lost the last second.
   local is_open
   function slots.may_hand_out()
     if is_open == nil then
@@ -102,7 +107,8 @@ local function open_slots()
 
   local function next_number(name) return redis.call('HINCRBY', NUMBERS, name, '1') end
 
-  -- `in_use` is how many slots of the group are, `has_line` whether a job is in its line, where the caller knows it.
+  -- Adds a group to the ring or removes it. `in_use` is the group's number of slots in use, `has_line` whether a job is
+  -- in its line; nil if the caller does not know it.
   function slots.refresh_ring(group, in_use, has_line)
     if has_line == nil then has_line = redis.call('EXISTS', line_key(group)) == 1 end
     if not has_line or (in_use or used(group)) >= limit('group:' .. group) then
@@ -112,7 +118,8 @@ local function open_slots()
     end
   end
 
-  -- The own name that keeps a job from its group's line: its own, or that of slots it holds by an earlier run.
+  -- Returns the own name that keeps a job out of its group's line: the job's own name if it is in use, or that of slots
+  -- from an earlier run.
   local function blocking_own(id, need)
     if is_owned(need.own) then return need.own end
     local held = slots.find_hold(id)
@@ -126,14 +133,14 @@ local function open_slots()
     if not own then slots.refresh_ring(need.group, nil, true) end
   end
 
-  -- Two jobs hold one own name after a restore that knew of an older one: it is free when the last of them has ended.
+  -- Two jobs have the same own name after a restore that found a second holder. The name is free when both have ended.
   local function add_owner(own, id)
     if redis.call('HSETNX', OWNS, own, id) == 0 then
       redis.call('HSET', OWNS, own, redis.call('HGET', OWNS, own) .. ' ' .. id)
     end
   end
 
-  -- Answers whether the own name is free now.
+  -- Removes a holder of an own name. Returns whether the name is free now.
   local function remove_owner(own, id)
     local text, owners = redis.call('HGET', OWNS, own) or '', {}
     if text ~= id then
@@ -149,7 +156,7 @@ local function open_slots()
     return true
   end
 
-  -- Jobs that waited for this own name, which is free now, go on to the lines of their groups.
+  -- Moves jobs that waited for this own name, which is free now, to the lines of their groups.
   local function join_lines(own)
     for _, id in ipairs(redis.call('ZRANGE', wait_key(own), '0', MOST_JOINING - 1)) do
       redis.call('ZREM', wait_key(own), id)
@@ -178,7 +185,7 @@ local function open_slots()
     slots.refresh_ring(need.group, in_use)
   end
 
-  -- Frees the slots of this holder. Answers whether it had them.
+  -- Frees the slots of this holder. Returns whether it had them.
   function slots.free_held(id, holder)
     local held = slots.find_hold(id)
     if not held or held.last ~= holder then return false end
@@ -186,14 +193,14 @@ local function open_slots()
     return true
   end
 
-  -- A reservation becomes slots that the holder has from now on.
+  -- Turns a reservation into slots of the holder; their time starts now.
   function slots.give(id, need, holder)
     end_reservation(id, need)
     redis.call('HSET', HOLDS, id, need_text(need, holder))
     redis.call('ZADD', SLOT_ENDS, now_up + need.hold, id)
   end
 
-  -- The work of this job goes on until then: a reservation becomes its slots, too.
+  -- Extends slots, because the job's work runs until `ends`. A reservation becomes slots, too.
   function slots.extend_hold(id, need, ends)
     redis.call('ZADD', SLOT_ENDS, 'GT', ends, id)
     end_reservation(id, need)
@@ -206,8 +213,8 @@ local function open_slots()
       and redis.call('EXISTS', line_key(need.group)) == 0
   end
 
-  -- Gives a due job the slots that it needs, or parks it, unless it has some reserved. Answers whether it is to be leased, and
-  -- whether with slots from now on.
+  -- Gives a due job the slots that it needs, or parks it; a job with a reservation keeps that. Returns whether to lease
+  -- the job, and whether this call gave it its slots.
   function slots.seek(id, need, holder)
     local held = slots.find_hold(id)
     if held and held.last == RESERVED then return true, false end
@@ -219,7 +226,7 @@ local function open_slots()
     return false, false
   end
 
-  -- Whether these slots exist at all.
+  -- Returns whether the shard and this group have slots at all.
   function slots.are_known(group) return limit('all') > 0 and limit('group:' .. group) > 0 end
 
   function slots.count_reserved(queue) return redis.call('ZCARD', reserved_key(queue)) end
@@ -235,7 +242,7 @@ local function open_slots()
     redis.call('ZREM', queue_parked_key(need.queue), id)
   end
 
-  -- A parked job that is cancelled.
+  -- Removes a cancelled job from its line.
   function slots.leave_line(id)
     local need = slots.find_parked(id)
     unpark(id, need)
@@ -252,7 +259,8 @@ local function open_slots()
     return lost >= SUSPECT_AT
   end
 
-  -- Set by a script that leases jobs: takes a job over that is handed its slots, in place of a reservation. Answers whether it does.
+  -- Set by a script that leases jobs. Takes over a job that is handed its slots, instead of a reservation. Returns
+  -- whether it did.
   slots.take_over = nil
 
   local function reserve(id, need)
@@ -290,7 +298,7 @@ local function open_slots()
         if need and not blocking_own(id, need) then
           reserve(id, need)
         else
-          -- Another job of its own name was before it.
+          -- A job before it has the same own name, or the job still holds slots of an earlier run.
           if need then line_up(id, need) end
           slots.refresh_ring(group)
         end
@@ -302,7 +310,7 @@ local function open_slots()
     return handed
   end
 
-  -- Hands free slots over, those of `lapsed` jobs to others first.
+  -- Hands free slots over. The slots of `lapsed` jobs go to other jobs first.
   function slots.hand_out(lapsed)
     if redis.call('EXISTS', SLOT_RING) == 0 or not shard_is_free() or not slots.may_hand_out() then return end
     local handed = 0
@@ -314,8 +322,8 @@ local function open_slots()
     return redis.call('ZREM', queue_due_key(need.queue), id) + redis.call('ZREM', queue_suspects_key(need.queue), id) > 0
   end
 
-  -- Slots last no longer from now than when they were given. Those that do were given by a clock ahead of this one, before a
-  -- failover: they end a whole time from now, for their work may have just begun. The rest of many is for the next call.
+  -- Shortens slots that end later than this clock could have set. A clock that was ahead gave them before a failover.
+  -- They now end a full duration from now, because their work may have just started. Any others wait for the next call.
   local function end_ahead()
     for _ = 1, MOST_ENDED do
       local id, ends = unpack(redis.call('ZRANGE', SLOT_ENDS, '-1', '-1', 'WITHSCORES'))
@@ -327,7 +335,7 @@ local function open_slots()
     end
   end
 
-  -- Ends slots whose time is over. Answers the jobs whose reservation lapsed: they wait again.
+  -- Ends slots whose time is over. Returns the jobs whose reservation expired; they wait in line again.
   function slots.end_expired()
     local lapsed = { count = 0 }
     end_ahead()
@@ -345,7 +353,7 @@ local function open_slots()
     return lapsed
   end
 
-  -- A due job leaves its queue otherwise than by a lease: what is reserved for it goes to the next.
+  -- Frees the reservation of a job that is no longer due for another reason than a lease, and hands it to the next job.
   function slots.drop_reservation(id)
     local need = slots.find_hold(id)
     if need and need.last == RESERVED then
@@ -354,13 +362,14 @@ local function open_slots()
     end
   end
 
-  -- When the next slots end, in ms; nil without slots.
+  -- Returns the end of the next slots, in ms; nil without slots.
   function slots.next_end()
     local first = redis.call('ZRANGE', SLOT_ENDS, '0', '0', 'WITHSCORES')
     return first[2] and tonumber(first[2])
   end
 
-  -- How many jobs are before this one in its line, the first `many` of them, and who holds the own name it waits for, if any.
+  -- Returns the number of jobs before this one in its line, the first `many` of them, and the holder of the own name
+  -- that it waits for, if any.
   function slots.look_ahead(need, many)
     local is_in_line = need.last == IN_LINE
     local key, before = is_in_line and line_key(need.group) or wait_key(need.last), '(' .. whole(need.number)
@@ -377,7 +386,7 @@ local function open_slots()
 
   function slots.count_shard() return { limit('all'), redis.call('ZCARD', SLOT_ENDS), redis.call('HLEN', PARKED) } end
 
-  -- Answers whether the limit was another one; nothing is written if not.
+  -- Sets a limit. Returns whether it changed; an unchanged limit is not written.
   function slots.set_limit(name, most)
     if (redis.call('HGET', LIMITS, name) or '') == most then return false end
     limits[name] = nil

@@ -1,10 +1,11 @@
--- Counts of each queue.
+-- Counts the jobs of each queue.
 --
--- KEYS    as in lib.lua, the queues asked for
+-- KEYS    as in lib.lua, the requested queues
 -- ARGV    1 now, 2 wake channel (unused)
--- RETURNS per queue: {due, scheduled, leased, dead, 1 if paused, age of the oldest due job in ms or -1,
---         jobs falling due within the next minute, suspects, parked, jobs falling due from 30 s to 90 s from now}; suspects are counted among due and scheduled, too
--- BOUND   constant per queue: counts are taken from the sorted sets' ranks
+-- RETURNS per queue: {due, scheduled, leased, dead, 1 if paused, age of the oldest due job in ms or -1, jobs that
+--         become due within the next minute, suspects, parked, jobs that become due between 30 s and 90 s from now};
+--         suspects are included in due and scheduled
+-- BOUND   constant per queue: the sorted sets count by rank
 
 local MINUTE_MS, HALF_MS = 60000, 30000
 local answer = {}

@@ -1,9 +1,9 @@
--- Cancelling jobs that are never wanted again, for enqueue and for settle; prepended after slots.lua.
+-- Cancels jobs that are never wanted again, for enqueue and for settle; prepended after slots.lua.
 --
--- The rule: due, suspect or not -> remove; leased, parked or dead -> leave, for it ends by itself or an operator decides.
--- Slots reserved for a job that is removed go to the next in line.
+-- Rule per state: due or suspect -> remove; leased, parked or dead -> no change, because the job ends by itself or an
+-- operator decides. Slots reserved for a removed job go to the next in line.
 
--- `items` is a list of {q, id}.
+-- Cancels `items`, a list of {q, id}.
 local function cancel_all(items)
   local any_suspects, removed = {}, {}
   for _, item in ipairs(items) do

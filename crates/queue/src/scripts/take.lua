@@ -1,30 +1,32 @@
--- Frees slots whose work has ended, rescues expired leases, then leases due jobs: one call per process, over all its queues.
+-- Frees slots whose work has ended, rescues expired leases, then leases due jobs: one call per process, for all its
+-- queues.
 --
 -- KEYS    as in lib.lua, the queues of this process
--- ARGV    1 now, 2 wake channel, 3 lease in ms, 4 token, 5 deliveries that may be lost before a job is dead,
---         6 mode: normal | rest | quiesce | alone, 7 1 to look for expired leases, else 0, 8 number of jobs whose slots are freed,
---         then per such job: id, holder; then per queue: free permits
--- RETURNS {0} without epoch and horizon; else {1, now, next due or -1, 1 if suspects are due, 1 if this process has the turn to run
---         them, 1 if more leases may have expired than one call rescues, newly dead: {queue number, id, error, ..},
---         jobs in groups: {queue number, {id, ..}, {due, ..}, of those that have tries {{position from 1, failed, lost}, ..},
---         {envelope or nil, ..} or {} where none has one, ..}, of those that come with their slots: {id, for how many ms, group,
---         own name}, 1 if a rebuild is under way}
---         next due: the earliest over the queues that still have free permits, suspects apart; the end of the first
---         slots is such a time; of jobs beyond the horizon, when to look again
--- BOUND   1,000 rescues in all; per queue 1,000 leases cut, `permits` jobs leased or parked (at most 1,000); the caller sends at
---         most 500 jobs whose slots are freed; 100 slots ended, 500 handed over
+-- ARGV    1 now, 2 wake channel, 3 lease in ms, 4 token, 5 lost deliveries after which a job is dead, 6 mode: normal |
+--         rest | quiesce | alone, 7 1 to look for expired leases, else 0, 8 number of jobs whose slots are freed, then
+--         per such job: id, holder; then per queue: free permits
+-- RETURNS {0} without epoch and horizon; else {1, now, next due or -1, 1 if suspects are due, 1 if this process has the
+--         turn to run them, 1 if more leases may have expired than one call rescues, newly dead: {queue number, id,
+--         error, ..}, jobs in groups: {queue number, {id, ..}, {due, ..}, of those that have tries {{position from 1,
+--         failed, lost}, ..}, {envelope or nil, ..} or {} if no job has one, ..}, of those that come with their slots:
+--         {id, duration in ms, group, own name}, 1 if a rebuild is in progress}
+--         next due: the earliest due time of the queues that still have free permits, without suspects; or the end of
+--         the first slots; or, for jobs beyond the horizon, the time of the next check
+-- BOUND   1,000 rescues in all; per queue 1,000 leases cut, `permits` jobs leased or parked (at most 1,000); the caller
+--         sends at most 500 jobs whose slots are freed; 100 slots ended, 500 handed over
 --
--- A due job whose envelope says what slots it needs is leased with them, or parked: no worker need look at it before it has them.
--- Slots that are freed here go to the first in line, which is leased by this same call as far as the permits go: no other process
--- is woken for it.
+-- A due job whose envelope names the slots that it needs is leased with them, or parked. So no worker handles it before
+-- it has them. Slots that are freed here go to the first job in line. The same call leases that job as far as the
+-- permits allow, so no other process is woken for it.
 --
--- A suspect is a job whose last deliveries were lost: it may be what kills its worker. Suspects lie in a set of their own,
--- so they hide no other job. One process at a time has the turn to run them, for as long as a lease unless it renews it;
--- all others go on with normal jobs. The process with the turn leases nothing more until it holds nothing (quiesce), and
--- then one suspect with nothing beside it (alone): poison takes no neighbour along. `rest` gives the turn back, so that
--- normal jobs and other processes have their share; `normal` asks for it when suspects are due.
+-- A suspect is a job whose last deliveries were lost: it may be the cause of its workers' deaths. Suspects are in their
+-- own set, so they hide no other job. One process at a time has the turn to run them, for the duration of a lease
+-- unless it renews the turn. All others continue with normal jobs. The process with the turn leases no more jobs until
+-- it has none (quiesce), and then one suspect alone (alone), so a harmful job takes no other job with it. `rest` gives
+-- the turn back, so that normal jobs and other processes have their share. `normal` asks for the turn when suspects are
+-- due.
 
--- What has ended is free, whether anything may be taken or not.
+-- Slots of ended work are freed, whether or not jobs may be taken.
 local ENDED = tonumber(ARGV[8])
 local slots = ENDED > 0 and open_slots()
 for at = 9, 8 + 2 * ENDED, 2 do slots.free_held(ARGV[at], ARGV[at + 1]) end
@@ -32,26 +34,27 @@ for at = 9, 8 + 2 * ENDED, 2 do slots.free_held(ARGV[at], ARGV[at + 1]) end
 local HORIZON = find_horizon()
 if not HORIZON then return { 0 } end
 
--- The latest due that is leased.
+-- Latest due time that is leased.
 local LATEST = math.min(now, HORIZON)
--- A due job beyond the horizon is looked for so much later: the rebuild moves on within that time.
+-- Delay until the next check for a due job beyond the horizon. A rebuild usually advances within that time.
 local HORIZON_LOOK_MS = 50
 
 local LEASE_MS, TOKEN = tonumber(ARGV[3]), ARGV[4]
--- As text: Redis would write it for each job out of a number.
+-- Text, because Redis would otherwise convert the number for each job.
 local LEASE_END = whole(now + LEASE_MS)
 local MAX_LOST, MODE = tonumber(ARGV[5]), ARGV[6]
 local BOOT = string.match(TOKEN, '^(.*):') or TOKEN
 local RESCUES, MOST = 1000, 1000
 local TURN_KEPT_SECS = 60
--- As `SlotNeed` has it.
+-- Same limit as `SlotNeed`.
 local LONGEST_HOLD_MS = 600000
--- Looking for what has ended by its time costs about as much as all else where nothing has: some takes a second are enough for it.
+-- Looking for expired leases and slots costs about as much as the rest of the script, even if there are none. A few
+-- takes per second are enough.
 local LOOKS_FOR_EXPIRED = ARGV[7] == '1'
 local FIRST = 9 + 2 * ENDED
 local queues = #ARGV - FIRST + 1
 
--- No lease given by this clock ends later. What does was given by a clock ahead of it, before a failover.
+-- Latest possible end of a lease by this clock. A later one was given before a failover, by a clock that was ahead.
 local FURTHEST_MS = now + 2 * LEASE_MS
 
 local dead, jobs, handed = {}, {}, {}
@@ -65,7 +68,7 @@ for q = 1, queues do
   permits[q] = open[q] and math.min(wanted[q], MOST) or 0
 end
 
--- Jobs of queue q whose leases have expired: due again as before, or dead of it.
+-- Ends expired leases of queue q. Each job is due again as before, or dead.
 local function rescue(q, ids)
   local leases, tries = hash_values(LEASES, ids), hash_values(TRIES, ids)
   local due_again, suspects, new_tries = {}, {}, {}
@@ -81,7 +84,7 @@ local function rescue(q, ids)
       dead[#dead + 1] = error
     else
       local list = lost >= SUSPECT_AT and suspects or due_again
-      -- It was due when it was leased, whatever this clock says.
+      -- The job was due when it was leased, even if this clock shows an earlier time.
       list[#list + 1] = math.min(earlier(due, again), now)
       list[#list + 1] = id
       new_tries[#new_tries + 1] = id
@@ -93,14 +96,16 @@ local function rescue(q, ids)
   in_chunks('ZADD', due_key(q), due_again)
   in_chunks('ZADD', suspects_key(q), suspects)
   in_chunks('HSET', TRIES, new_tries)
-  -- This process leases what it has permits for, but nothing while suspects have its turn; the others have permits, too.
+  -- Wakes other processes for the jobs that this call does not lease: those above its permits, or all of them in the
+  -- modes for suspects.
   local leases_none = MODE == 'quiesce' or MODE == 'alone'
   if #due_again > 0 and (leases_none or #due_again / 2 > permits[q]) then wake(q) end
 end
 
 local rescues = RESCUES
 for q = 1, LOOKS_FOR_EXPIRED and queues or 0 do
-  -- A worker that lives renews its leases long before they end; those of a dead one end now as all others do.
+  -- These leases are cut to end as usual. A live worker renews its leases long before they end; those of a dead worker
+  -- expire.
   local ahead = redis.call('ZRANGEBYSCORE', leased_key(q), '(' .. whole(FURTHEST_MS), '+inf', 'LIMIT', 0, RESCUES)
   for _, id in ipairs(ahead) do redis.call('ZADD', leased_key(q), now + LEASE_MS, id) end
   if rescues > 0 then
@@ -113,7 +118,7 @@ end
 local any_tries = redis.call('HLEN', TRIES) > 0
 local any_envelopes = redis.call('HLEN', JOBS) > 0
 
--- Jobs of each queue that were handed their slots by this call and are leased by it. Those that have them for longer go first.
+-- Jobs of each queue that this call hands slots to and leases. Jobs with older reservations come first.
 local taken_over, rooms = {}, {}
 local function take_over(id, need)
   local q = numbers[need.queue]
@@ -127,7 +132,7 @@ local function take_over(id, need)
   return true
 end
 
--- Slots that have ended go to the next in line, whose job may be leased at once.
+-- Slots that have ended go to the next job in line, which this call may lease.
 if not slots and any_slots() then slots = open_slots() end
 if slots then
   slots.take_over = take_over
@@ -136,7 +141,7 @@ if slots then
   slots.hand_out(has_ended and slots.end_expired() or nil)
 end
 
--- The slots reserved for these jobs are theirs from now on; without the epoch they have none.
+-- Turns the reservations of these jobs into slots. Without the epoch the reservations are freed.
 local function give_slots(ids)
   local reservations = slots.find_reservations(ids)
   for i, id in ipairs(ids) do
@@ -150,15 +155,15 @@ local function give_slots(ids)
   end
 end
 
--- Leases jobs of queue q that were taken out of their set; `tries` and `envelopes` hold what TRIES and JOBS say of them, if anything,
--- by their position. `granted`: they have their slots already.
+-- Leases jobs of queue q that were removed from their set. `tries` and `envelopes` have the values of TRIES and JOBS by
+-- position, if any. `granted` means that the jobs already have their slots.
 local function lease_jobs(q, ids, dues, tries, envelopes, granted)
   if #ids == 0 then return end
   local leased, leases, tried = {}, {}, {}
   local last_due, lease
   for i = 1, #ids do
     local id, due = ids[i], dues[i]
-    -- Jobs that were due together have the same lease.
+    -- Jobs with the same due time have the same lease text.
     if due ~= last_due then last_due, lease = due, TOKEN .. ' ' .. due .. ' -' end
     leased[2 * i - 1], leased[2 * i] = LEASE_END, id
     leases[2 * i - 1], leases[2 * i] = id, lease
@@ -174,7 +179,8 @@ end
 local function find_tries(ids) return any_tries and hash_values(TRIES, ids) or {} end
 local function find_envelopes(ids) return any_envelopes and hash_values(JOBS, ids) or {} end
 
--- The queue and job of the suspect that has been due for longest; nil when none is. Each suspect has an entry in `tries`.
+-- Returns the queue and the job of the suspect that has been due for longest; nil if there is none. Each suspect has an
+-- entry in `tries`.
 local function first_suspect()
   local first_q, first
   for q = 1, any_tries and queues or 0 do
@@ -188,7 +194,7 @@ local function first_suspect()
   return first_q, first
 end
 
--- Takes or renews the turn; false while another process has it.
+-- Takes or renews the turn. Returns false while another process has it.
 local function take_turn()
   local boot, until_ms = unpack(redis.call('HMGET', TURN, 'boot', 'until'))
   until_ms = tonumber(until_ms or 0)
@@ -217,8 +223,8 @@ elseif MODE == 'alone' then
   leases_normal = false
 end
 
--- The slots that a job of queue q says it needs, if it does. Any producer may write an envelope: one that asks for what no worker
--- would is leased without slots, and its worker asks for what it really needs.
+-- Returns the slots that a job of queue q needs according to its envelope, if any. Any producer may write an envelope.
+-- An envelope with invalid slots is ignored: the job is leased without slots, and its worker asks for them.
 local function stated_need(q, envelope)
   local group, own, hold = string.match(envelope, '^{"v":1,"slots":"([%w_.:-]+) ([%w_.:-]+) (%d+)"')
   if not group or own == '-' or tonumber(hold) < 1 or tonumber(hold) > LONGEST_HOLD_MS then return nil end
@@ -227,8 +233,8 @@ local function stated_need(q, envelope)
   return slots.new_need(queue_name(q), group, own, hold)
 end
 
--- Takes at most `limit` due jobs out of queue q and leases those that are no suspects and lack no slots; answers how many. A suspect
--- among them was handed back by a drain: it is set aside.
+-- Removes at most `limit` due jobs from queue q, and leases those that are not suspects and do not lack slots. Returns
+-- their number. A suspect among them was handed back by a drain, and is moved to the suspects.
 local function lease_due(q, limit)
   local count = math.min(limit, redis.call('ZCOUNT', due_key(q), '-inf', LATEST))
   if count == 0 then return 0 end
@@ -253,7 +259,7 @@ local function lease_due(q, limit)
         local n = #fit + 1
         fit[n], fit_dues[n], fit_tries[n], fit_envelopes[n] = id, dues[i], tries[i], envelopes[i]
       else
-        -- It waits for its slots now, not for what put it off.
+        -- The job now waits for its slots, so its earlier delay no longer matters.
         if tries[i] == PUT_OFF then no_tries[#no_tries + 1] = id end
       end
     end
@@ -263,8 +269,8 @@ local function lease_due(q, limit)
   return #fit
 end
 
--- Jobs that have their slots go before those that have been due for longer: a slot must not stand idle behind a backlog
--- until its reservation lapses. Answers how many were leased.
+-- Leases jobs with reserved slots, before jobs that have been due for longer. Otherwise a slot would stay unused behind
+-- a backlog until its reservation expires. Returns the number of leased jobs.
 local function lease_reserved(q, limit)
   local reserved = slots and slots.reserved_jobs(queue_name(q), limit) or {}
   local ids, dues = {}, {}
@@ -285,7 +291,7 @@ local next_due = -1
 for q = 1, leases_normal and queues or 0 do
   if permits[q] > 0 then
     local leased, head = #(taken_over[q] or {}), head_due(q)
-    -- Jobs with slots reserved are due, but for a clock that was set back.
+    -- Jobs with reserved slots are due, unless the clock was set back.
     if head <= now or LOOKS_FOR_EXPIRED then
       if leased < permits[q] then leased = leased + lease_reserved(q, permits[q] - leased) end
       lease_taken_over(q)
