@@ -1,4 +1,4 @@
-//! The work of staff: single orders and jobs, mass actions, dead letters, reports, privacy.
+//! Staff functions: single orders and jobs, plans, dead letters, reports, privacy.
 
 use std::{ops::Deref, sync::Arc};
 
@@ -10,11 +10,11 @@ use orders::capability::Orders;
 use partner::capability::Partners;
 use settings::Config;
 
-/// The work of staff: single orders and jobs, mass actions, dead letters, reports, privacy. Cheap to clone.
+/// Staff functions: single orders and jobs, plans, dead letters, reports, privacy. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Desk(Arc<DeskParts>);
 
-/// What [`Desk`] holds.
+/// Parts of [`Desk`].
 #[derive(Debug, Clone)]
 pub struct DeskParts {
     pub core: Core,

@@ -1,12 +1,13 @@
-//! The work of staff.
+//! Staff functions.
 //!
-//! * [`capability`]: the struct that the other crates hold.
-//! * [`operator`]: actions on single orders and jobs. [`plans`]: mass actions. [`dead_letters`]: jobs that failed for good.
-//! * [`explain`]: why an order is in its state, and what to do. [`reports`]: counts for people and dashboards.
-//! * [`privacy`]: erases the data of a person.
+//! * [`capability`]: the struct through which other crates use this one.
+//! * [`operator`]: actions on single orders and jobs. [`plans`]: bulk actions. [`dead_letters`]: jobs with no retries
+//!   left.
+//! * [`explain`]: the reason for an order's state, and advice. [`reports`]: counts for people and dashboards.
+//! * [`privacy`]: erasure of a person's data.
 //! * [`tick_schedule`]: the job of a schedule's next run. Pure.
 
-// Futures of handlers are nested deeper than the default allows.
+// The futures of handlers are nested deeper than the default limit.
 #![recursion_limit = "256"]
 
 pub mod capability;

@@ -1,12 +1,11 @@
-//! Erasing what is known about a person.
-//! Design: docs/design/privacy.md.
+//! Erasure of a person's data. Design: docs/design/privacy.md.
 //!
-//! 1. Look: which orders hold something, and is any of them still in use? If so, nothing is erased.
-//! 2. Write down that it is erased, so that it can be erased again on a restored backup.
-//! 3. Erase, order by order, or a driver in the small steps of [`driver`]. Repeating it is harmless.
+//! 1. Find the orders with data of the person. If any of them is in use, nothing is erased.
+//! 2. Record the erasure, so that it can be repeated on a restored backup.
+//! 3. Erase order by order, or a driver in the small steps of [`driver`]. Repeating this is harmless.
 //!
-//! If the process dies after 2, the next cleanup does the rest ([`resume_erasures`]), or `privacy replay`. What is erased of orders is said
-//! by functions in SQL (`migrations/0012`); docs/PRIVACY.md has it in words.
+//! If the process dies after 2, the next cleanup ([`resume_erasures`]) or `privacy replay` finishes the erasure. SQL
+//! functions (`migrations/0012`) define which columns of orders are erased; docs/PRIVACY.md describes them.
 
 pub mod driver;
 
@@ -19,10 +18,10 @@ use uuid::Uuid;
 
 use foundation::{core::Core, db};
 
-/// An erasure that is younger and not finished is still under way, most likely.
+/// Minimum age of an unfinished erasure before it is resumed. A younger one is probably still running.
 const RESUMED_AFTER: Duration = Duration::from_secs(600);
 
-/// Whose data is erased.
+/// Subject of an erasure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, sqlx::Type, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
@@ -30,7 +29,7 @@ const RESUMED_AFTER: Duration = Duration::from_secs(600);
 pub enum ErasureSubject {
     /// All orders with this customer id.
     Customer,
-    /// An own driver, or `PARTNER:ID`.
+    /// A driver of the own fleet, or `PARTNER:ID`.
     Driver,
     /// One order.
     Order,
@@ -42,23 +41,23 @@ impl ErasureSubject {
     }
 }
 
-/// An erasure as it is written down, and as `privacy list --json` exports it.
+/// An erasure as stored, and as exported by `privacy list --json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, sqlx::FromRow)]
 pub struct ErasureRecord {
     pub subject: ErasureSubject,
     pub subject_id: String,
-    /// What stands for a driver in the history: the same on every copy of the database.
+    /// Name that replaces the driver in the history. It is the same in every copy of the database.
     pub pseudonym: Option<String>,
     pub reason: String,
     pub actor: String,
     pub erased_at: DateTime<Utc>,
-    /// Orders that held something; `None`: not finished.
+    /// Number of orders that had data; `None`: not finished.
     #[serde(default)]
     pub orders: Option<i64>,
 }
 
 impl ErasureRecord {
-    /// An erasure that is yet to be done.
+    /// Returns a new erasure that is not carried out yet.
     pub fn new(subject: ErasureSubject, subject_id: &str, reason: &str, actor: &Actor, now: DateTime<Utc>) -> Self {
         let pseudonym = (subject == ErasureSubject::Driver).then(|| pseudonym_of(&subject_id.into()));
         Self {
@@ -74,7 +73,7 @@ impl ErasureRecord {
 }
 
 impl ErasureRecord {
-    /// Returns the member that no erasure of this system has, and what is wrong with it. `now` is the time of Postgres.
+    /// Returns the member with a value that this system cannot have written, and the problem. `now` is Postgres' time.
     pub fn find_problem(&self, now: DateTime<Utc>) -> Option<(&'static str, String)> {
         if self.subject_id.is_empty() {
             return Some(("subject_id", "is empty".to_owned()));
@@ -83,7 +82,7 @@ impl ErasureRecord {
             return Some(("reason", problem.clone()));
         }
         if self.erased_at > now {
-            return Some(("erased_at", "lies in the future".to_owned()));
+            return Some(("erased_at", "is in the future".to_owned()));
         }
         let is_expected = match (self.subject, &self.pseudonym) {
             (ErasureSubject::Driver, Some(pseudonym)) => is_pseudonym(&self.subject_id, pseudonym),
@@ -91,12 +90,12 @@ impl ErasureRecord {
             (_, pseudonym) => pseudonym.is_none(),
         };
         let rule =
-            "must be as the list of erasures shows it: erased- and 16 hexadecimal digits for a driver, else null";
+            "must have the form of the list of erasures: erased- and 16 hexadecimal digits for a driver, else null";
         (!is_expected).then(|| ("pseudonym", rule.to_owned()))
     }
 }
 
-/// Returns whether [`pseudonym_of`] may have made this for the driver.
+/// Returns whether [`pseudonym_of`] can have produced this pseudonym for the driver.
 fn is_pseudonym(driver: &str, pseudonym: &str) -> bool {
     let own = match driver.split_once(':') {
         Some((partner, _)) => pseudonym.strip_prefix(partner).and_then(|rest| rest.strip_prefix(':')),
@@ -106,7 +105,7 @@ fn is_pseudonym(driver: &str, pseudonym: &str) -> bool {
     digits.len() == 16 && digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// A random name that nothing leads back from. A partner's driver stays a partner's.
+/// Returns a random name that cannot be traced back. The prefix of a partner's driver is kept.
 fn pseudonym_of(driver: &DriverId) -> String {
     let random = &Uuid::new_v4().simple().to_string()[..16];
     match driver.split_once(':') {
@@ -115,14 +114,14 @@ fn pseudonym_of(driver: &DriverId) -> String {
     }
 }
 
-/// What is known about a person.
+/// Data stored about a person.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct KnownData {
-    /// Orders that hold something.
+    /// Orders with data of the person.
     pub orders: Vec<String>,
-    /// Those of them that are not done with: open, a message or an alert waits, the driver has them.
+    /// Orders that are in use: open, with a pending message or alert, or with the driver on the trip.
     pub in_use: Vec<String>,
-    /// There is a driver of this id, or a key for one.
+    /// Whether a driver with this id, or a key for one, exists.
     pub driver: bool,
 }
 
@@ -132,21 +131,22 @@ impl KnownData {
     }
 }
 
-/// What became of an erasure.
+/// Result of an erasure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ErasureOutcome {
-    /// So many orders held something.
+    /// Number of orders that had data.
     Done { orders: i64 },
-    /// Nothing was erased: these orders are in use.
+    /// Nothing was erased because these orders are in use.
     InUse(Vec<String>),
 }
 
-/// Finds what is known about a person.
+/// Returns the data stored about a person.
 pub async fn find_personal_data(core: &Core, subject: ErasureSubject, id: &str) -> Result<KnownData, sqlx::Error> {
     find_data_until(core, subject, id, None).await
 }
 
-/// Finds what an erasure is about, however late it is finished or repeated: of a customer, orders that were made until it was asked for.
+/// Returns the data that an erasure covers. For a customer, these are the orders created before the erasure was
+/// requested, however late it is finished or repeated.
 pub async fn find_data_to_erase(core: &Core, erasure: &ErasureRecord) -> Result<KnownData, sqlx::Error> {
     find_data_until(core, erasure.subject, &erasure.subject_id, Some(erasure.erased_at)).await
 }
@@ -158,7 +158,7 @@ async fn find_data_until(
     until: Option<DateTime<Utc>>,
 ) -> Result<KnownData, sqlx::Error> {
     let mut tx = core.db.begin().await?;
-    // A statement over all orders may take long.
+    // A statement over all orders may take a long time.
     tx.lift_limit().await?;
     let statement = match subject {
         ErasureSubject::Driver => {
@@ -194,7 +194,7 @@ async fn find_data_until(
     Ok(KnownData { orders, in_use, driver: driver && subject == ErasureSubject::Driver })
 }
 
-/// Writes the erasure down and carries it out, unless an order is in use.
+/// Records the erasure and carries it out, unless an order is in use.
 pub async fn erase_subject(core: &Core, erasure: &ErasureRecord) -> Result<ErasureOutcome, sqlx::Error> {
     let known = find_data_to_erase(core, erasure).await?;
     if !known.in_use.is_empty() {
@@ -235,7 +235,7 @@ async fn record_erasure(core: &Core, erasure: &ErasureRecord) -> Result<(), sqlx
     Ok(())
 }
 
-/// Order by order: each is locked for a moment only.
+/// Erases one order per transaction, so that each order is locked only briefly.
 async fn erase_orders(core: &Core, orders: &[String]) -> Result<i64, sqlx::Error> {
     let mut erased = 0;
     for order in orders {
@@ -254,8 +254,9 @@ async fn erase_orders(core: &Core, orders: &[String]) -> Result<i64, sqlx::Error
     Ok(erased)
 }
 
-/// Does the rest of erasures that were interrupted, unless one that was asked for later is done: it left nothing, and a driver may have come
-/// back since. Returns those that could not be finished, and why: the orders in use, or the error.
+/// Finishes interrupted erasures. Skips an erasure if a later one of the same subject is finished: that one left no
+/// data, and a driver may have returned since. Returns the erasures that could not be finished with the orders in use
+/// or the error.
 pub async fn resume_erasures(core: &Core) -> Result<Vec<String>, sqlx::Error> {
     let unfinished: Vec<ErasureRecord> = sqlx::query_as(
         "-- unfinished erasures
@@ -271,15 +272,11 @@ pub async fn resume_erasures(core: &Core) -> Result<Vec<String>, sqlx::Error> {
     .await?;
     let mut left = Vec::new();
     for erasure in &unfinished {
-        // The id of the person is not for the log.
+        // The person's id must not be in the log.
         let what = format!("the erasure of a {} of {}", erasure.subject.as_str(), erasure.erased_at);
         match erase_subject(core, erasure).await {
             Ok(ErasureOutcome::Done { orders }) => {
-                tracing::info!(
-                    subject = erasure.subject.as_str(),
-                    orders,
-                    "An erasure that was interrupted is finished."
-                );
+                tracing::info!(subject = erasure.subject.as_str(), orders, "An interrupted erasure was finished.");
             }
             Ok(ErasureOutcome::InUse(orders)) => left.push(format!("{what}: in use: {}", orders.join(", "))),
             Err(error) if db::ends_the_pass(&error) => return Err(error),
@@ -289,7 +286,7 @@ pub async fn resume_erasures(core: &Core) -> Result<Vec<String>, sqlx::Error> {
     Ok(left)
 }
 
-/// Everything that was erased and is still known of, oldest first.
+/// Returns all recorded erasures, oldest first.
 pub async fn list_erasures(core: &Core) -> Result<Vec<ErasureRecord>, sqlx::Error> {
     sqlx::query_as(
         "-- list erasures

@@ -7,7 +7,7 @@ use model::decide::timers::time_until;
 use queue::NewJob;
 use settings::{ScheduledTask, TaskSchedule, TaskScheduleError};
 
-/// Returns the job of the next run after `now`: the same in every replica.
+/// Returns the job of the next run after `now`. Every replica derives the same job.
 pub fn next_job(schedule: &TaskSchedule, task: ScheduledTask, now: DateTime<Utc>) -> Result<NewJob, TaskScheduleError> {
     let slot = schedule.next_after(now)?;
     let tick = PeriodicTick { schedule: task.name().to_owned(), slot: slot.timestamp() };

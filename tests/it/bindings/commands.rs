@@ -119,7 +119,7 @@ async fn unlisted_host_stops_its_bindings_unsent() {
     assert_eq!((row.state, row.reason), (BindingState::Stopped, Some(StopReason::ServerNotAllowed)));
     assert_eq!((stage.headers("B").await.len(), elsewhere.read_report().judge.calls), (begun, 0));
     let explained = gather::explain_binding(&stage.t.app.bindings, &binding_id("B")).await.unwrap();
-    assert!(explained.why.contains("does not allow calls at the address of server S1"), "{}", explained.why);
+    assert!(explained.why.contains("does not allow calls to the address of server S1"), "{}", explained.why);
     let cure = explained.to_do.iter().map(|advice| advice.text.as_str()).collect::<Vec<_>>().join("; ");
     assert!(cure.contains("hosts does not list the host localhost"), "{cure}");
 }

@@ -68,7 +68,7 @@ async fn without_redis_the_rest_is_said_all_the_same() {
     stage.run_binding("B", "S1", json!({})).await;
     stage.t.redis.kill().await;
     let e = explain(&stage, "B").await;
-    assert!(e.redis_error.is_some() && e.why.contains("It runs"), "{e:?}");
+    assert!(e.redis_error.is_some() && e.why.contains("It is running"), "{e:?}");
     assert!(e.next.is_some_and(|next| next.job == "cycle:B:1" && next.place.is_none()));
     assert_eq!(e.events[0].kind, "started");
 }

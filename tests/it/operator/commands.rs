@@ -235,7 +235,7 @@ async fn job_commands_report_why_they_refuse() {
     let fleet = Fleet::start().await;
     orders(&fleet, "ORD", 1).await;
     let cancelled = fleet.run(&["job", "cancel", "dispatch:ORD-1:1"]);
-    assert_fails(&cancelled, 1, &["put back", "dispatchq order cancel ORD-1"]);
+    assert_fails(&cancelled, 1, &["the reconciler would restore the job", "dispatchq order cancel ORD-1"]);
     assert_eq!(json(&fleet, &["job", "cancel", "lifetime:ORD-1", "--json"], 1)["result"], "WOULD_BE_PUT_BACK");
     let late = ["job", "reschedule", "lifetime:ORD-1", "--in", "2h", "--json"];
     assert_eq!(json(&fleet, &late, 1)["result"], "WOULD_BE_MOVED_BACK");

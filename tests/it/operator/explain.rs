@@ -48,7 +48,7 @@ async fn explain_shows_next_jobs_and_their_worker() {
     a_worker_lives(&t).await;
     let held = t.take().await;
     let e = explain(&t, "ORD-1").await;
-    assert!(e.why.starts_with("New: the search for a driver begins"), "{}", e.why);
+    assert!(e.why.starts_with("New: the search for a driver starts"), "{}", e.why);
     let dispatch = e.next.iter().find(|job| job.job == "dispatch:ORD-1:1").unwrap();
     let JobStanding::Running { worker: Some(worker), .. } = &dispatch.state else { panic!("{dispatch:?}") };
     assert_eq!(worker, "w1 (host-1 pid 7)");

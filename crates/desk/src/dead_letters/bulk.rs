@@ -1,4 +1,4 @@
-//! Decides on many dead letters: a few at a time, each as carefully as if it were the only one.
+//! Decisions on many dead letters, a few at a time. Each decision runs the same checks as a single one.
 
 use tokio::task::JoinSet;
 
@@ -7,21 +7,21 @@ use foundation::error::ServiceError;
 use model::decide::requeue::RequeueRefusal;
 use queue::JobId;
 
-/// Decisions at the same time; well below the connections to Postgres one process has.
+/// Concurrent decisions; well below the number of Postgres connections of a process.
 const IN_FLIGHT: usize = 8;
 
-/// What became of them.
+/// Result of the decisions.
 #[derive(Debug, Default)]
 pub struct BulkSummary {
     pub done: u64,
-    /// Not dead, or no longer.
+    /// Jobs that are not dead now.
     pub not_dead: Vec<JobId>,
     pub refused: Vec<(JobId, RequeueRefusal)>,
-    /// Why not all were decided on. What is done stays done.
+    /// Error that ended the run early. Decisions made before it remain.
     pub failed: Option<ServiceError>,
 }
 
-/// Decides on each of these, and calls `after_each`. Ends with the first failure.
+/// Decides on each job and calls `after_each`. Starts no further decision after the first failure.
 pub async fn decide_each<Fut>(ids: Vec<JobId>, decide: impl Fn(JobId) -> Fut, after_each: impl Fn()) -> BulkSummary
 where
     Fut: Future<Output = Result<DecisionOutcome, ServiceError>> + Send + 'static,
@@ -42,7 +42,7 @@ where
             Ok((id, Ok(DecisionOutcome::NotDead))) => summary.not_dead.push(id),
             Ok((id, Ok(DecisionOutcome::Refused(refused)))) => summary.refused.push((id, refused)),
             Ok((id, Err(error))) => {
-                summary.failed = Some(error.during(format!("{id} could not be decided on")));
+                summary.failed = Some(error.during(format!("the decision on {id} failed")));
             }
             Err(error) => summary.failed = Some(ServiceError::Incomplete(error.to_string())),
         }

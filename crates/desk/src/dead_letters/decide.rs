@@ -1,9 +1,9 @@
-//! Gives one dead job another life, or forgets it.
+//! Requeues or discards one dead job.
 //!
-//! Another life takes several steps, each of which may be the last before a crash: the order's row and history, the copy
-//! in Postgres, Redis. In this order a crash leaves a dead job, or an order whose timers the reconciler puts back; doing
-//! it again does the rest. So does doing it again when the job is gone but its order still is under review for it, or its
-//! message given up.
+//! A requeue has several steps, and the process may die after each: the order's row and history, the copy in Postgres,
+//! Redis. In this order, a crash leaves a dead job, or an order whose timers the reconciler restores. Repeating the
+//! requeue completes it. This also works when the job is gone but its order is still under review because of it, or its
+//! message is still given up.
 
 use std::time::Duration;
 
@@ -30,27 +30,27 @@ use orders::{
 };
 use queue::{Job, JobId, store::DeadEntry};
 
-/// Who decides, and why.
+/// Author of a decision, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DecisionAuthor {
     pub who: Actor,
     pub why: Option<String>,
 }
 
-/// What became of it.
+/// Result of a decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DecisionOutcome {
     Done,
-    /// It is not dead, or no longer; nothing changed.
+    /// The job is not dead now; nothing was changed.
     NotDead,
     Refused(RequeueRefusal),
 }
 
-/// What a dead job is about.
+/// Subject of a dead job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DeadJobSubject {
     Timer(OrderId),
-    /// Its row says what the message is about.
+    /// The outbox row names the message's subject.
     Message {
         outbox_id: i64,
     },
@@ -58,13 +58,13 @@ pub enum DeadJobSubject {
         order: OrderId,
         alert_id: i64,
     },
-    /// Periodic work, what asks its row itself, or nothing we know.
+    /// Periodic work, a job that reads its own row, or an unknown kind.
     Other,
 }
 
 pub fn subject_of(job: &JobId) -> DeadJobSubject {
     if job.kind() == SendAlarm::KIND {
-        // It asks its order itself.
+        // This job reads its order itself.
         return DeadJobSubject::Other;
     }
     if job.kind() == SendNotification::KIND {
@@ -85,13 +85,13 @@ pub fn subject_of(job: &JobId) -> DeadJobSubject {
     timers::order_of(job).map_or(DeadJobSubject::Other, DeadJobSubject::Timer)
 }
 
-/// The job as it lies among the dead.
+/// Returns the job if it is dead.
 pub(super) async fn find_dead(core: &Core, job: &JobId) -> Result<Option<DeadEntry>, ServiceError> {
     let found = core.queue().find_job(job, &jobs::queues::ALL).await?;
     Ok(found.and_then(|found| Some(DeadEntry { id: found.id, record: found.dead? })))
 }
 
-/// What [`requeue_job`] would answer now.
+/// Returns the result that [`requeue_job`] would have now.
 pub async fn preview_requeue(core: &Core, job: &JobId) -> Result<DecisionOutcome, ServiceError> {
     let is_dead = find_dead(core, job).await?.is_some();
     let (verdict, given_up) = match subject_of(job) {
@@ -120,12 +120,12 @@ pub async fn preview_requeue(core: &Core, job: &JobId) -> Result<DecisionOutcome
     })
 }
 
-/// What [`discard_job`] would answer now.
+/// Returns the result that [`discard_job`] would have now.
 pub async fn preview_discard(core: &Core, job: &JobId) -> Result<DecisionOutcome, ServiceError> {
     Ok(if find_dead(core, job).await?.is_some() { DecisionOutcome::Done } else { DecisionOutcome::NotDead })
 }
 
-/// Gives a dead job another life, if its order or message still waits for it.
+/// Requeues a dead job, if its order or message still needs it.
 pub async fn requeue_job(desk: &Desk, job: &JobId, by: &DecisionAuthor) -> Result<DecisionOutcome, ServiceError> {
     let dead = find_dead(&desk.core, job).await?;
     match subject_of(job) {
@@ -178,7 +178,8 @@ async fn requeue_timer(
     if wanted.iter().any(|wanted| wanted.id == *job) {
         desk.core.queue().requeue(&[job], &jobs::queues::ALL, Duration::ZERO).await?;
     } else {
-        // The timeout of an attempt that ended when its order was held: the search goes on with another job.
+        // The job is the timeout of an attempt that ended when its order was put on hold. The search continues with
+        // another job.
         desk.core.queue().discard(&[job], &jobs::queues::ALL).await?;
     }
     desk.core.queue().enqueue(&wanted).await?;
@@ -228,7 +229,7 @@ async fn requeue_alert(
     Ok(DecisionOutcome::Done)
 }
 
-/// Writes the decision into the order's history, if it is about one, and has the dead job run again.
+/// Records the decision in the order's history, if the job has an order, and requeues the dead job.
 async fn run_again(
     desk: &Desk,
     order: Option<&OrderId>,
@@ -241,7 +242,7 @@ async fn run_again(
             requeue_policy::requeue_change(s, job, &by.who, by.why.as_deref()).into()
         });
         match noted.await {
-            // What is about an order that never was has no history to write into.
+            // An order that does not exist has no history.
             Ok(_) | Err(ChangeError::NotFound) => {}
             Err(error) => return Err(error.into()),
         }
@@ -253,7 +254,7 @@ async fn run_again(
     Ok(())
 }
 
-/// Forgets a dead job.
+/// Discards a dead job.
 pub async fn discard_job(core: &Core, job: &JobId, by: &DecisionAuthor) -> Result<DecisionOutcome, ServiceError> {
     let Some(dead) = find_dead(core, job).await? else { return Ok(DecisionOutcome::NotDead) };
     record_resolution(core, &dead, ResolutionKind::Discarded, by).await?;

@@ -1,4 +1,4 @@
-//! Everything a person needs to decide on a dead letter.
+//! Explanation of a dead letter for the person who decides on it.
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use jobs::OrderId;
@@ -19,35 +19,35 @@ use notify::outbox::{self, DeliveryTry};
 use orders::store;
 use queue::{JobId, store::DeadEntry};
 
-/// One dead letter and what it is about.
+/// A dead letter and its subject.
 #[derive(Debug, Serialize)]
 pub struct ExplainedJob {
     #[serde(flatten)]
     pub entry: DeadEntry,
-    /// Its deaths before, the latest first, and what was decided on them.
+    /// Earlier deaths of the job, newest first, with the decisions on them.
     pub earlier: Vec<DeadLetterRow>,
-    /// Of a message: the latest tries to deliver it.
+    /// Latest delivery tries, if the job delivers a message.
     pub tries: Vec<DeliveryTry>,
-    /// The order it is about, in one line.
+    /// Order of the job, in one line.
     pub order: Option<OrderLine>,
-    /// Of a message: the message in one line.
+    /// Message of the job, in one line.
     pub message: Option<String>,
     pub can_requeue: bool,
-    /// Why it cannot have another life, or what another life does beside.
+    /// Reason that the job cannot be requeued, or a further effect of a requeue.
     pub note: Option<String>,
 }
 
-/// How an order stands.
+/// State of an order.
 #[derive(Debug, Serialize)]
 pub struct OrderLine {
     pub id: OrderId,
-    /// `None`: there is no such order.
+    /// `None`: the order does not exist.
     pub status: Option<OrderStatus>,
     pub held_reason: Option<String>,
     pub text: String,
 }
 
-/// Explains a job that is dead. `None`: it is not.
+/// Explains a dead job. Returns `None` if the job is not dead.
 pub async fn explain_job(core: &Core, job: &JobId) -> Result<Option<ExplainedJob>, ServiceError> {
     let Some(entry) = decide::find_dead(core, job).await? else { return Ok(None) };
     let deaths = dead_letter_rows::list_deaths(&core.db, job.as_str()).await?;
@@ -69,7 +69,7 @@ pub async fn explain_job(core: &Core, job: &JobId) -> Result<Option<ExplainedJob
         let now = db::database_now(&core.db).await?;
         let order_row = store::load_order(&core.db, &order).await?.map(|s| s.order);
         if order_row.as_ref().and_then(Order::dead_timer).as_ref() == Some(job) {
-            explained.note = Some(format!("its death put {order} under review; requeued, both go on"));
+            explained.note = Some(format!("its death put {order} under review; a requeue resumes both"));
         }
         explained.order = Some(order_line(order, order_row, now));
     }
@@ -91,7 +91,7 @@ pub async fn explain_job(core: &Core, job: &JobId) -> Result<Option<ExplainedJob
 
 fn order_line(id: OrderId, order: Option<Order>, now: DateTime<Utc>) -> OrderLine {
     let Some(order) = order else {
-        return OrderLine { text: format!("{id}: there is no such order"), id, status: None, held_reason: None };
+        return OrderLine { text: format!("{id}: order does not exist"), id, status: None, held_reason: None };
     };
     let mut text = format!("{id} is {}", order.status);
     if let Some(reason) = &order.held_reason {
@@ -100,7 +100,7 @@ fn order_line(id: OrderId, order: Option<Order>, now: DateTime<Utc>) -> OrderLin
     if order.status.is_searching() {
         text += &format!("; {} attempts", order.attempt_no);
         if order.lifetime_waived {
-            text += "; its lifetime does not end it";
+            text += "; its lifetime is waived";
         } else if now < order.lifetime_deadline {
             let left = std::time::Duration::from_secs(time_until(order.lifetime_deadline, now).as_secs());
             text += &format!("; its lifetime ends in {}", humantime::format_duration(left));

@@ -1,10 +1,11 @@
-//! Keeps the copy of the dead letters, and puts back into Redis what it has lost.
+//! Keeps the copy of the dead letters in Postgres up to date, and restores dead letters that Redis has lost.
 //!
-//! A loop of its own beside the reconciler: whatever happens here, timers are put back in time. One replica at a time,
-//! every few seconds, a bounded number of pages. How far it is, is kept for each queue of each shard together with the shard's epoch:
-//! another epoch means that it was rebuilt since, so what is open here is restored first, and then all is compared. Each shard has a
-//! clock of its own to count by, and one that does not answer keeps no other from being copied.
-//! Restoring comes after the timers: what a row asks for again lives, and is no dead letter any more.
+//! This loop is separate from the reconciler, so that a problem here does not delay timers. One replica at a time runs
+//! it, every few seconds, for a bounded number of pages. Its position is stored for each queue of each shard, together
+//! with the shard's epoch. A new epoch means that the shard was rebuilt: the loop first restores the open dead letters
+//! and then compares all. Each shard uses its own clock. A shard that does not respond does not keep the others from
+//! being copied. Dead letters are restored after the timers: a job that its row has requested again is live and no
+//! longer a dead letter.
 
 use std::time::Duration;
 
@@ -28,30 +29,31 @@ use queue::{
 };
 
 const INTERVAL: Duration = Duration::from_secs(5);
-/// Pages of 500 that one turn copies of each shard at most.
+/// Maximum pages of 500 that one turn copies per shard.
 const PAGES: usize = 20;
 const RESTORE_PAGE: usize = 500;
-/// Only what has been dead for this long is copied: then nothing can appear in front of the place the copy has reached.
+/// Minimum age of a dead letter before it is copied. A newer one could still appear before the position that the copy
+/// has reached.
 const SETTLED: Duration = Duration::from_secs(1);
-/// Every so often all is compared, should a clock have jumped or a decision not have come to be.
+/// Interval of a complete comparison. It corrects the copy after a clock jump or an incomplete decision.
 const PASS: TimeDelta = TimeDelta::hours(1);
-/// Any number, the same in every replica, and not the reconciler's.
+/// Lock key. The number is arbitrary, the same in every replica, and different from the reconciler's.
 const LOCK: i64 = 0x6470_6465_6164_6c74;
 
-/// What a turn did.
+/// Result of one turn.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct MirrorTurn {
-    /// Dead letters put back into Redis.
+    /// Dead letters restored in Redis.
     pub restored: u64,
-    /// Dead letters that are none any more: their job lives.
+    /// Dead letters that were closed because their job is live.
     pub revived: u64,
     /// Dead letters read from Redis, new or known.
     pub read: u64,
-    /// There was no end: the next turn goes on.
+    /// Whether pages are left for the next turn.
     pub more: bool,
 }
 
-/// Runs until told to stop.
+/// Runs until `stop` is cancelled.
 pub async fn run(core: Core, stop: CancellationToken) {
     let turns = core.loops.register_loop("mirror of dead letters");
     while !stop.is_cancelled() {
@@ -59,7 +61,7 @@ pub async fn run(core: Core, stop: CancellationToken) {
             Some(Ok(Some(MirrorTurn { more: true, .. }))) => Duration::ZERO,
             Some(Ok(_)) | None => INTERVAL,
             Some(Err(error)) => {
-                tracing::warn!(%error, "The dead letters could not be copied; tried again soon.");
+                tracing::warn!(%error, "The dead letters could not be copied; the next turn copies them.");
                 INTERVAL
             }
         };
@@ -70,7 +72,7 @@ pub async fn run(core: Core, stop: CancellationToken) {
     }
 }
 
-/// One turn, if no other replica is at it. `None`: another is.
+/// Runs one turn. Returns `None` if another replica is running one.
 pub async fn mirror_once(core: &Core) -> Result<Option<MirrorTurn>, ServiceError> {
     lock::run_under_lock(&core.upkeep, LOCK, mirror_queues(core)).await
 }
@@ -90,12 +92,12 @@ async fn mirror_queues(core: &Core) -> Result<MirrorTurn, ServiceError> {
     tolerate_failed(&shards, failed)?;
     if turn.restored > 0 {
         counter!("dispatchq_dead_letters_restored_total").increment(turn.restored);
-        tracing::info!(restored = turn.restored, "Dead letters that Redis had lost are back.");
+        tracing::info!(restored = turn.restored, "Dead letters that Redis had lost were restored.");
     }
     Ok(turn)
 }
 
-/// The mirror of one shard.
+/// Mirror of one shard.
 struct ShardMirror<'a> {
     core: &'a Core,
     shards: &'a Shards,
@@ -104,7 +106,7 @@ struct ShardMirror<'a> {
 
 impl ShardMirror<'_> {
     async fn copy_queues(&self, pages: &mut usize, turn: &mut MirrorTurn) -> Result<(), ServiceError> {
-        // The shard has lost everything: timers come first, and an epoch with them.
+        // The shard has lost everything. Its timers are restored first, and the epoch with them.
         let Some(epoch) = self.store.epoch().await? else { return Ok(()) };
         for queue in jobs::queues::ALL {
             let now = db::database_now(&self.core.db).await?;
@@ -126,7 +128,7 @@ impl ShardMirror<'_> {
         Ok(())
     }
 
-    /// What the place of a queue is kept under: of the first shard as it was when that was the only one.
+    /// Returns the key of a queue's stored position. The first shard keeps the key from before there were shards.
     fn place_name(&self, queue: &str) -> String {
         match self.store.shard() {
             0 => queue.to_owned(),
@@ -134,7 +136,7 @@ impl ShardMirror<'_> {
         }
     }
 
-    /// Puts every open dead letter of a queue that belongs to this shard back where it is missing.
+    /// Restores the open dead letters of a queue that belong to this shard and are missing.
     async fn restore_lost(&self, queue: &str, turn: &mut MirrorTurn) -> Result<(), ServiceError> {
         let db = &self.core.db;
         let mut page = dead_letter_rows::list_open(db, queue, None, RESTORE_PAGE).await?;
@@ -159,12 +161,12 @@ impl ShardMirror<'_> {
         Ok(())
     }
 
-    /// One whose id cannot be read belongs to the control shard.
+    /// Returns whether the dead letter belongs to this shard. One with an unreadable id belongs to the control shard.
     fn belongs_here(&self, entry: &DeadEntry) -> bool {
         JobId::parse(entry.id.clone()).map_or(0, |id| self.shards.shard_of(&id)) == self.store.shard()
     }
 
-    /// Copies from the place on. Was there an end?
+    /// Copies pages from the stored position on. Returns whether the end was reached.
     async fn copy_pages(
         &self,
         queue: &str,
@@ -193,7 +195,7 @@ impl ShardMirror<'_> {
     }
 }
 
-/// How far the copy of a queue is.
+/// Position of the copy of a queue.
 #[derive(Debug, Clone, PartialEq, FromRow)]
 struct MirrorPlace {
     epoch: String,

@@ -1,13 +1,13 @@
-//! Dead letters: jobs that were given up. Redis holds them, Postgres a copy and what was decided on each.
-//! Design: docs/design/plans-and-dead-letters.md.
+//! Dead letters: jobs with no retries left. Redis stores them; Postgres stores a copy and the decision on each. Design:
+//! docs/design/plans-and-dead-letters.md.
 //!
-//! * [`mirror`]: keeps the copy, and puts back what Redis has lost.
-//! * [`requeue_policy`]: may a dead job of an order have another life? Pure.
-//! * [`decide`]: gives one dead job another life, or forgets it.
-//! * [`walk`]: the list, page by page.
-//! * [`bulk`]: decides on many.
-//! * [`redeliver`]: dead messages, listed and sent again by hand.
-//! * [`explain`]: everything a person needs to decide on one.
+//! * [`mirror`]: updates the copy and restores what Redis has lost.
+//! * [`requeue_policy`]: decides whether a dead job may be requeued. Pure.
+//! * [`decide`]: requeues or discards one dead job.
+//! * [`walk`]: lists dead letters page by page.
+//! * [`bulk`]: decides on many dead letters.
+//! * [`redeliver`]: lists outbox messages and sends dead ones again.
+//! * [`explain`]: explains one dead letter.
 
 pub mod bulk;
 pub mod decide;

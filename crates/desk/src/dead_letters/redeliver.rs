@@ -1,6 +1,7 @@
-//! Messages for people's eyes, and dead ones sent again by hand.
+//! Lists of outbox messages, and manual redelivery of dead ones.
 //!
-//! A replay keeps the message's id, its tries and its log: a receiver that got it after all can tell, and so can an auditor.
+//! A replay keeps the message's id, its tries and its log. A receiver that already got the message can recognize it,
+//! and so can an auditor.
 
 use chrono::{DateTime, Utc};
 use jobs::{BindingId, OrderId, SendNotification};
@@ -15,7 +16,7 @@ use foundation::{db::Pool, error::ServiceError};
 use model::messages::{MessageSubject, OutboxState, SubjectColumns};
 use queue::Job;
 
-/// An outbox row, as people see it.
+/// An outbox row as listed.
 #[derive(Debug, Clone, Serialize, sqlx::FromRow)]
 pub struct OutboxMessage {
     pub id: i64,
@@ -34,19 +35,19 @@ pub struct OutboxMessage {
     pub delivered_at: Option<DateTime<Utc>>,
 }
 
-/// One line of the delivery log.
+/// One entry of the delivery log.
 #[derive(Debug, Clone, Serialize, sqlx::FromRow)]
 pub struct DeliveryLogEntry {
     pub at: DateTime<Utc>,
     /// `TRY` or `REPLAY`.
     pub what: String,
-    /// Of a try that failed.
+    /// Error of a failed try.
     pub error: Option<String>,
-    /// Of a replay.
+    /// Author of a replay.
     pub actor: Option<String>,
 }
 
-/// Which rows; newest first.
+/// Filter for outbox rows, newest first.
 #[derive(Debug, Clone, Default)]
 pub struct OutboxFilter {
     pub ids: Option<Vec<i64>>,
@@ -55,7 +56,7 @@ pub struct OutboxFilter {
     pub kind: Option<String>,
     pub order: Option<OrderId>,
     pub binding: Option<BindingId>,
-    /// Only those written before this one: the next page.
+    /// Only rows with a smaller id, for the next page.
     pub before: Option<i64>,
     pub limit: u32,
 }
@@ -103,7 +104,7 @@ pub async fn count_messages(db: &Pool, filter: &OutboxFilter) -> Result<i64, sql
     .await
 }
 
-/// The delivery log of a message, in the order in which it happened.
+/// Returns the delivery log of a message, oldest entry first.
 pub async fn load_delivery_log(db: &Pool, id: i64) -> Result<Vec<DeliveryLogEntry>, sqlx::Error> {
     sqlx::query_as(
         "-- delivery log
@@ -118,7 +119,7 @@ pub async fn load_delivery_log(db: &Pool, id: i64) -> Result<Vec<DeliveryLogEntr
     .await
 }
 
-/// Has a dead message sent again, for as long as a new one would be: gives its dead job another life. False: it is not dead.
+/// Requeues the dead job of a message, with the expiry of a new message. Returns false if the message is not dead.
 pub async fn replay_message(desk: &Desk, row: &OutboxMessage, by: &DecisionAuthor) -> Result<bool, ServiceError> {
     let job = SendNotification { subject: row.subject.to_id(), outbox_id: row.id };
     match decide::requeue_job(desk, &job.id(), by).await? {

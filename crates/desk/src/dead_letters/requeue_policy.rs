@@ -1,12 +1,12 @@
-//! May a dead job of an order have another life? What the order says is in [`model::decide::requeue`]; here are the rows of its
-//! messages and alerts. Pure.
+//! Rules for requeueing a dead job. Rules about the order itself are in [`model::decide::requeue`]; this module has the
+//! rules about messages and alerts. Pure.
 
 pub use model::decide::requeue::{RequeuePermission, RequeueRefusal, check_timer, requeue_change};
 
 use model::messages::OutboxState;
 use notify::{alerts::RaisedAlert, outbox::OutboxRow};
 
-/// May this message be sent after all? `None`: there is no such message.
+/// Checks whether a message may be sent again. `None`: the message does not exist.
 pub fn check_message(row: Option<&OutboxRow>) -> RequeuePermission {
     let Some(row) = row else { return RequeuePermission::Refused(RequeueRefusal::NoMessage) };
     if !matches!(row.state, OutboxState::Pending | OutboxState::Dead) {
@@ -18,7 +18,7 @@ pub fn check_message(row: Option<&OutboxRow>) -> RequeuePermission {
     }
 }
 
-/// May this alert be told again after all? `None`: there is no such alert.
+/// Checks whether an alert may be repeated again. `None`: the alert does not exist.
 pub fn check_alert(row: Option<&RaisedAlert>) -> RequeuePermission {
     match row {
         None => RequeuePermission::Refused(RequeueRefusal::NoAlert),

@@ -1,4 +1,4 @@
-//! Walks the dead letters of one queue or of all, page by page. No call to Redis looks at more than 500 of them.
+//! Lists the dead letters of one queue or of all, page by page. Each Redis command reads at most 500 of them.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -8,17 +8,17 @@ use queue::{
     store::{DeadCursor, DeadEntry, DeadFilter},
 };
 
-/// Which dead letters. By default all.
+/// Selection of dead letters; all by default.
 #[derive(Debug, Clone, Default)]
 pub struct DeadSelection {
     pub queue: Option<&'static str>,
-    /// Only those whose error contains this text.
+    /// Text that the error must contain.
     pub error: Option<String>,
-    /// Only those dead for at least this long.
+    /// Minimum time since the death.
     pub older_than: Duration,
 }
 
-/// A place in the list over all queues: behind this dead letter. As text `queue:died_ms:id`.
+/// Position in the list of all queues, after this dead letter. Written as `queue:died_ms:id`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadListPlace {
     queue: &'static str,
@@ -26,7 +26,7 @@ pub struct DeadListPlace {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is no cursor: expected the one that was printed with the page before")]
+#[error("'{0}' is not a cursor: use the one from the previous page")]
 pub struct InvalidPlace(String);
 
 impl fmt::Display for DeadListPlace {
@@ -47,17 +47,17 @@ impl FromStr for DeadListPlace {
     }
 }
 
-/// Queue by queue, in each the longest dead first.
+/// Iteration over the queues; in each queue, the longest dead come first.
 #[derive(Debug)]
 pub struct DeadWalk {
     filter: DeadFilter,
-    /// The queue being walked is the last.
+    /// The last element is the current queue.
     queues: Vec<&'static str>,
     cursor: Option<DeadCursor>,
 }
 
 impl DeadWalk {
-    /// From the beginning, or behind `after`.
+    /// Starts at the first queue, or after `after`.
     pub fn new(selection: &DeadSelection, after: Option<DeadListPlace>) -> Self {
         let all = jobs::queues::ALL.into_iter().filter(|queue| selection.queue.is_none_or(|only| only == *queue));
         let mut queues: Vec<_> = all.skip_while(|queue| after.as_ref().is_some_and(|p| p.queue != *queue)).collect();
@@ -69,7 +69,7 @@ impl DeadWalk {
         }
     }
 
-    /// The next dead letters; possibly none of those looked at. `None` at the end.
+    /// Returns the next dead letters. The list may be empty if none of a page match. Returns `None` at the end.
     pub async fn next_entries(&mut self, core: &Core) -> Result<Option<Vec<DeadEntry>>, ServiceError> {
         let Some(queue) = self.queues.last() else { return Ok(None) };
         let page = core.queue().list_dead(queue, &self.filter, self.cursor.as_ref()).await?;
@@ -81,15 +81,15 @@ impl DeadWalk {
     }
 }
 
-/// A page for people.
+/// A page of dead letters.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DeadLetterPage {
     pub entries: Vec<DeadEntry>,
-    /// Where to go on; `None`: that was all.
+    /// Position of the next page; `None`: this is the last page.
     pub next: Option<DeadListPlace>,
 }
 
-/// The first `limit` behind `after`.
+/// Returns the first `limit` dead letters after `after`.
 pub async fn list_page(
     core: &Core,
     selection: &DeadSelection,
@@ -111,12 +111,12 @@ pub async fn list_page(
     Ok(DeadLetterPage { entries, next })
 }
 
-/// The ids of all. What dies later is not among them, so that dealing with them comes to an end.
+/// Returns the ids of all dead letters. Jobs that die later are not included, so processing the list ends.
 pub async fn list_ids(core: &Core, selection: &DeadSelection) -> Result<Vec<JobId>, ServiceError> {
     list_first_ids(core, selection, usize::MAX).await
 }
 
-/// As [`list_ids`], but goes no further than the page that has the last of so many.
+/// Same as [`list_ids`], but stops after the page that contains the last of `most` ids.
 pub async fn list_first_ids(core: &Core, selection: &DeadSelection, most: usize) -> Result<Vec<JobId>, ServiceError> {
     let mut walk = DeadWalk::new(selection, None);
     let mut ids = Vec::new();
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_survives_being_written_down() {
+    fn dead_list_place_round_trips_as_text() {
         let text = "notify-queue:17:notify:ORD-1:3";
         assert_eq!(text.parse::<DeadListPlace>().unwrap().to_string(), text);
         for bad in ["", "17", "mail-queue:17:a:b", "notify-queue:x:a:b", "notify-queue:17"] {

@@ -1,4 +1,4 @@
-//! What Postgres and Redis say of an order.
+//! Reads an order from Postgres and Redis for an explanation.
 
 use std::collections::BTreeSet;
 
@@ -17,10 +17,10 @@ use foundation::{core::Core, error::ServiceError};
 use orders::{query, store};
 use queue::store::{JobDetail, JobState, WorkerEntry};
 
-/// Searches that are told of, the latest.
+/// Maximum number of latest searches that are shown.
 const MOST_RANKINGS: i64 = 10;
 
-/// What Redis says of an order.
+/// Values from Redis.
 #[derive(Default)]
 struct RedisView {
     standings: Vec<JobStanding>,
@@ -29,7 +29,7 @@ struct RedisView {
     partners_open: Vec<OpenPartner>,
 }
 
-/// `None`: there is no such order.
+/// Explains an order. Returns `None` if it does not exist.
 pub async fn explain_order(desk: &Desk, id: &OrderId) -> Result<Option<OrderExplanation>, ServiceError> {
     match explain_order_even_without_redis(desk, id).await? {
         Some((_, Some(redis_error))) => Err(redis_error),
@@ -37,7 +37,8 @@ pub async fn explain_order(desk: &Desk, id: &OrderId) -> Result<Option<OrderExpl
     }
 }
 
-/// As [`explain_order`], of Postgres alone when Redis does not answer: jobs then stand as [`JobStanding::Unknown`]. Returns that error, too.
+/// Same as [`explain_order`], but works without Redis: the jobs then have the state [`JobStanding::Unknown`]. Also
+/// returns the Redis error.
 pub async fn explain_order_even_without_redis(
     desk: &Desk,
     id: &OrderId,
@@ -83,7 +84,8 @@ pub async fn explain_order_even_without_redis(
     Ok(Some((explanation, redis_error)))
 }
 
-/// What Redis says: how each of these timers stands, in their order, who serves them, and which partners are left alone.
+/// Reads from Redis the state of each of these timers in their order, the workers that serve them, and the partners
+/// with an open breaker.
 async fn look_into_redis(
     desk: &Desk,
     snapshot: &Snapshot,
@@ -106,7 +108,7 @@ async fn look_into_redis(
     Ok(RedisView { standings, paused, unserved, partners_open })
 }
 
-/// Partners that the order's next step needs and that are left alone.
+/// Returns the partners that the order's next step needs and whose breaker is open.
 async fn open_partners(desk: &Desk, s: &Snapshot, listed: &[PartnerName]) -> Result<Vec<OpenPartner>, ServiceError> {
     if s.order.partner.is_none() {
         return Ok(Vec::new());
@@ -128,7 +130,7 @@ async fn open_partners(desk: &Desk, s: &Snapshot, listed: &[PartnerName]) -> Res
     Ok(open)
 }
 
-/// The search for each attempt, the latest first.
+/// Returns the ranking of each attempt, newest first.
 async fn list_rankings(core: &Core, id: &OrderId) -> Result<Vec<LatestRanking>, sqlx::Error> {
     sqlx::query_as(
         "-- latest rankings
@@ -152,7 +154,7 @@ fn job_standing(job: JobDetail, workers: &[WorkerEntry]) -> JobStanding {
     }
 }
 
-/// A token is `boot:sequence`.
+/// The token has the form `boot:sequence`.
 fn find_holder(token: &str, workers: &[WorkerEntry]) -> Option<String> {
     let (boot, _) = token.rsplit_once(':')?;
     workers.iter().find(|w| w.boot == boot).map(|w| format!("{} ({} pid {})", w.replica, w.info.host, w.info.pid))

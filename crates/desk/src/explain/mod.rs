@@ -1,7 +1,7 @@
-//! Why an order is as it is, what happens to it next, and what a person can do.
+//! Explains an order: the reason for its state, its next steps, and what a person can do.
 //!
-//! * [`gather`]: what Postgres and Redis say of it.
-//! * [`words`]: what that means. Pure. [`reason`]: why an order is as it is, as a value.
+//! * [`gather`]: reads Postgres and Redis.
+//! * [`words`]: turns the result into a reason and advice. Pure. [`reason`]: the reason as a value.
 
 pub mod gather;
 pub mod reason;
@@ -19,28 +19,29 @@ use serde::Serialize;
 use self::reason::OrderReason;
 use orders::query::TimelineEvent;
 
-/// Everything a person who is called at night wants to know of an order.
+/// Explanation of an order for an operator on call.
 #[derive(Debug, Serialize)]
 pub struct OrderExplanation {
     pub order: OrderView,
-    /// Why it is as it is.
+    /// Reason for the order's state.
     pub why: String,
-    /// The same as a value, for other languages.
+    /// The reason as a value, for other languages.
     #[serde(skip)]
     pub reason: OrderReason,
-    /// What fires next, the earliest first.
+    /// Next jobs, earliest first.
     pub next: Vec<NextJob>,
-    /// What a person can do, each with its command. Empty: it goes on by itself, or is over.
+    /// Actions that a person can take, each with its command. Empty: the order proceeds without help, or has ended.
     pub to_do: Vec<OperatorAdvice>,
     pub offers: Vec<Offer>,
-    /// Who was looked at in the latest search, and why in this order; `None`: none yet, or a partner's order.
+    /// Drivers considered in the latest search, with the reasons for their order; `None`: no search yet, or a partner's
+    /// order.
     pub ranking: Option<LatestRanking>,
-    /// Those of the attempts before it, the latest first; at most nine.
+    /// Rankings of earlier attempts, newest first, at most nine.
     #[serde(skip)]
     pub earlier_rankings: Vec<LatestRanking>,
     pub bookings: Vec<Booking>,
     pub timeline: Vec<TimelineEvent>,
-    /// Where the customer is picked up.
+    /// Pickup location.
     #[serde(skip)]
     pub pickup: LatLng,
     /// Postgres' time of this explanation.
@@ -48,51 +49,51 @@ pub struct OrderExplanation {
     pub now: DateTime<Utc>,
 }
 
-/// The latest search for a driver, for one attempt.
+/// Ranking of the latest search for a driver.
 #[derive(Debug, Clone, Serialize, sqlx::FromRow)]
 pub struct LatestRanking {
-    /// The attempt it was for.
+    /// Attempt of the search.
     pub attempt_no: i32,
     pub at: DateTime<Utc>,
     #[sqlx(json)]
     pub candidates: DriverRanking,
 }
 
-/// A job the order must have, and how it stands.
+/// A job that the order must have, and its state.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct NextJob {
     pub job: String,
     pub queue: String,
     pub does: &'static str,
-    /// As the row says.
+    /// Due time from the row.
     pub at: DateTime<Utc>,
     #[serde(flatten)]
     pub state: JobStanding,
 }
 
-/// How a job stands in Redis.
+/// State of a job in Redis.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum JobStanding {
-    /// Not due yet, or due and waiting its turn.
+    /// The job is not due yet, or is due and waiting for a worker.
     Waiting {
         due: DateTime<Utc>,
     },
-    /// It waits in line for slots.
+    /// The job waits in line for slots.
     Parked {
         since: DateTime<Utc>,
     },
     Running {
-        /// The worker that holds it, if it is still known.
+        /// Worker that runs the job, if it is still known.
         worker: Option<String>,
         lease_ends: DateTime<Utc>,
     },
     Dead {
         error: String,
     },
-    /// Redis lost it; the reconciler puts it back.
+    /// Redis has lost the job; the reconciler enqueues it again.
     Missing,
-    /// Redis does not answer.
+    /// Redis did not respond.
     Unknown,
 }
 
@@ -102,28 +103,28 @@ pub struct OperatorAdvice {
     pub command: Option<String>,
 }
 
-/// What surrounds the order: everything [`words`] go by.
+/// Input of [`words`].
 #[derive(Debug)]
 pub struct OrderSurroundings {
     pub snapshot: Snapshot,
     pub timeline: Vec<TimelineEvent>,
     pub next: Vec<NextJob>,
-    /// Of the queues in `next`: stopped by an operator.
+    /// Queues in `next` that an operator has paused.
     pub paused: Vec<String>,
-    /// Of the queues in `next`: served by no live worker.
+    /// Queues in `next` that no live worker serves.
     pub unserved: Vec<String>,
-    /// Who may be booked for the next attempt, in the order of the list.
+    /// Partners that can be booked for the next attempt, in configured order.
     pub partners: Vec<PartnerName>,
-    /// Partners of the order that are left alone.
+    /// Partners of the order whose breaker is open.
     pub partners_open: Vec<OpenPartner>,
 }
 
-/// A partner that is left alone.
+/// A partner whose breaker is open.
 #[derive(Debug)]
 pub struct OpenPartner {
     pub name: PartnerName,
-    /// For so many seconds more.
+    /// Seconds until the breaker closes.
     pub open_secs: u64,
-    /// The last failure.
+    /// Latest failure.
     pub why: String,
 }

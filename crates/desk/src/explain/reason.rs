@@ -1,4 +1,4 @@
-//! Why an order is as it is, as a value. Its text is English; who speaks another language makes sentences of the parts.
+//! Reason for an order's state, as a value. `Display` writes English; other languages build sentences from the fields.
 
 use std::fmt;
 
@@ -8,48 +8,48 @@ use model::{
     order::{HoldCause, OrderStatus},
 };
 
-/// Why an order is as it is. What free text it holds was written by people, partners or the history.
+/// Reason for an order's state. Free text in the fields comes from people, partners or the history.
 #[derive(Debug, Clone, PartialEq)]
 pub enum OrderReason {
-    /// A person must decide. `cause`: `None` of reviews that began before causes were kept.
+    /// A person must decide. `cause` is `None` for reviews from before causes were stored.
     Held {
         cause: Option<HoldCause>,
         reason: String,
     },
-    /// Drivers were asked and have time to answer.
+    /// Drivers have an offer and time to answer.
     Asked {
         attempt_no: i32,
         drivers: Vec<DriverId>,
         since: DateTime<Utc>,
         until: DateTime<Utc>,
     },
-    /// The first search begins at this time.
+    /// The first search starts at this time.
     New {
         at: DateTime<Utc>,
     },
-    /// All drivers near were asked.
+    /// All drivers nearby have had an offer.
     SearchRestarts {
         attempts: i32,
         round: i32,
         at: DateTime<Utc>,
     },
-    /// The next attempt is about to begin.
+    /// The next attempt starts soon.
     Answered {
         attempt_no: i32,
     },
-    /// `at`: `None` once its job runs.
+    /// The attempt will be booked at a partner. `at` is `None` if its job is running.
     ToBeBooked {
         attempt_no: i32,
         partners: Vec<PartnerName>,
         at: Option<DateTime<Utc>>,
     },
-    /// The request is under way.
+    /// A booking request is running.
     BeingBooked {
         attempt_no: i32,
         partner: Option<PartnerName>,
         choice: Option<String>,
     },
-    /// The partner was asked and no answer came.
+    /// A booking request had no response.
     Unanswered {
         attempt_no: i32,
         partner: Option<PartnerName>,
@@ -57,7 +57,7 @@ pub enum OrderReason {
         error: Option<String>,
         choice: Option<String>,
     },
-    /// Booked, and the job id is not known. `next_poll_at`: `None`, the callback must bring it.
+    /// The order is booked without a known job id. `next_poll_at` is `None` if only the callback can bring it.
     WithoutJobId {
         partner: Option<PartnerName>,
         booking_id: Option<String>,
@@ -65,7 +65,7 @@ pub enum OrderReason {
         next_poll_at: Option<DateTime<Utc>>,
         choice: Option<String>,
     },
-    /// The partner looks for a driver.
+    /// The partner is searching for a driver.
     AtPartner {
         attempt_no: i32,
         partner: Option<PartnerName>,
@@ -83,7 +83,7 @@ pub enum OrderReason {
     Aboard {
         driver: Option<DriverId>,
     },
-    /// What the end means for the payment is about to be settled.
+    /// The payment of the ended order will be settled next.
     Settling,
     Ended {
         status: OrderStatus,
@@ -92,7 +92,7 @@ pub enum OrderReason {
         reason: String,
         detail: Option<String>,
     },
-    /// The history does not say how it came to be so.
+    /// The history does not have the change to this status.
     Untold {
         status: OrderStatus,
     },
@@ -111,7 +111,7 @@ impl fmt::Display for OrderReason {
                 let (since, until) = (clock_time(*since), clock_time(*until));
                 write!(f, "Attempt {attempt_no}: {asked} asked at {since} and {has} until {until} to answer.")
             }
-            Self::New { at } => write!(f, "New: the search for a driver begins at {}.", clock_time(*at)),
+            Self::New { at } => write!(f, "New: the search for a driver starts at {}.", clock_time(*at)),
             Self::SearchRestarts { attempts, round, at } => write!(
                 f,
                 "No driver is left to ask; after {} the search restarts (round {round}) at {}.",
@@ -119,13 +119,13 @@ impl fmt::Display for OrderReason {
                 clock_time(*at)
             ),
             Self::Answered { attempt_no } => {
-                write!(f, "Attempt {attempt_no} has its answer; the next is about to begin.")
+                write!(f, "Attempt {attempt_no} is answered; the next attempt starts soon.")
             }
             Self::ToBeBooked { attempt_no, partners, at } => {
                 let names: Vec<_> = partners.iter().map(PartnerName::as_str).collect();
                 let partner = if names.is_empty() { "the partner".to_owned() } else { names.join(" or ") };
-                let when = at.map_or_else(|| "once its job runs".to_owned(), |at| format!("at {}", clock_time(at)));
-                write!(f, "Attempt {attempt_no} is to be booked at {partner} {when}.")
+                let when = at.map_or_else(|| "when its job runs".to_owned(), |at| format!("at {}", clock_time(at)));
+                write!(f, "Attempt {attempt_no} will be booked at {partner} {when}.")
             }
             Self::BeingBooked { attempt_no, partner, choice } => {
                 let partner = partner.as_deref().unwrap_or("the partner");
@@ -137,23 +137,23 @@ impl fmt::Display for OrderReason {
                 let choice = chosen(choice.as_deref());
                 write!(
                     f,
-                    "Attempt {attempt_no} was asked of {partner} {tries} times and the answer did not come{error}: \
-                     it is asked again under the same key.{choice}"
+                    "Attempt {attempt_no} was requested from {partner} {tries} times without a response{error}: \
+                     it is requested again with the same key.{choice}"
                 )
             }
             Self::WithoutJobId { partner, booking_id, polls, next_poll_at, choice } => {
                 let partner = partner.as_deref().unwrap_or("the partner");
                 let booking = booking_id.as_deref().unwrap_or("?");
                 let asked = match next_poll_at {
-                    Some(at) => format!("asked for {polls} times and again at {}", clock_time(*at)),
-                    None => format!("and after {polls} times it is not asked for: the callback must bring it"),
+                    Some(at) => format!("polled {polls} times, next at {}", clock_time(*at)),
+                    None => format!("no longer polled after {polls} polls: the callback must bring it"),
                 };
                 let choice = chosen(choice.as_deref());
                 write!(f, "Booked at {partner} as {booking}; its job id is not known yet, {asked}.{choice}")
             }
             Self::AtPartner { attempt_no, partner, job_id, until, choice } => write!(
                 f,
-                "{} has it as job {} and looks for a driver until {} (attempt {attempt_no}).{}",
+                "{} has it as job {} and searches for a driver until {} (attempt {attempt_no}).{}",
                 partner.as_deref().unwrap_or("The partner"),
                 job_id.as_deref().unwrap_or("?"),
                 until.map_or_else(|| "?".to_owned(), clock_time),
@@ -164,11 +164,9 @@ impl fmt::Display for OrderReason {
             }
             Self::OnTheWay { driver } => write!(f, "Driver {} is on the way.", driver.as_deref().unwrap_or("?")),
             Self::Aboard { driver } => {
-                write!(f, "Driver {} has the passenger aboard.", driver.as_deref().unwrap_or("?"))
+                write!(f, "Driver {} has the passenger on board.", driver.as_deref().unwrap_or("?"))
             }
-            Self::Settling => {
-                f.write_str("The system ended it, and is about to settle what that means for the payment.")
-            }
+            Self::Settling => f.write_str("The system ended it and will settle the payment next."),
             Self::Ended { status, at, actor, reason, detail } => {
                 let detail = detail.as_ref().map(|detail| format!(": {detail}")).unwrap_or_default();
                 write!(f, "{status} at {} by {actor} ({reason}{detail}).", clock_time(*at))
@@ -178,7 +176,7 @@ impl fmt::Display for OrderReason {
     }
 }
 
-/// Why a partner was chosen, with a space before it; empty where there was no choice.
+/// Returns the reason for the choice of partner with a leading space, or an empty text if there was no choice.
 fn chosen(choice: Option<&str>) -> String {
     choice.map(|choice| format!(" Chosen: {choice}.")).unwrap_or_default()
 }

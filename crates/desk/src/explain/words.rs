@@ -1,4 +1,4 @@
-//! What the state of an order means, in words, and what a person can do about it. Pure.
+//! Text for the state of an order and for the actions that a person can take. Pure.
 
 use jobs::{
     ApplyCallback, CancelBooking, CompensateOrder, DispatchOrder, EscalateAlert, ExpireAttempt, ExpireOrder,
@@ -10,17 +10,17 @@ use super::{JobStanding, OpenPartner, OperatorAdvice, OrderSurroundings, reason:
 use orders::query::TimelineEvent;
 use queue::Job;
 
-/// What a job of this kind does.
+/// Returns what a job of this kind does.
 pub fn describe_job(kind: &str) -> &'static str {
     match kind {
         DispatchOrder::KIND => "starts an attempt: offers or books",
         ExpireAttempt::KIND => "ends the attempt if no driver has the order",
-        PollPartner::KIND => "asks the partner how the booking stands",
-        ApplyCallback::KIND => "acts on a callback of the partner",
+        PollPartner::KIND => "asks the partner for the state of the booking",
+        ApplyCallback::KIND => "processes a callback of the partner",
         ExpireOrder::KIND => "ends the order if it has no driver",
-        CompensateOrder::KIND => "settles what the end means for the payment",
+        CompensateOrder::KIND => "settles the payment of the ended order",
         CancelBooking::KIND => "cancels a booking at the partner",
-        RefundOrder::KIND => "asks the payment service to pay back",
+        RefundOrder::KIND => "requests the refund from the payment service",
         SendNotification::KIND => "delivers a message",
         EscalateAlert::KIND => "escalates an alert that was not acknowledged",
         RemindDispatchers::KIND => "reminds the dispatchers",
@@ -28,7 +28,7 @@ pub fn describe_job(kind: &str) -> &'static str {
     }
 }
 
-/// Why the order is as it is.
+/// Returns the reason for the order's state.
 pub fn explain_status(about: &OrderSurroundings) -> OrderReason {
     let s = &about.snapshot;
     let o = &s.order;
@@ -91,7 +91,7 @@ fn pending_job_id(about: &OrderSurroundings) -> OrderReason {
     }
 }
 
-/// Why the running attempt is booked with its partner; `None` where there was no choice.
+/// Returns why this partner was chosen for the running attempt, or `None` if there was no choice.
 fn find_choice(about: &OrderSurroundings) -> Option<String> {
     let attempt_no = Some(about.snapshot.order.attempt_no);
     let is_start = |e: &&TimelineEvent| e.attempt_no == attempt_no && e.reason == EventReason::AttemptStarted.as_str();
@@ -109,7 +109,7 @@ fn explain_closed(about: &OrderSurroundings) -> OrderReason {
     }
 }
 
-/// What a person can do.
+/// Returns the actions that a person can take.
 pub fn advise_operator(about: &OrderSurroundings) -> Vec<OperatorAdvice> {
     let s = &about.snapshot;
     let o = &s.order;
@@ -124,7 +124,7 @@ pub fn advise_operator(about: &OrderSurroundings) -> Vec<OperatorAdvice> {
             }
             JobStanding::Missing => {
                 say(
-                    &format!("{} is missing; put back within seconds, or now", job.job),
+                    &format!("{} is missing; the reconciler enqueues it within seconds, or run it now", job.job),
                     Some("dispatchq reconcile run".to_owned()),
                 );
             }
@@ -147,7 +147,7 @@ pub fn advise_operator(about: &OrderSurroundings) -> Vec<OperatorAdvice> {
         say(&format!("no worker serves {queue}"), Some("dispatchq work".to_owned()));
     }
     for OpenPartner { name, open_secs, why } in &about.partners_open {
-        let text = format!("partner {name} is left alone for {open_secs} s more: {why}");
+        let text = format!("partner {name} is not called for {open_secs} s more: {why}");
         say(&text, Some("dispatchq partner list".to_owned()));
     }
     let assign = || Some(format!("dispatchq order assign {id} --driver ID"));
@@ -155,33 +155,33 @@ pub fn advise_operator(about: &OrderSurroundings) -> Vec<OperatorAdvice> {
     let cancel = || Some(format!("dispatchq order cancel {id}"));
     let ours = o.partner.is_none();
     if o.hold_cause == Some(HoldCause::ByHand) {
-        say("let it go on", Some(format!("dispatchq order resume {id} --reason TEXT")));
+        say("resume it", Some(format!("dispatchq order resume {id} --reason TEXT")));
     }
     match o.status {
         OrderStatus::DriverAssigned if ours => {
             let release = format!("dispatchq order release {id} --reason TEXT");
-            say("if the driver does not come, take the order back", Some(release));
+            say("if the driver does not come, release the order", Some(release));
         }
         OrderStatus::Pending => {
-            say("name a driver", assign());
+            say("assign a driver", assign());
             say("or search again", redispatch());
-            say("or give it up", cancel());
+            say("or cancel it", cancel());
         }
         OrderStatus::Dispatching | OrderStatus::PendingJobId | OrderStatus::Assigned if o.held_for_review => {
             say("search again", redispatch());
-            say("or give it up", cancel());
+            say("or cancel it", cancel());
         }
         OrderStatus::Compensating if o.held_for_review => {
-            say("end it once the payment is clear", cancel());
+            say("end it after the payment is settled", cancel());
         }
         OrderStatus::CancelledBySystemAfterPayment => {
-            say("pay the money back, and say so", Some(format!("dispatchq order refund start {id}")));
+            say("pay the money back and record it", Some(format!("dispatchq order refund start {id}")));
         }
         OrderStatus::CancelledByUser | OrderStatus::CancelledByDriver if o.owes_refund() => {
-            say("pay the money back, and say so", Some(format!("dispatchq order refund start {id}")));
+            say("pay the money back and record it", Some(format!("dispatchq order refund start {id}")));
         }
         OrderStatus::RefundPending => {
-            say("when the money is back", Some(format!("dispatchq order refund done {id}")));
+            say("after the money is paid back", Some(format!("dispatchq order refund done {id}")));
         }
         _ => {}
     }
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_that_goes_on_by_itself_needs_nobody() {
+    fn offered_order_needs_no_advice() {
         let about = about(fixture::offered_snapshot());
         let why = explain_status(&about).to_string();
         assert!(why.starts_with("Attempt 1: driver D1 was asked at"), "{why}");
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_in_the_way_is_named_with_its_cure() {
+    fn blocked_order_gets_a_command_per_cause() {
         let mut about = about(fixture::offered_snapshot());
         about.paused = vec![jobs::queues::DISPATCH_TIMEOUT.to_owned()];
         about.unserved = vec![jobs::queues::LIFETIME_CANCEL.to_owned()];
@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn booking_without_job_id_explains_the_polling() {
         let mut s = fixture::partner_snapshot();
-        assert!(explain_status(&about(s.clone())).to_string().contains("Attempt 1 is to be booked at bbd"));
+        assert!(explain_status(&about(s.clone())).to_string().contains("Attempt 1 will be booked at bbd"));
         let mut booking = Booking::new_intent(1, "bbd".into(), s.now);
         booking.booking_id = Some("B-1".to_owned());
         booking.set_booked(s.now);
@@ -258,14 +258,14 @@ mod tests {
         assert!(
             explain_status(&about(s.clone()))
                 .to_string()
-                .contains("Booked at bbd as B-1; its job id is not known yet, asked for 3 times")
+                .contains("Booked at bbd as B-1; its job id is not known yet, polled 3 times")
         );
         s.order.next_poll_at = None;
         assert!(explain_status(&about(s)).to_string().contains("the callback must bring it"));
     }
 
     #[test]
-    fn a_paid_order_that_ended_asks_for_its_refund() {
+    fn paid_ended_order_advises_refund() {
         let mut s = fixture::created_snapshot();
         s.order.status = OrderStatus::CancelledBySystemAfterPayment;
         assert_eq!(commands(&about(s.clone())), ["dispatchq order refund start ORD-1"]);
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn every_job_an_order_may_have_is_explained() {
+    fn every_job_of_an_order_has_a_description() {
         let mut s = fixture::offered_snapshot();
         s.order.next_poll_at = Some(s.now);
         s.bookings.push(Booking::new_intent(1, "bbd".into(), s.now));

@@ -1,6 +1,6 @@
-//! Who is on an order that waits for a person, so that no two people call the same customer. It is a sign and no lock: any
-//! dispatcher may decide on the order all the same, or take it over. It ends by itself after [`TAKE_LASTS`].
-//! Design: docs/design/alerts-and-desk.md.
+//! Desk claims: show which staff member handles an order that waits for a person, so that no two people call the same
+//! customer. Desk claims are advisory: any dispatcher can still decide on the order or take it over. A claim expires
+//! after [`TAKE_LASTS`]. Design: docs/design/alerts-and-desk.md.
 
 use std::time::Duration;
 
@@ -17,31 +17,32 @@ use foundation::{
 };
 use orders::fleet::candidates;
 
-/// How long a person is on an order, unless the person says so again.
+/// Duration of a desk claim. Claiming the order again restarts it.
 pub const TAKE_LASTS: Duration = Duration::from_secs(600);
 
-/// Why a person is not on an order, or not off it.
+/// Reason that an order was not claimed or released.
 #[derive(Debug, thiserror::Error)]
 pub enum TakeError {
     #[error("the order does not wait for a person")]
     NotWaiting,
-    #[error("you are not on this order")]
+    #[error("you do not handle this order")]
     NotYours,
     #[error(transparent)]
     Database(#[from] sqlx::Error),
 }
 
-/// That a person is on an order.
+/// A desk claim.
 #[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
 pub struct OrderTake {
     pub order_id: String,
-    /// As histories name the person: `dispatcher:anna`.
+    /// Name of the person in the history, such as `dispatcher:anna`.
     pub taken_by: String,
     pub ends_at: DateTime<Utc>,
 }
 
-/// Says that this person is on an order that is PENDING or under review, or whose trip is overdue, in the place of any other; with its
-/// record. Said again, it lasts from then on. A trip that is over is not overdue, although its alert may still be open.
+/// Claims an order for this person and records the action. The order must be PENDING, under review, or on an overdue
+/// trip. A claim by another person is replaced; a repeated claim restarts its duration. A finished trip is not overdue,
+/// even if its alert is still open.
 pub async fn take_order(db: &Pool, id: &OrderId, by: ActionAuthor<'_>) -> Result<OrderTake, TakeError> {
     let mut tx = db.begin().await?;
     let before = list_takes(&mut *tx, &[id.as_str()]).await?.into_iter().next();
@@ -66,7 +67,7 @@ pub async fn take_order(db: &Pool, id: &OrderId, by: ActionAuthor<'_>) -> Result
     Ok(take)
 }
 
-/// Says that this person is on an order no more, with its record.
+/// Removes the person's claim on the order and records the action.
 pub async fn leave_order(db: &Pool, id: &OrderId, by: ActionAuthor<'_>) -> Result<(), TakeError> {
     let mut tx = db.begin().await?;
     let left: Option<OrderTake> = sqlx::query_as(
@@ -88,7 +89,7 @@ fn recorded_takes(old: Option<&OrderTake>, new: Option<&OrderTake>) -> ActionVal
     ActionValues { old: old.map(recorded), new: new.map(recorded) }
 }
 
-/// Returns who is on these orders now.
+/// Returns the present claims on these orders.
 pub async fn list_takes(db: impl PgExecutor<'_>, orders: &[&str]) -> Result<Vec<OrderTake>, sqlx::Error> {
     if orders.is_empty() {
         return Ok(Vec::new());
@@ -102,7 +103,7 @@ pub async fn list_takes(db: impl PgExecutor<'_>, orders: &[&str]) -> Result<Vec<
     .await
 }
 
-/// Ranks the drivers near the pickup as a search would now, without asking any of them.
+/// Ranks the drivers near the pickup as a search would now, without sending offers.
 pub async fn rank_now(desk: &Desk, s: &Snapshot) -> Result<DriverRanking, sqlx::Error> {
     let ranking =
         candidates::rank_drivers(&desk.core, &desk.core.db, s, &desk.areas.policy_for_order(&s.order)).await?;

@@ -1,4 +1,4 @@
-//! Why a job was not cancelled or rescheduled.
+//! Reasons that a job was not cancelled or rescheduled.
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use jobs::OrderId;
@@ -7,7 +7,7 @@ use model::{messages::MessageSubject, order::OrderStatus};
 use queue::{JobId, StoreError};
 use settings::TaskScheduleError;
 
-/// Why a job was left as it is. The text says what to do instead.
+/// Reason that a job was not changed. The text says what to do instead.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JobRefusal {
     #[error("{0} is running now: wait for its end; see: dispatchq job show {0}")]
@@ -19,22 +19,22 @@ pub enum JobRefusal {
     #[error("no job {0}: it was never enqueued or has finished; see: dispatchq job list QUEUE")]
     Absent(JobId),
     #[error(
-        "{order} is {status} and asks for {job}: cancelled, it would be put back; end the order instead: dispatchq \
+        "{order} is {status} and needs {job}: the reconciler would restore the job; end the order instead: dispatchq \
          order cancel {order}"
     )]
     OrderAsks { job: JobId, order: OrderId, status: OrderStatus },
     #[error(
-        "{job} delivers a message of {subject}: cancelled, it would be put back; it ends with its delivery, or at {at}",
+        "{job} delivers a message of {subject}: the reconciler would restore the job; it ends with its delivery, or at {at}",
         at = clock_time(*.expires_at)
     )]
     MessageAsks { job: JobId, subject: MessageSubject, expires_at: DateTime<Utc> },
     #[error(
-        "{job} is the next run of the schedule '{schedule}': cancelled, it would be put back; take the schedule out of \
+        "{job} is the next run of the schedule '{schedule}': the reconciler would restore the job; remove the schedule from \
          [schedules] in config.toml instead"
     )]
     ScheduleAsks { job: JobId, schedule: &'static str },
     #[error(
-        "{job} is to run at {due} by its {by}: the reconciler would move it back from {wanted}; choose a time up to \
+        "{job} is due at {due} by its {by}: the reconciler would move it back from {wanted}; choose a time up to \
          {latest}",
         due = clock_time(*.due), wanted = clock_time(*.wanted), latest = clock_time(*.latest)
     )]
@@ -44,7 +44,7 @@ pub enum JobRefusal {
 }
 
 impl JobRefusal {
-    /// The word programs match on.
+    /// Returns the error code for programs.
     pub fn error_code(&self) -> &'static str {
         match self {
             Self::Running(_) => "RUNNING",
@@ -62,12 +62,12 @@ pub(super) fn clock_time(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::Millis, true)
 }
 
-/// Why a job could not be cancelled or rescheduled.
+/// Error of cancelling or rescheduling a job.
 #[derive(Debug, thiserror::Error)]
 pub enum OperateError {
     #[error(transparent)]
     Refused(#[from] JobRefusal),
-    #[error("nothing waits that long; choose a shorter time")]
+    #[error("the time is too far in the future; choose an earlier one")]
     TooLong,
     #[error(transparent)]
     Store(#[from] StoreError),

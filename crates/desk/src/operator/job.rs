@@ -1,4 +1,4 @@
-//! Cancelling and rescheduling a job, unless that would be undone.
+//! Cancels and reschedules jobs, unless the reconciler would undo it.
 
 use std::time::Duration;
 
@@ -20,15 +20,15 @@ use queue::{
     store::{CancelVerdict, JobState, RescheduleVerdict},
 };
 
-/// A timer that lies farther behind its row's deadline is moved back by the reconciler.
+/// Maximum delay of a timer after its row's deadline. The reconciler moves a later timer back.
 const TOLERANCE: TimeDelta = TimeDelta::seconds(60);
 
-/// When a job is to run instead.
+/// New due time of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RescheduleTime {
     /// After this time from now.
     In(Duration),
-    /// By Postgres' clock.
+    /// At this time on Postgres' clock.
     At(DateTime<Utc>),
 }
 
@@ -36,11 +36,11 @@ pub enum RescheduleTime {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RescheduledJob {
     pub due: DateTime<Utc>,
-    /// Its row or schedule says later: run before that, the job does nothing but wait on.
+    /// Due time from the row or schedule, if it is later. A job that runs before it does nothing and waits again.
     pub not_before: Option<DateTime<Utc>>,
 }
 
-/// Removes a waiting job that no row asks for.
+/// Removes a waiting job that neither a row nor a schedule needs.
 pub async fn cancel_job(desk: &Desk, job: &JobId) -> Result<(), OperateError> {
     must_wait(&desk.core, job).await?;
     let id = || job.clone();
@@ -60,9 +60,9 @@ pub async fn cancel_job(desk: &Desk, job: &JobId) -> Result<(), OperateError> {
     Ok(cancelled?)
 }
 
-/// As [`cancel_job`], with its record.
+/// Same as [`cancel_job`], and records the action.
 pub async fn cancel_recorded(desk: &Desk, job: &JobId, by: ActionAuthor<'_>) -> Result<(), OperateError> {
-    // The record is written first, so that no job is cancelled while Postgres is away.
+    // The record is written first, so that jobs are not cancelled while Postgres is unavailable.
     let mut tx = desk.core.db.begin().await?;
     let values = ActionValues::removed(json!({ "waits": true }));
     record_action(&mut tx, by, StaffAction::JobCancelled, job.as_str(), values).await?;
@@ -70,7 +70,7 @@ pub async fn cancel_recorded(desk: &Desk, job: &JobId, by: ActionAuthor<'_>) -> 
     Ok(tx.commit().await?)
 }
 
-/// As [`reschedule_job`], with its record.
+/// Same as [`reschedule_job`], and records the action.
 pub async fn reschedule_recorded(
     desk: &Desk,
     job: &JobId,
@@ -87,7 +87,7 @@ pub async fn reschedule_recorded(
     Ok(moved)
 }
 
-/// Refuses a job that does not wait.
+/// Refuses a job that is not waiting.
 async fn must_wait(core: &Core, job: &JobId) -> Result<(), OperateError> {
     let found = core.queue().find_job(job, &jobs::queues::ALL).await?;
     match found.map(|found| found.state) {
@@ -98,7 +98,7 @@ async fn must_wait(core: &Core, job: &JobId) -> Result<(), OperateError> {
     }
 }
 
-/// Lets a waiting job run at another time, if it would stay there.
+/// Changes the due time of a waiting job, unless the reconciler would move it back.
 pub async fn reschedule_job(desk: &Desk, job: &JobId, when: RescheduleTime) -> Result<RescheduledJob, OperateError> {
     must_wait(&desk.core, job).await?;
     let now = db::database_now(&desk.core.db).await?;
@@ -113,7 +113,7 @@ pub async fn reschedule_job(desk: &Desk, job: &JobId, when: RescheduleTime) -> R
     };
     let mut not_before = None;
     if let Some(wanted) = find_wanted_job(desk, job).await? {
-        // A schedule's next run is enqueued again and again, and the earlier time stays.
+        // The next run of a schedule is enqueued repeatedly, and the earlier time wins.
         let (by, tolerance) = match wanted.by {
             JobAsker::Order { .. } => ("order", TOLERANCE),
             JobAsker::Message { .. } => ("message", TOLERANCE),

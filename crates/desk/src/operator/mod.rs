@@ -1,8 +1,10 @@
-//! What staff do with single jobs and orders. The queue would do anything with a job; here stand the reasons why not.
+//! Staff actions on single jobs and orders. The queue accepts any change of a job; this module refuses changes that
+//! would be undone.
 //!
-//! * [`wanted`]: which row or schedule asks for a job, and would put it back.
-//! * [`job`]: cancelling and rescheduling. [`error`]: why it was not done.
-//! * [`order`]: what dispatchers decide on an order, each with a reason. [`desk`]: who is on one that waits for a person.
+//! * [`wanted`]: the row or schedule that needs a job and would enqueue it again.
+//! * [`job`]: cancelling and rescheduling. [`error`]: reasons for a refusal.
+//! * [`order`]: dispatchers' decisions on an order, each with a reason. [`desk`]: desk claims on orders that wait for a
+//!   person.
 
 pub mod desk;
 pub mod error;

@@ -1,4 +1,4 @@
-//! What dispatchers decide on an order: each decision with who made it and why, in the order's history.
+//! Dispatchers' decisions on an order. The order's history stores each decision with its author and reason.
 
 use jobs::OrderId;
 use model::{
@@ -17,24 +17,24 @@ use orders::{
     update::update_order,
 };
 
-/// What is to be done with an order.
+/// Action on an order.
 #[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum OrderAction {
-    /// This driver takes it.
+    /// Assigns this driver.
     Assign(DriverId),
-    /// It is taken from its driver, and the search goes on.
+    /// Removes the driver and continues the search.
     Release,
-    /// The search restarts.
+    /// Restarts the search.
     Redispatch,
-    /// Its timers stop until it is resumed, or decided on otherwise.
+    /// Puts the order on hold: its timers stop until it is resumed or another decision is made.
     Hold,
-    /// Its review ends.
+    /// Ends the hold or review.
     Resume,
 }
 
 impl OrderAction {
-    /// The word of the path that asks for it.
+    /// Returns the action's name in API paths.
     pub fn as_str(&self) -> &'static str {
         self.into()
     }
@@ -49,7 +49,7 @@ impl OrderAction {
         }
     }
 
-    /// What the history says of it.
+    /// Returns the action's reason in the history.
     fn event_reason(&self) -> EventReason {
         match self {
             Self::Assign(_) => EventReason::AssignedByHand,
@@ -60,9 +60,9 @@ impl OrderAction {
         }
     }
 
-    /// Returns whether this event says that it was done: of an assignment, to this driver.
+    /// Returns whether this event records the action; for an assignment, with the same driver.
     fn is_told_by(&self, event: &TimelineEvent) -> bool {
-        // The driver, then why.
+        // The detail is the driver, then the reason.
         let names = |driver: &DriverId| {
             let rest = event.detail.as_deref().and_then(|detail| detail.strip_prefix(driver.as_str()));
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(": "))
@@ -75,10 +75,10 @@ impl OrderAction {
     }
 }
 
-/// Decides on an order in this person's name, and enqueues what follows.
+/// Applies an action to an order for this person, and enqueues the following jobs.
 ///
 /// # Errors
-/// No such order, no such driver who may work, or why the order does not allow it.
+/// Fails if the order or an active driver with the id does not exist, or if the order does not allow the action.
 pub async fn act_on_order(
     desk: &Desk,
     id: &OrderId,
@@ -94,8 +94,8 @@ pub async fn act_on_order(
     update_order(&desk.orders, id, |s| action.decide(s, actor, why)).await
 }
 
-/// Returns whether the last thing that happened to the order, apart from what workers did, is this action of this person: it was
-/// carried out by a request whose answer got lost.
+/// Returns whether the latest event of the order by a person is this action by this person. If so, an earlier request
+/// made it and lost its response. Events by workers are ignored.
 pub async fn was_carried_out(
     core: &Core,
     id: &OrderId,

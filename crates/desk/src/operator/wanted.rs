@@ -1,4 +1,5 @@
-//! Which row or schedule asks for a job. What is asked for is put back when it goes, and moved back when it lies too late.
+//! Finds the row or schedule that needs a job. The reconciler enqueues such a job again after it was removed, and moves
+//! it back if it is too late.
 
 use chrono::{DateTime, Utc};
 use jobs::{OrderId, PeriodicTick, SendNotification};
@@ -16,14 +17,14 @@ use orders::store;
 use queue::{Job, JobId};
 use settings::ScheduledTask;
 
-/// Who asks for a job.
+/// Source that needs a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JobAsker {
     Order {
         id: OrderId,
         status: OrderStatus,
     },
-    /// A message about this that is not delivered yet.
+    /// An undelivered message about this subject.
     Message {
         subject: MessageSubject,
         expires_at: DateTime<Utc>,
@@ -31,15 +32,15 @@ pub enum JobAsker {
     Schedule(&'static str),
 }
 
-/// A job that is asked for.
+/// A job that is needed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WantedJob {
     pub by: JobAsker,
-    /// When it is to run, by the row or schedule.
+    /// Due time from the row or schedule.
     pub due: DateTime<Utc>,
 }
 
-/// What asks for this job now. `None`: no row does.
+/// Returns what needs this job now, or `None`.
 pub async fn find_wanted_job(desk: &Desk, job: &JobId) -> Result<Option<WantedJob>, OperateError> {
     if let Ok(SendNotification { outbox_id, .. }) = SendNotification::decode(job, None)
         && job.kind() == SendNotification::KIND

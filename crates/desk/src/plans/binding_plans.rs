@@ -1,4 +1,4 @@
-//! Plans of bindings: one command to all that fit a filter.
+//! Plans of bindings: one command for all bindings that match a filter.
 
 use std::collections::HashSet;
 
@@ -25,16 +25,16 @@ use bindings::{
 };
 use foundation::{core::Core, db};
 
-/// Items of one plan. What each comes to is read off its row.
+/// Maximum items of one plan. The preview of an item needs only its row.
 const MOST_ITEMS: usize = 100_000;
 /// Bindings read at a time.
 const PAGE: i64 = 500;
-/// The refusal of an item that Postgres did not take; the log has the details.
+/// Refusal code of an item that Postgres rejected; the log has the details.
 const INTERNAL: &str = "INTERNAL";
-/// The refusal of an item whose row another version wrote.
+/// Refusal code of an item whose row another version has written.
 const UNREADABLE: &str = "UNREADABLE";
 
-/// Finds the bindings that fit the filter now, and what the command would come to for each.
+/// Finds the bindings that match the filter now, with the expected result of the command for each.
 pub async fn draft_plan(
     core: &Core,
     filter: &BindingFilter,
@@ -68,7 +68,7 @@ pub async fn draft_plan(
     Ok(PlanDraft { kind: PlanKind::Bindings, action: json!(verb), filter: json!(filter), reason, items })
 }
 
-/// What the command would come to now. An item that would change nothing is not performed later either.
+/// Returns the expected result of the command. An item that would change nothing is not run later either.
 fn foresee_item(
     row: &Binding,
     is_server_enabled: bool,
@@ -85,7 +85,8 @@ fn foresee_item(
     }
 }
 
-/// Performs one item in the name of who ran the plan. `None`: others change the binding too quickly, and its turn comes again.
+/// Runs one item for the person who started the plan. Returns `None` if the binding changes too quickly; the item then
+/// stays pending.
 pub(super) async fn perform_item(desk: &Desk, plan: &Plan, subject: &str) -> Result<Option<PlanItem>, PlanRunError> {
     let verb: BindingVerb =
         serde_json::from_value(plan.action.clone()).map_err(|error| PlanRunError::Unreadable(error.to_string()))?;
@@ -94,14 +95,15 @@ pub(super) async fn perform_item(desk: &Desk, plan: &Plan, subject: &str) -> Res
         Err(error) => return Ok(Some(PlanItem::refused(subject, "INVALID", error.to_string()))),
     };
     let note = plan.history_note();
-    // A process that died after the change has not recorded it. Others may have undone it since: that stays.
+    // A process may have died between the change and its record. If others have undone the change since, it is not
+    // repeated.
     if list::has_noted_event(&desk.core, &id, &note).await? {
         return Ok(Some(PlanItem::changed(subject)));
     }
     match commands::command_with_note(&desk.bindings, &id, &verb.to_command(), &plan.runner(), Some(&note)).await {
         Ok(ChangedBinding::Yes(_)) => Ok(Some(PlanItem::changed(subject))),
         Ok(ChangedBinding::No(_, how)) => {
-            // Another process may have changed it for this plan a moment ago.
+            // Another process may just have changed the binding for this plan.
             let was_ours = list::has_noted_event(&desk.core, &id, &note).await?;
             Ok(Some(if was_ours { PlanItem::changed(subject) } else { PlanItem::unchanged(subject, how) }))
         }
@@ -109,8 +111,8 @@ pub(super) async fn perform_item(desk: &Desk, plan: &Plan, subject: &str) -> Res
         Err(error) => match error.refusal_code() {
             Some(code) => Ok(Some(PlanItem::refused(subject, code, error.to_string()))),
             None if error.database_error().is_some_and(|error| !db::is_transient(error)) => {
-                tracing::error!(plan_id = %plan.id, binding_id = %id, %error, "Postgres does not take an item of a plan; the plan goes on.");
-                Ok(Some(PlanItem::refused(subject, INTERNAL, "by a fault of ours; the log has the details")))
+                tracing::error!(plan_id = %plan.id, binding_id = %id, %error, "Postgres rejected an item of a plan; the plan continues.");
+                Ok(Some(PlanItem::refused(subject, INTERNAL, "internal error; the log has the details")))
             }
             None => Err(error.into()),
         },

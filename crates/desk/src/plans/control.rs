@@ -1,4 +1,4 @@
-//! A plan is run or cancelled by its id.
+//! Starts or cancels a plan by its id.
 
 use chrono::{DateTime, Utc};
 use model::{
@@ -14,12 +14,12 @@ use super::{
 };
 use foundation::core::Core;
 
-/// What became of a request about a plan.
+/// Result of a request about a plan.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ChangedPlan {
-    /// Written; the row as it now is.
+    /// The change was written; contains the new row.
     Yes(Box<Plan>),
-    /// It was so already; the text says how.
+    /// The plan already was in this state; the text says which.
     No(Box<Plan>, &'static str),
 }
 
@@ -31,12 +31,12 @@ impl ChangedPlan {
     }
 }
 
-/// Runs a plan, once: the second request is refused.
+/// Starts a plan. A plan runs only once; a second request is refused.
 pub async fn run_plan(core: &Core, id: PlanId, actor: &Actor) -> Result<ChangedPlan, PlanError> {
     change_plan(core, id, actor, |plan, now| decide_run(plan, actor, now)).await
 }
 
-/// Cancels a plan. Items that are being performed end; no other begins.
+/// Cancels a plan. Running items finish; no further item starts.
 pub async fn cancel_plan(core: &Core, id: PlanId, actor: &Actor) -> Result<ChangedPlan, PlanError> {
     change_plan(core, id, actor, |plan, now| decide_cancel(plan, actor, now)).await
 }

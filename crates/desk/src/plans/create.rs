@@ -1,4 +1,4 @@
-//! A plan is stored with its exact ids, and started if that is wanted.
+//! Stores a plan with its exact ids, and starts it if requested.
 
 use chrono::{DateTime, Utc};
 use model::{
@@ -15,28 +15,28 @@ use foundation::{
     db::{self, DatabaseFailure, classify_error},
 };
 
-/// What is to be done to which ids, not stored yet.
+/// Action, filter and items of a plan that is not stored yet.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlanDraft {
     pub kind: PlanKind,
-    /// In the form of its kind.
+    /// Action in the JSON form of the plan's kind.
     pub action: Value,
-    /// In the form of its kind.
+    /// Filter in the JSON form of the plan's kind.
     pub filter: Value,
     pub reason: Option<String>,
     pub items: Vec<PlanItem>,
 }
 
-/// What follows when a plan is stored.
+/// Mode of a new plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlanMode {
-    /// Nothing: it is shown, and run by its id.
+    /// The plan is only stored and shown. It can be started by its id.
     DryRun,
-    /// It runs.
+    /// The plan starts at once.
     Run,
 }
 
-/// Stores a plan under this id. One that is stored already is returned as it is by now: the request came before.
+/// Stores a plan under this id. If the request is a repetition, the stored plan is returned in its present state.
 pub async fn store_draft(
     core: &Core,
     id: PlanId,
@@ -59,12 +59,12 @@ pub async fn store_draft(
     };
     match store::insert_plan(&core.db, &plan, &draft.items).await {
         Ok(true) => {
-            tracing::info!(plan_id = %id, kind = %plan.kind, action = %plan.action, items = plan.counts.total, state = %plan.state, actor = %author, "A plan was made.");
+            tracing::info!(plan_id = %id, kind = %plan.kind, action = %plan.action, items = plan.counts.total, state = %plan.state, actor = %author, "A plan was created.");
             enqueue_plan(core, &plan, now).await;
             Ok(plan)
         }
         Ok(false) => find_plan(core, id).await,
-        // The commit may have been carried out all the same.
+        // The commit may have succeeded.
         Err(error) if classify_error(&error) == DatabaseFailure::OutcomeUnknown => {
             let stored = store::load_plan(&core.db, id).await?;
             stored.map_or_else(|| Err(error.into()), |stored| Ok(stored.plan))
@@ -73,19 +73,19 @@ pub async fn store_draft(
     }
 }
 
-/// Returns the plan of this id.
+/// Returns the plan with this id.
 pub async fn find_plan(core: &Core, id: PlanId) -> Result<Plan, PlanError> {
     let loaded = store::load_plan(&core.db, id).await?;
     loaded.map(|loaded| loaded.plan).ok_or(PlanError::NotFound(id))
 }
 
-/// Enqueues the job of a plan that runs. A failure is logged: the row is committed, and the reconciler puts its job in.
+/// Enqueues the job of a running plan. A failure is logged: the row is committed, and the reconciler enqueues its job.
 pub(super) async fn enqueue_plan(core: &Core, plan: &Plan, now: DateTime<Utc>) {
     let Some(job) = derive_plan_job(plan, now) else { return };
     let app_of_task = core.clone();
     let enqueue = async move {
         if let Err(error) = app_of_task.queue().enqueue(std::slice::from_ref(&job)).await {
-            tracing::warn!(job.id = %job.id, %error, "The job of a plan could not be enqueued; it will be.");
+            tracing::warn!(job.id = %job.id, %error, "The job of a plan could not be enqueued; the reconciler enqueues it.");
         }
     };
     let enqueued = tokio::spawn(enqueue.in_current_span());

@@ -1,4 +1,4 @@
-//! Plans of dead jobs: all that fit a filter are requeued, or forgotten.
+//! Plans of dead jobs: all that match a filter are requeued or discarded.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -25,19 +25,19 @@ use foundation::{core::Core, dead_letter_rows, error::ServiceError};
 use model::decide::requeue::RequeueRefusal;
 use queue::JobId;
 
-/// Items of one plan. Redis and Postgres are asked what each would come to, within one request.
+/// Maximum items of one plan. The preview queries Redis and Postgres for each item within one request.
 const MOST_ITEMS: usize = 10_000;
-/// What an item is told that lives again when its turn comes.
-const NOT_DEAD: &str = "not dead any more";
+/// Note of an item whose job is no longer dead when the item runs.
+const NOT_DEAD: &str = "no longer dead";
 
-/// What is done to a dead job.
+/// Action on a dead job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum DeadJobVerb {
-    /// It has another life, if its order or message still waits for it.
+    /// Requeues the job, if its order or message still needs it.
     Requeue,
-    /// It is forgotten.
+    /// Discards the job.
     Discard,
 }
 
@@ -63,22 +63,22 @@ impl DeadJobVerb {
     }
 }
 
-/// Which dead jobs. What is left out does not matter: `{}` is all of them.
+/// Filter for dead jobs. Absent fields match all, so `{}` selects every dead job.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeadJobFilter {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<String>,
-    /// The error contains this text.
+    /// Text that the error must contain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Dead for at least so many seconds.
+    /// Minimum seconds since the death.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub older_than_sec: Option<u32>,
 }
 
 impl DeadJobFilter {
-    /// Returns which dead letters it means. `None`: there is no such queue.
+    /// Returns the selection of dead letters, or `None` if the queue does not exist.
     pub fn to_selection(&self) -> Option<DeadSelection> {
         let queue = match &self.queue {
             Some(name) => Some(jobs::queues::ALL.into_iter().find(|queue| *queue == name.as_str())?),
@@ -89,7 +89,8 @@ impl DeadJobFilter {
     }
 }
 
-/// Finds the dead jobs that fit the filter now, and what would come of each. `selection` is that of the filter.
+/// Finds the dead jobs that match the filter now, with the expected result for each. `selection` must come from the
+/// filter.
 pub async fn draft_plan(
     core: &Core,
     filter: &DeadJobFilter,
@@ -116,12 +117,12 @@ pub async fn draft_plan(
     Ok(PlanDraft { kind: PlanKind::DeadJobs, action: json!(verb), filter: json!(filter), reason, items })
 }
 
-/// The word that programs match on.
+/// Returns the error code for programs.
 fn refusal_code(refusal: &RequeueRefusal) -> String {
     json!(refusal)["code"].as_str().unwrap_or("REFUSED").to_owned()
 }
 
-/// Performs one item in the name of who ran the plan.
+/// Runs one item for the person who started the plan.
 pub(super) async fn perform_item(desk: &Desk, plan: &Plan, subject: &str) -> Result<Option<PlanItem>, PlanRunError> {
     let verb: DeadJobVerb =
         serde_json::from_value(plan.action.clone()).map_err(|error| PlanRunError::Unreadable(error.to_string()))?;
@@ -130,7 +131,8 @@ pub(super) async fn perform_item(desk: &Desk, plan: &Plan, subject: &str) -> Res
         Err(error) => return Ok(Some(PlanItem::refused(subject, "INVALID", error.to_string()))),
     };
     let note = plan.history_note();
-    // A process that died after the decision has not recorded it. The job may have died again since: that stays.
+    // A process may have died between the decision and its record. If the job has died again since, that death is not
+    // touched.
     if was_carried_out(&desk.core, &job, &note).await? {
         return Ok(Some(PlanItem::changed(subject)));
     }
@@ -138,7 +140,7 @@ pub(super) async fn perform_item(desk: &Desk, plan: &Plan, subject: &str) -> Res
     let item = match verb.perform(desk, &job, &by).await? {
         DecisionOutcome::Done => PlanItem::changed(subject),
         DecisionOutcome::NotDead => {
-            // Another process may have decided on it for this plan a moment ago.
+            // Another process may just have decided on the job for this plan.
             let was_ours = was_carried_out(&desk.core, &job, &note).await?;
             if was_ours { PlanItem::changed(subject) } else { PlanItem::unchanged(subject, NOT_DEAD) }
         }
@@ -147,8 +149,8 @@ pub(super) async fn perform_item(desk: &Desk, plan: &Plan, subject: &str) -> Res
     Ok(Some(item))
 }
 
-/// Returns whether a death of the job was decided on with this note, and the decision carried out. It is written before: a process
-/// may have died in between, and left the job dead.
+/// Returns whether a decision on the job with this note was made and completed. The decision is written first, so a
+/// process that died afterwards may have left the job dead.
 async fn was_carried_out(core: &Core, job: &JobId, note: &str) -> Result<bool, ServiceError> {
     let deaths = dead_letter_rows::list_deaths(&core.db, job.as_str()).await?;
     let noted = deaths.iter().filter(|death| death.resolved_why.as_deref() == Some(note));

@@ -1,11 +1,11 @@
-//! Why a plan was not stored, run or performed.
+//! Errors of storing, starting and running plans.
 
 use model::{binding::ServerId, ids::PlanId, plan::PlanConflict};
 
 use bindings::error::BindingError;
 use foundation::error::ServiceError;
 
-/// Why a plan is not as it was asked for.
+/// Reason that a request about a plan failed.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
     #[error("no plan '{0}'")]
@@ -13,28 +13,28 @@ pub enum PlanError {
     #[error(transparent)]
     Conflict(#[from] PlanConflict),
     #[error(
-        "more than {most} fit the filter, and a plan holds no more: make several, and narrow each by {narrowed_by}"
+        "more than {most} match the filter, which is the maximum of a plan: create several plans, and narrow each by {narrowed_by}"
     )]
     TooMany {
         most: usize,
-        /// What the filter can say more of.
+        /// Fields that can narrow the filter.
         narrowed_by: &'static str,
     },
     #[error("server '{0}' does not exist")]
     NoServer(ServerId),
     #[error(transparent)]
     Database(#[from] sqlx::Error),
-    /// What fits could not be found out.
+    /// The matching items could not be determined.
     #[error(transparent)]
     Service(#[from] ServiceError),
 }
 
-/// Why a batch was not performed to its end. What was done stays done.
+/// Reason that a batch ended early. Finished items remain.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanRunError {
     #[error("the action of the plan cannot be read: {0}")]
     Unreadable(String),
-    #[error("an item of the plan ended by itself: {0}")]
+    #[error("an item of the plan panicked: {0}")]
     Panicked(String),
     #[error(transparent)]
     Binding(#[from] BindingError),

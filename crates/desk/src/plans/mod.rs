@@ -1,14 +1,15 @@
-//! Mass actions: what is to be done to many at once is stored with the exact ids first, then run once, at a pace.
+//! Plans: bulk staff actions. A plan stores the action with the exact ids first, then runs once, at a limited rate.
 //! Design: docs/design/plans-and-dead-letters.md.
 //!
-//! * `create`: a plan is stored, and started if that is wanted. `binding_plans`, `dead_plans`: what those of bindings and of dead jobs hold and do.
-//! * `control`: a plan is run or cancelled by its id.
-//! * `run_plan`: what the job does: a bounded batch, then the row says when the next is due.
-//! * `restore`: the jobs that Redis must have of plans.
-//! * `store`: rows. `error`: why a plan was not stored, run or performed.
+//! * `create`: stores a plan, and starts it if requested. `binding_plans`, `dead_plans`: the items and actions of the
+//!   two kinds.
+//! * `control`: starts or cancels a plan by its id.
+//! * `run_plan`: the job of a plan. It runs a bounded batch; the row then has the time of the next one.
+//! * `restore`: jobs that Redis must have for plans.
+//! * `store`: rows. `error`: errors.
 //!
-//! An item is performed by the service that performs the single command, and recorded afterwards. If a process dies in
-//! between, the history of what was changed says that the plan did it: the item is recorded, and not performed again.
+//! An item calls the same service as the single command, and its result is recorded afterwards. If the process dies in
+//! between, the history of the changed subject shows that the plan did it. The item is then recorded and not run again.
 
 pub mod binding_plans;
 pub mod control;

@@ -1,4 +1,4 @@
-//! The jobs that Redis must have of plans.
+//! Jobs that Redis must have for plans.
 
 use chrono::{DateTime, Utc};
 use model::{ids::PlanId, plan::plan_job};
@@ -10,15 +10,15 @@ use queue::NewJob;
 /// Rows read at a time.
 const PAGE: i64 = 500;
 
-/// The job that a running plan must have, and the time of its row.
+/// Job that a running plan must have, and the due time from its row.
 #[derive(Debug)]
 pub struct PlanTimer {
     pub job: NewJob,
     pub due: DateTime<Utc>,
 }
 
-/// One page of the jobs that running plans must have, and the last plan that was looked at. `overdue_secs`: only of those
-/// whose next items were due so long ago.
+/// Returns one page of the jobs that running plans must have, and the last plan of the page. With `overdue_secs`, only
+/// plans that are overdue by at least this time.
 pub async fn next_page(
     db: &Pool,
     after: PlanId,

@@ -1,8 +1,8 @@
-//! `plan:{id}`: performs the next items of a plan that runs.
+//! `plan:{id}`: runs the next items of a plan.
 //!
-//! The batch is claimed by moving the row's `next_at`: a doubled job finds nothing due, and the pace holds for all workers
-//! together. If the process dies, the job runs again when its lease is over, and it goes on with the items that were not
-//! recorded. Nothing sleeps here: the next batch is the same job with a due time.
+//! The job claims a batch by moving the row's `next_at`. A duplicate job then finds nothing due, and the rate limit
+//! applies to all workers together. If the process dies, the job runs again after its lease and continues with the
+//! unrecorded items. The job does not sleep: the next batch is the same job with a later due time.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,21 +22,21 @@ use super::{
 use crate::capability::Desk;
 use foundation::crash;
 
-/// Items performed at the same time: their writes share statements and commits.
+/// Concurrent items. Their writes share statements and commits.
 const IN_FLIGHT: usize = 32;
 
-/// What one look at a plan came to.
+/// Result of one run of the job.
 #[derive(Debug, Clone)]
 pub enum PlanStep {
-    /// The plan does not run, or no longer.
+    /// The plan is not running.
     Over,
     /// The next items are due after this time.
     NotYet(Duration),
-    /// Items were performed; the plan as it now is.
+    /// Items were run; contains the present plan.
     Performed(Box<LoadedPlan>),
 }
 
-/// Performs the next items of a plan if they are due.
+/// Runs the next items of a plan if they are due.
 pub async fn run_batch(desk: &Desk, id: PlanId) -> Result<PlanStep, PlanRunError> {
     let pace = PlanPace { items_per_second: desk.config.plans.items_per_second };
     let (plan, subjects) = match store::claim_batch(&desk.core.db, id, pace).await? {
@@ -60,7 +60,7 @@ pub async fn run_batch(desk: &Desk, id: PlanId) -> Result<PlanStep, PlanRunError
     Ok(PlanStep::Performed(Box::new(after)))
 }
 
-/// Performs these, and begins no other after one has failed. Returns those that have ended.
+/// Runs these items. Starts no further item after a failure. Returns the items that have ended.
 async fn perform_items(desk: &Desk, plan: &Arc<Plan>, subjects: Vec<String>) -> (Vec<PlanItem>, Option<PlanRunError>) {
     let (mut items, mut failed) = (Vec::new(), None);
     let mut waiting = subjects.into_iter();

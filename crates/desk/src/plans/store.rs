@@ -1,4 +1,4 @@
-//! Plans as rows. A row changes while its lock is held, by what a decision says.
+//! Rows of plans. A decision changes a row while its lock is held.
 
 use chrono::{DateTime, Utc};
 use model::{
@@ -19,7 +19,7 @@ use foundation::{
 /// Items of one statement.
 const CHUNK: usize = 1000;
 
-/// A plan, and Postgres' time when it was read.
+/// A plan, and Postgres' time of the read.
 #[derive(Debug, Clone, FromRow)]
 pub struct LoadedPlan {
     #[sqlx(flatten)]
@@ -27,7 +27,7 @@ pub struct LoadedPlan {
     pub now: DateTime<Utc>,
 }
 
-/// Stores a plan with its items. False: a plan of this id is stored already, and stays as it is.
+/// Stores a plan with its items. Returns false if a plan with this id exists; it is not changed.
 pub(super) async fn insert_plan(db: &Pool, plan: &Plan, items: &[PlanItem]) -> Result<bool, sqlx::Error> {
     let mut tx = db.begin().await?;
     let inserted = sqlx::query(
@@ -88,7 +88,7 @@ async fn insert_items(db: &mut Connection, plan: PlanId, items: &[PlanItem]) -> 
     .map(drop)
 }
 
-/// Items as arrays of Postgres.
+/// Items as arrays for Postgres.
 struct ItemColumns<'a> {
     subjects: Vec<&'a str>,
     states: Vec<&'static str>,
@@ -120,7 +120,7 @@ pub async fn load_plan(db: &Pool, id: PlanId) -> Result<Option<LoadedPlan>, sqlx
     .await
 }
 
-/// One page of plans, the newest first: those of lesser ids than `before`.
+/// Returns one page of plans, newest first, with ids below `before`.
 pub async fn list_plans(
     db: &Pool,
     state: Option<PlanState>,
@@ -141,7 +141,7 @@ pub async fn list_plans(
     .await
 }
 
-/// One page of a plan's items, by id. `None`: in any state.
+/// Returns one page of a plan's items, ordered by id. A state of `None` matches all.
 pub async fn list_items(
     db: &Pool,
     plan: PlanId,
@@ -163,12 +163,12 @@ pub async fn list_items(
     .await
 }
 
-/// How many items of a plan were refused for one reason.
+/// Number of items of a plan that were refused for the same reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, FromRow)]
 pub struct RefusalCount {
     pub refusal: String,
     pub count: i64,
-    /// What one of them was told.
+    /// Note of one of these items.
     pub example: Option<String>,
 }
 
@@ -183,7 +183,7 @@ pub async fn count_refusals(db: &Pool, plan: PlanId) -> Result<Vec<RefusalCount>
     .await
 }
 
-/// What a request made of a plan.
+/// Decision of a request about a plan.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct DecidedPlan {
     pub(super) before: Plan,
@@ -191,7 +191,7 @@ pub(super) struct DecidedPlan {
     pub(super) now: DateTime<Utc>,
 }
 
-/// Decides on a plan, and writes what was decided. `None`: there is none of this id.
+/// Decides on a plan and writes the decision. Returns `None` if the plan does not exist.
 pub(super) async fn change_plan(
     db: &Pool,
     id: PlanId,
@@ -207,7 +207,7 @@ pub(super) async fn change_plan(
     Ok(Some(DecidedPlan { before: plan, decision, now }))
 }
 
-/// The plan, which no other transaction changes until this one has ended.
+/// Reads the plan and locks its row until the transaction ends.
 async fn lock_plan(db: &mut Connection, id: PlanId) -> Result<Option<LoadedPlan>, sqlx::Error> {
     sqlx::query_as(
         "-- lock plan
@@ -245,25 +245,25 @@ async fn write_plan(db: &mut Connection, plan: &Plan) -> Result<(), sqlx::Error>
     .map(drop)
 }
 
-/// What a job of a plan may do now.
+/// Action that a plan's job may take now.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum PlanTurn {
-    /// The plan does not run, or is gone.
+    /// The plan is not running, or no longer exists.
     Over,
     NotYet {
         due: DateTime<Utc>,
         now: DateTime<Utc>,
     },
-    /// These are to be performed; until `plan.next_at` no other job may have more.
+    /// The job runs these items. Other jobs get no items until `plan.next_at`.
     Perform {
         plan: Box<Plan>,
         subjects: Vec<String>,
     },
-    /// Nothing was left, and the plan has ended.
+    /// No items were left, and the plan has ended.
     Ended(Box<Plan>),
 }
 
-/// Claims the next batch of a plan. The items stay as they are: if this process dies, they are claimed again.
+/// Claims the next batch of a plan. The items stay pending, so they are claimed again if this process dies.
 pub(super) async fn claim_batch(db: &Pool, id: PlanId, pace: PlanPace) -> Result<PlanTurn, sqlx::Error> {
     let mut tx = db.begin().await?;
     let Some(LoadedPlan { plan, now }) = lock_plan(&mut tx, id).await? else { return Ok(PlanTurn::Over) };
@@ -292,7 +292,8 @@ pub(super) async fn claim_batch(db: &Pool, id: PlanId, pace: PlanPace) -> Result
     Ok(turn)
 }
 
-/// Records what became of items, each once, and ends the plan with the last of them. `None`: the plan is gone.
+/// Records the results of items, each once, and ends the plan after its last item. Returns `None` if the plan no longer
+/// exists.
 pub(super) async fn record_items(db: &Pool, id: PlanId, items: &[PlanItem]) -> Result<Option<LoadedPlan>, sqlx::Error> {
     let mut tx = db.begin().await?;
     let Some(LoadedPlan { plan, now }) = lock_plan(&mut tx, id).await? else { return Ok(None) };
@@ -319,7 +320,7 @@ pub(super) async fn record_items(db: &Pool, id: PlanId, items: &[PlanItem]) -> R
     Ok(Some(LoadedPlan { plan, now }))
 }
 
-/// A plan that runs, as the reconciler looks for it.
+/// A running plan with the values that the reconciler needs.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub(super) struct RunningPlan {
     pub(super) id: PlanId,
@@ -327,7 +328,8 @@ pub(super) struct RunningPlan {
     pub(super) now: DateTime<Utc>,
 }
 
-/// One page of the plans that run, by id. `overdue_secs`: only those whose next items were due so long ago.
+/// Returns one page of running plans, ordered by id. With `overdue_secs`, only plans that are overdue by at least this
+/// time.
 pub(super) async fn list_running(
     db: &Pool,
     after: PlanId,

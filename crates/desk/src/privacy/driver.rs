@@ -1,13 +1,14 @@
-//! Erasing a driver: many small transactions, so that no change of an order waits for long, whatever the size of the tables.
+//! Erasure of a driver in many small transactions, so that a change of an order never waits long, whatever the size of
+//! the tables.
 //!
-//! 1. The driver's orders, some at a time by their indexes, each with all that hangs on it (`dispatchq_erase_driver_orders`). The first of
-//!    these transactions removes the driver's row and keys.
-//! 2. Tables that name drivers without an order of theirs: whom a search looked at, messages, stored answers. No index knows the names in
-//!    them, which would cost a write for each: they are walked over by their primary keys.
+//! 1. The driver's orders, some at a time by index, each with all its dependent rows (`dispatchq_erase_driver_orders`).
+//!    The first of these transactions removes the driver's row and keys.
+//! 2. Tables that name drivers without an order: rankings, messages, stored responses. An index on the names would cost
+//!    each write, so these tables are scanned by primary key.
 //! 3. The steps of orders, in the same way.
 //!
-//! How far it is stands in the row of `erasures`, written with each step. If the process dies, the next that erases begins there: cleanup,
-//! or `privacy replay`. Each step may be repeated.
+//! The row in `erasures` stores the position, which is written with each step. If the process dies, the next erasure
+//! (by cleanup or `privacy replay`) continues there. Each step may be repeated.
 
 use model::ids::DriverId;
 use serde::{Deserialize, Serialize};
@@ -20,43 +21,44 @@ use orders::{
     fleet::driver_index::{self, DriverPlace},
 };
 
-/// Orders of one transaction. Each takes some ten rows of other tables along, and a look into each day of the history since.
+/// Orders of one transaction. Each order has about ten rows in other tables and needs a lookup in each later day of the
+/// history.
 const ORDERS_AT_ONCE: i32 = 50;
-/// Rows that one statement looks through.
+/// Rows that one statement scans.
 const ROWS_AT_ONCE: i64 = 1_000;
-/// The table of the last step.
+/// Table of the last step.
 const FEED: &str = "order_feed";
 
-/// How far an erasure is. Kept as JSON.
+/// Position of an erasure, stored as JSON.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct ErasureProgress {
-    /// The table that is walked over; `None`: orders.
+    /// Table that is being scanned; `None`: orders.
     table: Option<String>,
-    /// The primary key of the last row of it that was looked at, of the last step its place in the feed; empty: none.
+    /// Primary key of the last scanned row, or the feed position in the last step; empty: none.
     after: Vec<String>,
-    /// Orders that held something, so far.
+    /// Number of orders that had data so far.
     orders: i64,
 }
 
-/// A table that is walked over. `$1` is the driver, `$2` the primary key of the last row before, `$3` the number of rows, `$4` the
-/// pseudonym. Answers the primary key of the last row it looked at, and no row behind the last.
+/// Scan of a table. `$1` is the driver, `$2` the primary key of the last scanned row, `$3` the number of rows, `$4` the
+/// pseudonym. Returns the primary key of the last scanned row, or no row at the end of the table.
 #[derive(Debug)]
 pub struct TableWalk {
     pub table: &'static str,
-    /// Before the first row.
+    /// Primary key before the first row.
     pub first: &'static [&'static str],
-    /// The pseudonym takes the driver's place; rows are removed otherwise, and there is no `$4`.
+    /// Whether the pseudonym replaces the driver. Otherwise rows are removed, and there is no `$4`.
     pub is_renamed: bool,
     pub statement: &'static str,
 }
 
-/// Every walk, also for tests of their plans.
+/// All scans; public for tests of their query plans.
 pub const WALKS: [TableWalk; 6] = [
     TableWalk {
         table: "rankings",
         first: &["", "0"],
         is_renamed: false,
-        // Names are compared as JSON writes them, so that D1 is not found in D10.
+        // Names are compared in their JSON form, so that D1 does not match D10.
         statement: "-- erase driver from rankings
             WITH page AS MATERIALIZED (
                 SELECT order_id, attempt_no, strpos(candidates::text, to_json($1::text)::text) > 0 AS names_driver FROM rankings
@@ -71,7 +73,8 @@ pub const WALKS: [TableWalk; 6] = [
         table: "outbox",
         first: &["0"],
         is_renamed: true,
-        // The key of some messages is `{driver}-{version}`; those of others are numbers and ids that may look like a driver's.
+        // The dedupe key of some messages is `{driver}-{version}`. Other messages have numbers and ids that may look
+        // like a driver's.
         statement: "-- erase driver from outbox
             WITH page AS MATERIALIZED (
                 SELECT id, kind IN ('ASSIGNED', 'UNASSIGNED') AND starts_with(dedupe_key, $1::text || '-') AS names_key,
@@ -117,7 +120,7 @@ pub const WALKS: [TableWalk; 6] = [
         table: "dead_letters",
         first: &["", "-infinity"],
         is_renamed: false,
-        // The row stays: it says that a job died.
+        // The row stays as a record that a job died.
         statement: "-- erase driver from dead jobs
             WITH page AS MATERIALIZED (
                 SELECT job_id, died_at, strpos(envelope, to_json($1::text)::text) > 0 AS names_driver FROM dead_letters
@@ -142,7 +145,7 @@ pub const WALKS: [TableWalk; 6] = [
     },
 ];
 
-/// Erases the driver of this record, from where it was left. Returns how many orders held something.
+/// Erases the driver of this record from the stored position on. Returns the number of orders that had data.
 pub(super) async fn erase_driver(core: &Core, erasure: &ErasureRecord, pseudonym: &str) -> Result<i64, sqlx::Error> {
     let driver = DriverId::from(erasure.subject_id.as_str());
     let place: Option<DriverPlace> = sqlx::query_as(
@@ -157,10 +160,10 @@ pub(super) async fn erase_driver(core: &Core, erasure: &ErasureRecord, pseudonym
         erase_orders_of(core, erasure, &driver, pseudonym, &mut progress).await?;
     }
     if let Some(place) = place {
-        // Not available: leaves the index in Redis.
+        // An unavailable driver leaves the index in Redis.
         driver_index::upsert_driver(core, &place).await;
     }
-    // A table of a version that walked over others: all are walked over again.
+    // If another version has stored a table that is not in the list, all tables are scanned again.
     let begun = progress.table.as_deref();
     let is_at_feed = begun == Some(FEED);
     let done = WALKS.iter().position(|walk| begun == Some(walk.table)).unwrap_or(0);
@@ -228,7 +231,7 @@ async fn walk_table(
     }
 }
 
-/// As [`walk_table`], over the steps of orders.
+/// Same as [`walk_table`], for the steps of orders.
 async fn erase_steps_of(
     core: &Core,
     erasure: &ErasureRecord,
@@ -236,7 +239,7 @@ async fn erase_steps_of(
     pseudonym: &str,
     progress: &mut ErasureProgress,
 ) -> Result<(), sqlx::Error> {
-    // Before the first step there is no place, nor of a version that kept none.
+    // There is no position before the first step, or if another version stored none.
     let mut after: FeedCursor = progress.after.first().and_then(|place| place.parse().ok()).unwrap_or_default();
     loop {
         let mut tx = core.db.begin().await?;
@@ -250,7 +253,7 @@ async fn erase_steps_of(
     }
 }
 
-/// An erasure that is done, or has not begun, begins with the first step.
+/// Reads the position. A finished or new erasure starts with the first step.
 async fn load_progress(core: &Core, erasure: &ErasureRecord) -> Result<ErasureProgress, sqlx::Error> {
     let kept: Option<Option<Json<ErasureProgress>>> = sqlx::query_scalar(
         "-- progress of erasure

@@ -1,4 +1,4 @@
-//! What the hours of an area were like: orders that found a driver, and the most that waited at once.
+//! Hourly figures of an area: orders that found a driver, and the maximum number of waiting orders.
 
 use std::collections::BTreeMap;
 
@@ -19,10 +19,11 @@ struct HourCounts {
     peak_waiting: Option<i64>,
 }
 
-/// Reads the hours of the area's time zone of which something is kept, from the one that `since` lies in up to the one that `until`
-/// lies in, which is not over. So two times that follow each other share no hour, and none is counted in part.
+/// Returns the hours of the area's time zone that have data. The range starts with the hour that contains `since` and
+/// ends before the hour that contains `until`, which is not over. Consecutive ranges therefore share no hour, and no
+/// hour is counted in part.
 ///
-/// Postgres counts by the quarter of an hour: whatever a zone is ahead of UTC, its hours are made of whole ones.
+/// Postgres counts by quarter hours, because the hours of every time zone consist of whole quarter hours.
 pub async fn observe_hours(
     desk: &Desk,
     area: &AreaId,
@@ -76,7 +77,7 @@ fn area_zone(desk: &Desk, area: &AreaId) -> AreaTimeZone {
     rules.geofence.get(area).and_then(|area| area.time_zone).unwrap_or(desk.config.admission.time_zone)
 }
 
-/// When the hour began that clocks there show at this instant.
+/// Returns the start of the hour that a local clock shows at this time.
 fn begin_of_hour(at: DateTime<Utc>, zone: AreaTimeZone) -> DateTime<Utc> {
     let (_, minute) = zone.wall_clock(at);
     let into_minute = TimeDelta::seconds(i64::from(at.second())) + TimeDelta::nanoseconds(i64::from(at.nanosecond()));

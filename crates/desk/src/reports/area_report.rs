@@ -1,6 +1,6 @@
-//! What became of requests for places, by hour and area; and what would have become of them with another threshold.
+//! Verdicts of admission requests by hour and area, and the verdicts that another threshold would have given.
 //!
-//! Complete: every hour and area of the stretch that was asked for, however many.
+//! The report is complete: it has every hour and area of the requested period, without a limit.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -15,76 +15,77 @@ use crate::capability::Desk;
 use areas::tally::hour_of;
 use foundation::db;
 
-/// What a report is about.
+/// Scope of a report.
 #[derive(Debug, Clone, Copy)]
 pub struct ReportScope<'a> {
-    /// `None`: all.
+    /// `None`: all areas.
     pub area: Option<&'a AreaId>,
-    /// It begins with the hour that lies so many hours before its end.
+    /// Length in hours. The report starts at the beginning of the hour that is this far before its end.
     pub hours: u32,
     /// `None`: now.
     pub until: Option<DateTime<Utc>>,
-    /// The threshold to try out on what happened.
+    /// Threshold for the what-if figures.
     pub threshold: Option<i64>,
 }
 
-/// How areas stood, and what became of requests for places there.
+/// Load of areas and verdicts of their admission requests.
 #[derive(Debug, Clone, PartialEq, Serialize, utoipa::ToSchema)]
 pub struct AreaReport {
-    /// The beginning of an hour.
+    /// Start of an hour.
     pub since: DateTime<Utc>,
     pub until: DateTime<Utc>,
-    /// The threshold that `what_if` is about, rounded down to a number that is counted apart: from 50 on to 5, from 500 on to 50.
+    /// Threshold of `what_if`, rounded down to a stored level: from 50 on to a multiple of 5, from 500 on to a multiple
+    /// of 50.
     #[schema(required)]
     pub threshold: Option<i64>,
-    /// By hour, area and service type, the newest hour first.
+    /// Figures by hour, area and service type, newest hour first.
     pub hours: Vec<AreaHour>,
-    /// The same of the whole stretch.
+    /// Figures of the whole period.
     pub areas: Vec<AreaHour>,
 }
 
-/// One area and service type over an hour, or over the whole stretch.
+/// One area and service type in an hour, or in the whole period.
 #[derive(Debug, Clone, PartialEq, Serialize, utoipa::ToSchema)]
 pub struct AreaHour {
-    /// Null: the whole stretch.
+    /// Null: the whole period.
     #[schema(required)]
     pub hour: Option<DateTime<Utc>>,
-    /// Empty: outside of all areas.
+    /// Empty: outside all areas.
     #[schema(value_type = String)]
     pub area_id: AreaId,
     #[schema(value_type = String)]
     pub service_type: ServiceType,
     pub most_waiting: i64,
-    /// Waiting by threshold.
+    /// Mean of waiting orders divided by the threshold.
     pub mean_utilization: f64,
-    /// Checks and creations that were refused, whatever the cause.
+    /// Checks and creations that were refused, for any cause.
     pub rejected: i64,
-    /// Those that shadow mode let in.
+    /// Requests that only shadow mode admitted.
     pub would_reject: i64,
-    /// Those that loyalty let in.
+    /// Requests that were admitted because of loyalty.
     pub bypassed: i64,
-    /// Every request, by where it was made, what became of it and why.
+    /// All requests, by source, verdict and cause.
     pub requests: Vec<RequestCount>,
-    /// What another threshold would have refused, if it was asked for.
+    /// Requests that the other threshold would have refused; null if the request names no threshold.
     #[schema(required)]
     pub what_if: Option<WhatIf>,
 }
 
-/// How many requests came to the same end.
+/// Number of requests with the same source, verdict and cause.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub struct RequestCount {
     /// check or create.
     pub source: String,
     /// TAKEN, BYPASSED, WOULD_REFUSE or REFUSED.
     pub verdict: String,
-    /// threshold, disabled, forced, outside, unavailable; none of those that were taken.
+    /// threshold, disabled, forced, outside, unavailable; none for admitted requests.
     pub cause: String,
     pub requests: i64,
 }
 
-/// What another threshold would have refused of the requests that were counted, by how many waited when each came. Requests whose
-/// end another cause decided, and those whose count is unknown, are left out. The cooldown is left aside, and so is that fewer
-/// would have waited later.
+/// Requests that another threshold would have refused, based on the number of waiting orders at each request. Leaves
+/// out requests that another cause decided or whose count is unknown. Ignores the cooldown, and ignores that fewer
+/// orders would have waited later.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub struct WhatIf {
     pub checks: i64,
@@ -125,7 +126,7 @@ struct LevelRow {
     requests: i64,
 }
 
-/// What is known of an area and service type over some time.
+/// Figures of an area and service type in a period.
 #[derive(Debug, Default)]
 struct AreaFigures {
     most_waiting: i64,
@@ -138,7 +139,7 @@ struct AreaFigures {
 
 type FiguresByHour = BTreeMap<(Reverse<DateTime<Utc>>, AreaKey), AreaFigures>;
 
-/// Reads a report. What processes counted within the last second may be missing.
+/// Returns a report. Requests of the last second may be missing.
 pub async fn load_area_report(desk: &Desk, scope: ReportScope<'_>) -> Result<AreaReport, sqlx::Error> {
     let until = match scope.until {
         Some(until) => until,
@@ -147,7 +148,7 @@ pub async fn load_area_report(desk: &Desk, scope: ReportScope<'_>) -> Result<Are
     let since = hour_of(until - TimeDelta::hours(i64::from(scope.hours)));
     let threshold = scope.threshold.map(waiting_level);
     let mut figures = FiguresByHour::new();
-    // Times are bound, so that the planner knows how little of the table it is.
+    // The times are bound as parameters, so that the planner knows how small the range is.
     let stood: Vec<StoodRow> = sqlx::query_as(
         "-- report of how areas stood
          SELECT date_trunc('hour', at, 'UTC') AS hour, area_id, service_type, max(waiting)::bigint AS most_waiting,
@@ -201,7 +202,7 @@ pub async fn load_area_report(desk: &Desk, scope: ReportScope<'_>) -> Result<Are
     })
 }
 
-/// Counts what `threshold` would have refused, with the bypass of each area as it is now.
+/// Counts the requests that `threshold` would have refused, with the present bypass settings of each area.
 async fn try_threshold(
     desk: &Desk,
     area: Option<&AreaId>,

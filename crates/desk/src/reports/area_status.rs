@@ -1,4 +1,4 @@
-//! How areas stand, and the snapshots that are kept of it. What became of it hour by hour: [`area_report`](super::area_report).
+//! Present state of areas, and the snapshots of it. The hourly figures are in [`area_report`](super::area_report).
 
 use std::collections::{HashMap, HashSet};
 
@@ -29,12 +29,12 @@ use foundation::{
     error::ServiceError,
 };
 
-/// The mode of an area that no person has decided for.
+/// Mode of an area without an override.
 const AUTO: &str = "AUTO";
-/// Counts of hours that ended longer ago are in the report alone: the snapshots stood still that long.
+/// Maximum age of counts for a snapshot. If snapshots were missing for longer, the counts appear only in the report.
 const COUNTED_WITHIN: TimeDelta = TimeDelta::hours(3);
 
-/// One area and service type, now.
+/// Present state of one area and service type.
 #[derive(Debug, Clone, PartialEq, Serialize, utoipa::ToSchema)]
 pub struct AreaStatus {
     #[schema(value_type = String)]
@@ -42,21 +42,21 @@ pub struct AreaStatus {
     #[schema(value_type = String)]
     pub service_type: ServiceType,
     pub waiting: i64,
-    /// The same by the name of the requirement on server busy.
+    /// Same as `waiting`, with the name that the requirement on server busy uses.
     pub waiting_count: i64,
-    /// By the schedule, while it says one.
+    /// Threshold in effect, from the schedule if it covers this time.
     pub threshold: i64,
-    /// Waiting by threshold.
+    /// Waiting orders divided by the threshold.
     pub utilization: f64,
-    /// FORCE_BUSY, FORCE_AVAILABLE, DISABLED or AUTO. All but AUTO hold whatever the flag says.
+    /// FORCE_BUSY, FORCE_AVAILABLE, DISABLED or AUTO. All modes except AUTO apply regardless of the flag.
     pub mode: &'static str,
-    /// How far the threshold holds while the mode is AUTO.
+    /// Whether and how the threshold is enforced in mode AUTO.
     pub enforcement: ThresholdEnforcement,
-    /// Why the area takes no orders of this service type now; null: it takes them.
+    /// Reason that the area refuses orders of this service type now; null: it accepts them.
     #[schema(required)]
     pub refuses: Option<AreaRefusal>,
     pub oldest_waiting_since: Option<DateTime<Utc>>,
-    /// When the orders were counted.
+    /// Time of the count.
     pub last_updated: DateTime<Utc>,
     pub effective: EffectiveLimits,
 }
@@ -67,26 +67,26 @@ impl AreaStatus {
     }
 }
 
-/// Every area with every service type it is for, as Postgres counts; and what else has orders that wait. Where very many orders are open
-/// the count may be some seconds old.
+/// Returns the state of every area and service type that the area serves, and of others with waiting orders. Postgres
+/// counts the orders. With very many open orders, the count may be some seconds old.
 pub async fn area_statuses(desk: &Desk) -> Result<Vec<AreaStatus>, sqlx::Error> {
     Ok(look_at_areas(desk, &*recent_census::count_orders(&desk.core.db).await?).await)
 }
 
-/// As [`area_statuses`], as counted by `census`. Asks Redis: the caller is in no transaction.
+/// Same as [`area_statuses`], with the counts of `census`. Queries Redis, so the caller must not be in a transaction.
 async fn look_at_areas(desk: &Desk, census: &OrderCensus) -> Vec<AreaStatus> {
     let mut statuses = status_of(desk, census, served_areas(desk));
     find_cooling(desk, &mut statuses).await;
     statuses
 }
 
-/// How areas stand that refuse orders, that have limits of their own or orders that wait, or that a person has decided for. As
-/// counted by `census`.
+/// Returns the state of areas that refuse orders, have their own limits, have waiting orders, or have an override, with
+/// the counts of `census`.
 pub async fn notable_areas(desk: &Desk, census: &OrderCensus) -> Vec<AreaStatus> {
     keep_notable(desk, census, look_at_areas(desk, census).await, &HashSet::new())
 }
 
-/// Removes the areas of which there is nothing to report, but for `also`.
+/// Removes areas with nothing to report, except those in `also`.
 fn keep_notable(
     desk: &Desk,
     census: &OrderCensus,
@@ -96,16 +96,16 @@ fn keep_notable(
     let notable: HashSet<AreaKey> = list_rows(desk, census, Vec::new()).into_iter().collect();
     rows.retain(|row| row.refuses.is_some() || notable.contains(&row.key()) || also.contains(&row.key()));
     let listed: HashSet<AreaKey> = rows.iter().map(AreaStatus::key).collect();
-    // Requests for an area that is gone since.
+    // Areas that have requests but no longer exist.
     let gone: Vec<AreaKey> = also.difference(&listed).cloned().collect();
     rows.extend(status_of(desk, census, gone).into_iter().filter(|row| !listed.contains(&row.key())));
     rows
 }
 
-/// Areas that Redis is asked about at once.
+/// Concurrent Redis queries for areas.
 const ASKED_AT_ONCE: usize = 16;
 
-/// Finds the areas that were full and cool down, as Redis knows. Without Redis none does.
+/// Finds the areas that are in a cooldown after they were full, from Redis. Without Redis, none are found.
 async fn find_cooling(desk: &Desk, statuses: &mut [AreaStatus]) {
     let rules = desk.areas.rules.get();
     let now = desk.core.database_clock.now();
@@ -132,7 +132,7 @@ async fn find_cooling(desk: &Desk, statuses: &mut [AreaStatus]) {
     }
 }
 
-/// Every area with every service type it is for.
+/// Returns every area with each service type that it serves.
 fn served_areas(desk: &Desk) -> Vec<AreaKey> {
     let mut all = Vec::new();
     for area in desk.areas.rules.get().geofence.areas() {
@@ -142,8 +142,8 @@ fn served_areas(desk: &Desk) -> Vec<AreaKey> {
     all
 }
 
-/// How areas stand that have limits of their own or orders that wait, or that a person has decided for; and of these, too. As
-/// counted by `census`.
+/// Returns the state of areas that have their own limits, waiting orders, or an override, and of those in `also`, with
+/// the counts of `census`.
 fn status_of(desk: &Desk, census: &OrderCensus, also: Vec<AreaKey>) -> Vec<AreaStatus> {
     let counted = &census.waiting;
     let rules = desk.areas.rules.get();
@@ -158,7 +158,7 @@ fn status_of(desk: &Desk, census: &OrderCensus, also: Vec<AreaKey>) -> Vec<AreaS
         let limits = rules.limits_at(&area_id, &service_type, now);
         let terms = AreaTerms { area: &area_id, limits: &limits, forced, flag: &rules.flag };
         AreaStatus {
-            // An area that a producer names and no dispatcher defined refuses nothing.
+            // An area that only a producer names, and that is not configured, refuses nothing.
             refuses: rules
                 .geofence
                 .get(&area_id)
@@ -183,7 +183,7 @@ fn status_of(desk: &Desk, census: &OrderCensus, also: Vec<AreaKey>) -> Vec<AreaS
     list_rows(desk, census, also).into_iter().map(status).collect()
 }
 
-/// The areas that [`status_of`] reports.
+/// Returns the areas that [`status_of`] reports.
 fn list_rows(desk: &Desk, census: &OrderCensus, also: Vec<AreaKey>) -> Vec<AreaKey> {
     let rules = desk.areas.rules.get();
     let mut keys: Vec<AreaKey> = rules.configured_areas().cloned().collect();
@@ -205,16 +205,17 @@ fn utilisation_ratio(waiting: i64, threshold: i64) -> f64 {
     (ratio * 1000.0).round() / 1000.0
 }
 
-/// Keeps how every area stands, with what was refused since the last time. Each request is in one snapshot: both are written in
-/// one transaction.
+/// Stores the state of every area with the refusals since the last snapshot. Both are written in one transaction, so
+/// each request is in exactly one snapshot.
 pub async fn save_snapshot(desk: &Desk) -> Result<usize, ServiceError> {
     save_counted(desk, &census::take_census(&desk.core.db).await?).await
 }
 
-/// As [`save_snapshot`], as counted by `census`.
+/// Same as [`save_snapshot`], with the counts of `census`.
 pub async fn save_counted(desk: &Desk, census: &OrderCensus) -> Result<usize, ServiceError> {
     let since = db::database_now(&desk.core.db).await? - COUNTED_WITHIN;
-    // Before the transaction: Postgres ends one that waits for Redis, and its rows are locked meanwhile.
+    // Runs before the transaction: Postgres would end a transaction that waits for Redis, and its rows would be locked
+    // in the meantime.
     let seen = look_at_areas(desk, census).await;
     let mut tx = desk.core.db.begin().await?;
     let counts = take_counts(&mut tx, since).await?;
@@ -255,8 +256,8 @@ struct FreshCount {
     requests: i64,
 }
 
-/// Marks what was counted since the last snapshot as taken, and returns it by area and verdict. A line that a process is adding to
-/// comes with the next snapshot.
+/// Marks the counts since the last snapshot as taken, and returns them by area and verdict. Counts that a process is
+/// adding to right now are taken by the next snapshot.
 async fn take_counts(
     tx: &mut Connection,
     since: DateTime<Utc>,

@@ -1,4 +1,4 @@
-//! How bindings and providers' servers stand, counted for /metrics.
+//! Counts of bindings and providers' servers for /metrics.
 
 use std::time::Duration;
 
@@ -7,26 +7,26 @@ use sqlx::FromRow;
 use bindings::store::servers::{ProviderServer, list_servers};
 use foundation::{core::Core, error::ServiceError};
 
-/// Servers that are shown one by one; an installation with more looks at the tables.
+/// Maximum servers that are reported individually. With more servers, use the tables.
 const MOST_SERVERS: i64 = 500;
 
-/// Bindings by what they do.
+/// Bindings by state.
 #[derive(Debug, Clone, Copy, PartialEq, FromRow)]
 pub struct BindingCensus {
     pub stopped: i64,
     pub running: i64,
     pub paused: i64,
     pub stopping: i64,
-    /// Those that wait for a person to hand an OTP in.
+    /// Bindings that wait for a person to submit an OTP.
     pub waiting_otp: i64,
-    /// How long the binding that waits longest for an OTP has waited; 0 when none does.
+    /// Longest wait of a binding for an OTP, in seconds; 0 if there is none.
     pub otp_oldest_s: f64,
-    /// How long the binding that is most overdue is late; 0 when none is due. Those whose server is left alone do not count.
+    /// Delay of the most overdue binding, in seconds; 0 if none is due. Bindings of paused servers do not count.
     pub most_overdue_s: f64,
     pub unresolved: i64,
 }
 
-/// Calls that are open, and who waits for a call.
+/// Open calls, and jobs that wait for a call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallCensus {
     pub open: u64,
@@ -36,23 +36,23 @@ pub struct CallCensus {
     pub servers: Vec<ServerCensus>,
 }
 
-/// One server's calls.
+/// Calls of one server.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServerCensus {
     pub server: ProviderServer,
     pub open: u64,
     pub limit: u64,
-    /// Bindings in its line.
+    /// Bindings in the server's line.
     pub parked: u64,
-    /// How long the first of them has waited.
+    /// Wait of the first binding in the line.
     pub longest_wait_s: f64,
-    /// It is left alone after failures, or because it asked for that.
+    /// Whether the server is paused after failures or at its own request.
     pub breaker_is_open: bool,
-    /// It is not called: disabled, or left alone.
+    /// Whether the server is not called, because it is disabled or paused.
     pub is_paused: bool,
 }
 
-/// Counts all bindings, in one statement.
+/// Counts all bindings in one statement.
 pub async fn count_bindings(core: &Core) -> Result<BindingCensus, sqlx::Error> {
     sqlx::query_as(
         "-- count bindings

@@ -1,5 +1,5 @@
-//! Counts of orders: of the open ones, and of refunds to begin. Page by page, so that no statement is long however many there are.
-//! The columns of open orders change at every step, so no index can count them and every open order is looked at.
+//! Counts of open orders and of refunds that are not started. The counts read page by page, so each statement is short.
+//! The columns of open orders change at every step, so no index can count them, and every open order is read.
 
 use std::collections::BTreeMap;
 
@@ -10,27 +10,27 @@ use model::{
     order::OrderStatus,
 };
 
-/// Orders one statement looks at.
+/// Orders that one statement reads.
 const PAGE: i64 = 2000;
 
-/// How many open orders are in which situation.
+/// Number of open orders in each situation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OrderCensus {
-    /// When the count began, by the database's clock.
+    /// Start of the count, on Postgres' clock.
     pub at: DateTime<Utc>,
-    /// All that are open.
+    /// All open orders.
     pub orders: u64,
     pub held: u64,
-    /// Look for a driver after their first attempt found none.
+    /// Orders that are searching for a driver after their first attempt failed.
     pub retrying: u64,
-    /// Their partner is being asked for the job id.
+    /// Orders whose partner is being polled for the job id.
     pub retrievals: u64,
     pub waiting: BTreeMap<AreaKey, WaitingOrders>,
-    /// Statuses without an order are left out.
+    /// Contains only statuses that have orders.
     pub by_status: BTreeMap<OrderStatus, u64>,
 }
 
-/// The orders that look for a driver in an area.
+/// Orders of an area that are searching for a driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WaitingOrders {
     pub orders: i64,
@@ -50,7 +50,7 @@ struct CensusGroup {
     last: String,
 }
 
-/// Counts all open orders. An order that is changed meanwhile is counted as it was or as it is.
+/// Counts all open orders. An order that changes during the count is counted in its old or new state.
 pub async fn take_census(db: &Pool) -> Result<OrderCensus, sqlx::Error> {
     let windows = load_windows(db).await?;
     let mut census = OrderCensus { at: windows.at, ..OrderCensus::default() };
@@ -69,17 +69,17 @@ pub async fn take_census(db: &Pool) -> Result<OrderCensus, sqlx::Error> {
     }
 }
 
-/// The areas and service types whose orders count as waiting for a limited time, as columns.
+/// Areas and service types with a waiting window, as columns.
 #[derive(Debug, Default)]
 struct WaitingWindows {
-    /// The database's time.
+    /// Postgres' time.
     at: DateTime<Utc>,
     areas: Vec<String>,
     service_types: Vec<String>,
     seconds: Vec<i64>,
 }
 
-/// The database's time with an area, a service type and its seconds, or with nulls.
+/// Postgres' time with an area, a service type and its seconds, or with nulls.
 type WindowRow = (DateTime<Utc>, Option<String>, Option<String>, Option<i64>);
 
 async fn load_windows(db: &Pool) -> Result<WaitingWindows, sqlx::Error> {
@@ -146,8 +146,8 @@ struct RefundsPage {
     last_id: Option<String>,
 }
 
-/// Returns how many refunds are owed and not started, and the age of the oldest. A refund is due when its order was closed, or
-/// paid after that.
+/// Returns the number of owed refunds that are not started, and the age of the oldest. A refund is due from the close
+/// of its order, or from its payment if that was later.
 pub async fn refunds_to_begin(db: &Pool) -> Result<(u64, Option<TimeDelta>), sqlx::Error> {
     let (mut total, mut oldest) = (0, None);
     let mut after: Option<(DateTime<Utc>, String)> = None;

@@ -1,22 +1,22 @@
-//! How things stand at one glance, for pages that are looked at all day: each statement reads a bounded number of rows by an index.
+//! Summary counts for pages that are open all day. Each statement reads a bounded number of rows through an index.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use model::order::OrderStatus;
 
 use foundation::db::Pool;
 
-/// No more rows are counted.
+/// Maximum rows that are counted.
 pub const MOST: i64 = 10_000;
-/// No more servers are counted.
+/// Maximum servers that are counted.
 const MOST_SERVERS: i64 = 500;
-/// How far back the curves go.
+/// Period of the curves.
 const CURVES: TimeDelta = TimeDelta::hours(1);
 
-/// A count of [`MOST`] at most.
+/// A count of at most [`MOST`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BoundedCount {
     pub rows: u64,
-    /// There are more.
+    /// Whether there are more rows.
     pub is_cut: bool,
 }
 
@@ -26,16 +26,16 @@ impl BoundedCount {
     }
 }
 
-/// Open orders, by what they wait for. Of more than [`MOST`] the oldest are counted.
+/// Open orders by what they wait for. If there are more than [`MOST`], only the oldest are counted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OpenOrders {
     pub all: BoundedCount,
-    /// Under review.
+    /// Orders under review.
     pub held: u64,
-    /// PENDING, or under review: they wait for a person.
+    /// Orders that wait for a person: PENDING or under review.
     pub to_decide: u64,
     pub oldest: Option<DateTime<Utc>>,
-    /// Statuses without an order are left out.
+    /// Contains only statuses that have orders.
     pub by_status: Vec<(OrderStatus, u64)>,
 }
 
@@ -69,14 +69,14 @@ pub async fn count_open_orders(db: &Pool) -> Result<OpenOrders, sqlx::Error> {
     Ok(open)
 }
 
-/// Money that is to go back.
+/// Refunds that are owed or started.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OwedRefunds {
     pub all: BoundedCount,
-    /// Support has begun them.
+    /// Refunds that support has started.
     pub started: u64,
     pub oldest: Option<DateTime<Utc>>,
-    /// By currency, in its smallest unit. A sum may exceed 64 bits.
+    /// Sums by currency, in the smallest unit. A sum may exceed 64 bits.
     pub sums: Vec<(String, i128)>,
 }
 
@@ -89,7 +89,7 @@ struct RefundSum {
     oldest: Option<DateTime<Utc>>,
 }
 
-/// Counts refunds that are owed or begun.
+/// Counts refunds that are owed or started.
 pub async fn count_refunds(db: &Pool) -> Result<OwedRefunds, sqlx::Error> {
     let rows: Vec<RefundSum> = sqlx::query_as(
         "-- glance at refunds
@@ -133,20 +133,20 @@ pub async fn count_alerts(db: &Pool) -> Result<OpenAlerts, sqlx::Error> {
     Ok(OpenAlerts { all: BoundedCount::new(alerts), oldest })
 }
 
-/// Servers of bindings' providers that may be called, and those of them that are left alone for now. Of more than [`MOST_SERVERS`] the
-/// first by id.
+/// Enabled servers of providers, and how many of them are paused. If there are more than [`MOST_SERVERS`], only the
+/// first by id are counted.
 #[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
 pub struct ServerGlance {
-    /// The database's time.
+    /// Postgres' time.
     pub now: DateTime<Utc>,
     pub enabled: i64,
     pub left_alone: i64,
-    /// The one that is left alone for longest, and until when.
+    /// Server with the longest pause.
     pub longest: Option<String>,
     pub until: Option<DateTime<Utc>>,
 }
 
-/// Counts providers' servers, and tells the time.
+/// Counts providers' servers. Also returns the time.
 pub async fn count_servers(db: &Pool) -> Result<ServerGlance, sqlx::Error> {
     sqlx::query_as(
         "-- glance at servers of providers
@@ -162,7 +162,7 @@ pub async fn count_servers(db: &Pool) -> Result<ServerGlance, sqlx::Error> {
     .await
 }
 
-/// How all queues stood together at a time.
+/// Jobs of all queues together at one time.
 #[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
 pub struct QueuePoint {
     pub at: DateTime<Utc>,
@@ -170,7 +170,7 @@ pub struct QueuePoint {
     pub dead: i64,
 }
 
-/// Returns how the queues stood in the last hour, the oldest first.
+/// Returns the curve of the queues in the last hour, oldest first.
 pub async fn queue_curve(db: &Pool) -> Result<Vec<QueuePoint>, sqlx::Error> {
     sqlx::query_as(
         "-- curve of queues
@@ -182,20 +182,20 @@ pub async fn queue_curve(db: &Pool) -> Result<Vec<QueuePoint>, sqlx::Error> {
     .await
 }
 
-/// How all areas stood together at a time.
+/// State of all areas together at one time.
 #[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
 pub struct AreaPoint {
     pub at: DateTime<Utc>,
     pub waiting: i64,
-    /// Areas and service types that refuse orders, whatever the cause.
+    /// Areas and service types that refuse orders, for any cause.
     pub full: i64,
-    /// The same by cause, as of [`AreaRefusal::ALL`](model::admission::decide::AreaRefusal::ALL).
+    /// The same by cause, in the order of [`AreaRefusal::ALL`](model::admission::decide::AreaRefusal::ALL).
     pub by_cause: Vec<i64>,
-    /// Requests refused since the point before.
+    /// Requests refused since the previous point.
     pub rejected: i64,
 }
 
-/// Returns how the areas stood in the last hour, the oldest first.
+/// Returns the curve of the areas in the last hour, oldest first.
 pub async fn area_curve(db: &Pool) -> Result<Vec<AreaPoint>, sqlx::Error> {
     sqlx::query_as(
         "-- curve of areas
@@ -211,14 +211,14 @@ pub async fn area_curve(db: &Pool) -> Result<Vec<AreaPoint>, sqlx::Error> {
     .await
 }
 
-/// How the whole stood at a time.
+/// State of the whole system at one time.
 #[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
 pub struct GlancePoint {
     pub at: DateTime<Utc>,
     pub open_orders: i64,
-    /// Owed or begun; [`MOST`] at most.
+    /// Owed or started refunds, at most [`MOST`].
     pub refunds_owed: i64,
-    /// Of jobs that started since the last full hour began.
+    /// Jobs that started since the last full hour.
     pub lateness_p99_ms: i64,
     /// PENDING or under review.
     pub to_decide: i64,
@@ -227,7 +227,7 @@ pub struct GlancePoint {
     pub servers_left_alone: i64,
 }
 
-/// Returns how the whole stood in the last hour, the oldest first.
+/// Returns the curve of the whole system in the last hour, oldest first.
 pub async fn glance_curve(db: &Pool) -> Result<Vec<GlancePoint>, sqlx::Error> {
     sqlx::query_as(
         "-- curve of the whole
@@ -240,17 +240,17 @@ pub async fn glance_curve(db: &Pool) -> Result<Vec<GlancePoint>, sqlx::Error> {
     .await
 }
 
-/// How the engine stands, as Redis and the census of orders say.
+/// State of the engine, from Redis and the census of orders.
 #[derive(Debug, Clone, Copy)]
 pub struct EngineStanding {
     pub open_orders: u64,
     pub lateness_p99_ms: u64,
-    /// Of the job that has been due longest; 0: none is due.
+    /// Age of the job that has been due longest; 0: none is due.
     pub oldest_due_ms: u64,
     pub workers: u64,
 }
 
-/// Keeps how the whole stands: the engine, and what Postgres counts.
+/// Stores the state of the whole system: the given state of the engine, and counts from Postgres.
 pub async fn save_glance(db: &Pool, engine: EngineStanding) -> Result<(), sqlx::Error> {
     let refunds = count_refunds(db).await?;
     let open = count_open_orders(db).await?;

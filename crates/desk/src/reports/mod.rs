@@ -1,10 +1,12 @@
 //! Counts for people and dashboards.
 //!
-//! * [`census`]: open orders, and refunds to begin. [`recent_census`]: a count that many who look share.
-//! * [`area_status`]: how areas stand. [`area_report`]: what became of requests there, hour by hour.
-//!   [`area_hours`]: what their hours were like, for advice. [`bindings`]: how bindings and providers' servers stand.
-//! * [`scale`]: how many workers are wanted.
-//! * [`glance`]: bounded counts and an hour of curves, for pages. [`partner_glance`]: what waits for partners. [`page_changes`]: whether what pages show has changed.
+//! * [`census`]: open orders, and refunds that are not started. [`recent_census`]: a count that all callers of a
+//!   process share.
+//! * [`area_status`]: present state of areas. [`area_report`]: hourly verdicts of requests. [`area_hours`]: hourly
+//!   figures for threshold advice. [`bindings`]: bindings and providers' servers.
+//! * [`scale`]: number of workers wanted.
+//! * [`glance`]: bounded counts and curves of an hour for pages. [`partner_glance`]: work that waits for partners.
+//!   [`page_changes`]: detects changes of the rows that pages show.
 
 pub mod area_hours;
 pub mod area_report;

@@ -1,9 +1,9 @@
-//! Whether what pages show has changed: one question to Postgres a second for all who look at pages of this process, however
-//! many they are; none while no page is looked at.
+//! Detects changes of the rows that pages show. One query per second serves all open pages of this process; while no
+//! page is open, there is no query.
 //!
-//! Each history numbers its rows from a sequence, and reading how far a sequence is costs the same however long the history is.
-//! A number is drawn before its transaction commits. So a change is announced when its number is drawn, and once more when every
-//! transaction of that time has ended: a page that looked too early looks again.
+//! Each history numbers its rows from a sequence. Reading the position of a sequence costs the same for any length of
+//! history. A number is drawn before its transaction commits. A change is therefore announced when its number is drawn,
+//! and again when every transaction of that time has ended, so that a page that reloaded too early reloads again.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,15 +16,15 @@ use tokio::{
 use foundation::{db::Pool, loops::LoopRegistry};
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Pages that may be told at once at this process. Others ask again by themselves.
+/// Maximum pages of this process that are notified at the same time. Other pages poll.
 const MOST_WATCHERS: usize = 256;
 
-/// What a page shows rows of.
+/// Kind of rows that a page shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum ChangeTopic {
     Orders,
-    /// Raised and acknowledged ones.
+    /// Raised and acknowledged alerts.
     Alerts,
     Bindings,
 }
@@ -36,13 +36,13 @@ impl ChangeTopic {
         self.into()
     }
 
-    /// The topic of this word.
+    /// Returns the topic with this name.
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|topic| topic.as_str() == word)
     }
 }
 
-/// Who looks at pages of this process.
+/// Open pages of this process.
 #[derive(Debug, Clone, Default)]
 pub struct ChangeBoard(Arc<Mutex<PageWatchers>>);
 
@@ -51,13 +51,13 @@ struct PageWatchers {
     /// In the order of [`ChangeTopic::ALL`].
     bells: [watch::Sender<()>; 3],
     count: usize,
-    /// A task looks for them.
+    /// Whether a task is looking for changes.
     looked_for: bool,
-    /// This process ends: no page is told any more.
+    /// Whether this process is shutting down and notifies no pages.
     closed: bool,
 }
 
-/// One page that is told; dropped, also when the browser hangs up, it is told no more.
+/// A page that is notified. Dropping it ends the notifications, also when the browser disconnects.
 #[derive(Debug)]
 pub struct PageWatcher {
     board: ChangeBoard,
@@ -65,7 +65,7 @@ pub struct PageWatcher {
 }
 
 impl PageWatcher {
-    /// Returns when rows have changed; `false`: this process ends.
+    /// Waits until rows have changed. Returns false if this process is shutting down.
     pub async fn wait_for_change(&mut self) -> bool {
         self.rung.changed().await.is_ok() && !self.board.lock().closed
     }
@@ -78,7 +78,7 @@ impl Drop for PageWatcher {
 }
 
 impl ChangeBoard {
-    /// Has a page told of changes. `None`: too many are, or this process ends.
+    /// Registers a page for notifications. Returns `None` if there are too many pages or this process is shutting down.
     pub fn watch_topic(&self, topic: ChangeTopic, db: &Pool, loops: &LoopRegistry) -> Option<PageWatcher> {
         let mut watchers = self.lock();
         if watchers.closed || watchers.count >= MOST_WATCHERS {
@@ -93,7 +93,7 @@ impl ChangeBoard {
         Some(PageWatcher { board: self.clone(), rung })
     }
 
-    /// Lets all go who are told, and has none told any more: for the end of a process.
+    /// Wakes all pages and ends the notifications, for the shutdown of the process.
     pub fn close(&self) {
         let mut watchers = self.lock();
         watchers.closed = true;
@@ -104,7 +104,7 @@ impl ChangeBoard {
         self.0.lock()
     }
 
-    /// Until no page is told any more.
+    /// Looks for changes until no page is registered.
     async fn look_for_changes(self, db: Pool, loops: LoopRegistry) {
         let turns = loops.register_loop("page changes");
         let mut next = Instant::now();
@@ -120,7 +120,7 @@ impl ChangeBoard {
                     return;
                 }
             }
-            // A turn that was given up is an answer that failed.
+            // A turn that timed out counts as a failed query.
             let answer = turns.run_turn(load_marks(&db)).await;
             match answer.unwrap_or(Err(sqlx::Error::PoolTimedOut)) {
                 Ok(marks) => {
@@ -132,7 +132,7 @@ impl ChangeBoard {
                 Err(_) if failing => {}
                 Err(error) => {
                     failing = true;
-                    tracing::warn!(%error, "Pages cannot be told of changes; they ask again by themselves.");
+                    tracing::warn!(%error, "Pages cannot be notified of changes; they poll instead.");
                 }
             }
         }
@@ -143,8 +143,8 @@ fn ring(bell: &watch::Sender<()>) {
     bell.send_modify(|()| ());
 }
 
-/// How far the histories are, and the transactions of that time: those below `oldest` have ended, those from `next` on have not
-/// begun.
+/// Positions of the histories, and the transactions at that time. Transactions below `oldest` have ended; those from
+/// `next` on have not started.
 #[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
 struct HistoryMarks {
     oldest: i64,
@@ -154,11 +154,11 @@ struct HistoryMarks {
     bindings: i64,
 }
 
-/// What was seen of one topic.
+/// Last seen state of one topic.
 #[derive(Debug, Clone, Copy, Default)]
 struct SeenTopic {
     mark: Option<i64>,
-    /// Transactions below this one may have drawn numbers that could not be seen yet.
+    /// Transactions below this one may have drawn numbers whose rows were not visible yet.
     unsettled_below: Option<i64>,
 }
 
@@ -166,8 +166,8 @@ struct SeenTopic {
 struct SeenMarks([SeenTopic; 3]);
 
 impl SeenMarks {
-    /// Returns which topics have changed since the last look, or may have. The first look announces nothing at once: pages are made
-    /// just before it.
+    /// Returns the topics that have changed since the last call, or may have. The first call announces nothing
+    /// immediately, because pages are loaded just before it.
     fn find_changed(&mut self, marks: &HistoryMarks) -> [bool; 3] {
         let mut changed = [false; 3];
         for ((topic, mark), changed) in
@@ -187,8 +187,8 @@ impl SeenMarks {
     }
 }
 
-/// Acknowledging an alert draws no number of its own, but a person asks for it. That a person is on an order is in the record of what
-/// staff did.
+/// Reads the positions of the sequences. An acknowledgement of an alert draws no number, but its staff request does. A
+/// desk claim draws the number of its staff action.
 async fn load_marks(db: &Pool) -> Result<HistoryMarks, sqlx::Error> {
     sqlx::query_as(
         "-- marks of pages
@@ -215,8 +215,12 @@ mod tests {
     #[test]
     fn change_is_announced_at_start_and_commit() {
         let mut seen = SeenMarks::default();
-        assert_eq!(seen.find_changed(&marks(10, 10, 5)), [false; 3], "pages were just made");
-        assert_eq!(seen.find_changed(&marks(10, 10, 5)), [true; 3], "what began before the first look has ended");
+        assert_eq!(seen.find_changed(&marks(10, 10, 5)), [false; 3], "pages were just loaded");
+        assert_eq!(
+            seen.find_changed(&marks(10, 10, 5)),
+            [true; 3],
+            "transactions from before the first call have ended"
+        );
         assert_eq!(seen.find_changed(&marks(10, 10, 5)), [false; 3]);
         // Transaction 10 draws a number and stays open.
         assert_eq!(seen.find_changed(&marks(10, 11, 6)), [true, false, false]);

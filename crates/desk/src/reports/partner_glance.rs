@@ -1,4 +1,5 @@
-//! What waits for partners, for a page that is looked at all day: each statement reads a bounded number of rows by an index.
+//! Counts of work that waits for partners, for a page that is open all day. Each statement reads a bounded number of
+//! rows through an index.
 
 use std::collections::BTreeMap;
 
@@ -7,24 +8,24 @@ use model::ids::PartnerName;
 use super::glance::MOST;
 use foundation::db::Pool;
 
-/// What waits for one partner.
+/// Work that waits for one partner.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PartnerLoad {
     /// Orders without a driver yet.
     pub searching: i64,
-    /// Orders whose driver comes or drives.
+    /// Orders whose driver is on the way or drives the customer.
     pub riding: i64,
-    /// Bookings that the partner has yet to answer.
+    /// Bookings that the partner has not answered yet.
     pub asked: i64,
-    /// Bookings that the partner has yet to confirm as cancelled.
+    /// Bookings whose cancellation the partner has not confirmed yet.
     pub cancels: i64,
 }
 
-/// What waits for all partners that anything waits for.
+/// Work by partner, only for partners that have some.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PartnerLoads {
     pub by_partner: BTreeMap<PartnerName, PartnerLoad>,
-    /// There are more open orders or bookings than [`MOST`]: the oldest of them were counted.
+    /// Whether there are more open orders or bookings than [`MOST`]; then only the oldest were counted.
     pub is_cut: bool,
 }
 
@@ -44,7 +45,7 @@ struct BookingCount {
     cancels: i64,
 }
 
-/// Counts what waits for partners.
+/// Counts the work that waits for partners.
 pub async fn count_loads(db: &Pool) -> Result<PartnerLoads, sqlx::Error> {
     let orders: Vec<OrderCount> = sqlx::query_as(
         "-- glance at orders of partners

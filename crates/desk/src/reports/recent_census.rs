@@ -1,4 +1,4 @@
-//! A count of open orders that all who look at this process share, where orders are many.
+//! A count of open orders that all callers of this process share when there are many orders.
 
 use std::{
     sync::Arc,
@@ -9,8 +9,8 @@ use super::census::{self, OrderCensus};
 use foundation::db::Pool;
 use parking_lot::Mutex;
 
-/// Counting takes a second for each few hundred thousand open orders. With so many a count is used for ten times as long as
-/// it took; fewer are counted each time.
+/// Number of open orders above which a count is reused. Counting takes a second for a few hundred thousand open orders,
+/// and a count is reused for ten times as long as it took. Smaller counts are not reused.
 const MANY: u64 = 10_000;
 static LATEST: Mutex<Option<CachedCensus>> = Mutex::new(None);
 static COUNTING: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
@@ -27,7 +27,7 @@ impl CachedCensus {
         self.census.orders > MANY && self.at.elapsed() < self.took * 10
     }
 
-    /// Good enough while the next count is under way.
+    /// Returns whether the count may be used while the next one is running.
     fn is_usable(&self) -> bool {
         self.at.elapsed() < self.took * 20
     }
@@ -37,14 +37,14 @@ fn latest() -> Option<CachedCensus> {
     LATEST.lock().clone()
 }
 
-/// The latest count, unless it is too old.
+/// Returns the latest count, unless it is too old.
 pub fn latest_count() -> Option<Arc<OrderCensus>> {
     latest().filter(CachedCensus::is_usable).map(|counted| counted.census)
 }
 
-/// Counts all open orders, or answers a recent count of very many. One counts at a time, by a task that goes on when its caller does not
-/// wait for it any longer; those who ask meanwhile have the latest count, if there is one. Where orders are many so has the one who asked
-/// first, and the next look shows the new count.
+/// Counts all open orders, or returns a recent count if there are very many. One count runs at a time, in a task that
+/// continues even if its caller stops waiting. Other callers get the latest count, if there is one. With many orders
+/// the caller that started the count also gets the latest one, and the next call returns the new count.
 pub async fn count_orders(db: &Pool) -> Result<Arc<OrderCensus>, sqlx::Error> {
     let known = latest();
     if let Some(counted) = known.as_ref().filter(|known| known.is_fresh()) {

@@ -1,7 +1,7 @@
-//! How many replicas of `work` are wanted: what Redis knows of timers, of how jobs ran, and of partners, handed to `model::scale`.
+//! Number of `work` replicas wanted. `model::scale` computes it from timers, job runs and partners in Redis.
 //!
-//! All of it lies in Redis, and so every process that is asked answers the same, but for what has changed since: workers report how
-//! their jobs ran every two seconds.
+//! All input is in Redis, so every process returns the same number, apart from changes in between: workers report their
+//! job runs every two seconds.
 
 use model::scale::{ASSUMED_MEAN_US, CallLimit, QueueLoad, ScaleAdvice, ScaleLimits, advise_scale};
 
@@ -12,23 +12,23 @@ use queue::{
 };
 use settings::ScaleConfig;
 
-/// Workers say every 2 s that they live.
+/// Age of the last report after which a worker counts as dead. Workers report every 2 s.
 const SILENCE_MS: u64 = 10_000;
 
-/// The replicas that are asked for: processes of one Deployment serve the same queues.
+/// Replicas of one Deployment, which serve the same queues.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkerGroup {
     pub queues: Vec<&'static str>,
-    /// Jobs that a replica runs at the same time, for each queue. `None`: `worker.concurrency` of the configuration.
+    /// Concurrent jobs of a replica, per queue. `None`: `worker.concurrency` of the configuration.
     pub concurrency: Option<u32>,
 }
 
-/// Returns the replicas wanted a minute from now, with reasons. `None`: Redis, or one of its shards, does not hold our timers, so that
-/// nothing is known; a rebuild is under way, or no worker is there to do it.
+/// Returns the number of replicas wanted a minute from now, with reasons. Returns `None` if Redis or one of its shards
+/// has lost the timers: a rebuild is running, or no worker is there to run it.
 pub async fn read_scale(desk: &Desk, group: &WorkerGroup) -> Result<Option<ScaleAdvice>, StoreError> {
     let (stats, workers) = (desk.core.queue().queue_stats(&group.queues).await?, desk.core.store.list_workers().await?);
     let calls = read_call_limit(desk).await?;
-    // Last, so that a flush in between is seen.
+    // Read last, so that a flush in between is noticed.
     let queue = desk.core.queue();
     for store in queue.homes() {
         if store.epoch().await?.is_none() {
@@ -49,7 +49,7 @@ pub async fn read_scale(desk: &Desk, group: &WorkerGroup) -> Result<Option<Scale
 }
 
 fn queue_load(queue: &'static str, stats: &QueueStats, runs: Option<QueueRuns>) -> QueueLoad {
-    // More replicas do not help a queue that an operator has stopped.
+    // More replicas do not help a paused queue.
     let waiting = |jobs: u64| if stats.paused { 0 } else { jobs };
     QueueLoad {
         queue,
@@ -62,11 +62,12 @@ fn queue_load(queue: &'static str, stats: &QueueStats, runs: Option<QueueRuns>) 
     }
 }
 
-/// Returns how the jobs of a queue ran lately in all live workers; the mean is that of all runs. `None`: none ran there.
+/// Returns the job runs of a queue over all live workers, with the mean duration of all runs. Returns `None` if the
+/// queue had no run.
 fn fleet_runs(queue: &str, workers: &[WorkerEntry]) -> Option<QueueRuns> {
     let live = workers.iter().filter(|worker| worker.seen_ms_ago < SILENCE_MS);
     let runs: Vec<QueueRuns> = live.filter_map(|worker| worker.info.runs.get(queue).copied()).collect();
-    // Of a queue that has been idle for long the pace is 0, and its mean counts all the same.
+    // A queue that was idle for a long time has a rate of 0, but its mean still counts.
     let weight = |runs: &QueueRuns| runs.per_ks.saturating_add(1);
     let sum = |pick: fn(&QueueRuns) -> u64| runs.iter().map(pick).fold(0, u64::saturating_add);
     let weighted = runs.iter().map(|runs| runs.mean_us.saturating_mul(weight(runs))).fold(0, u64::saturating_add);
@@ -78,7 +79,7 @@ fn fleet_runs(queue: &str, workers: &[WorkerEntry]) -> Option<QueueRuns> {
     })
 }
 
-/// Returns what all partners let through at present; `None`: there are none.
+/// Returns the calls that all partners together allow now, or `None` if there are no partners.
 async fn read_call_limit(desk: &Desk) -> Result<Option<CallLimit>, StoreError> {
     let mut limit: Option<CallLimit> = None;
     for partner in desk.partners.registry.iter() {
@@ -95,8 +96,8 @@ async fn read_call_limit(desk: &Desk) -> Result<Option<CallLimit>, StoreError> {
     Ok(limit)
 }
 
-/// Returns whether the jobs of a queue are calls to partners. Those that a partner's rate put off lie in the queue at the time when
-/// it lets them through, so a queue of mixed jobs holds no more of them than that.
+/// Returns whether the jobs of a queue are calls to partners. Jobs that a partner's rate has delayed are due when the
+/// rate allows them, so a queue with mixed jobs has no more due calls than the rate allows.
 fn calls_partners(desk: &Desk, queue: &str) -> bool {
     let served_by_partner = |service_type| desk.config.partner_of(service_type).is_some();
     let is_all_partners = || desk.config.service_types.keys().all(served_by_partner);
