@@ -1,11 +1,11 @@
-//! What operators and admins look at and change over HTTP: `/api/v1/admin`.
+//! Administration over HTTP, for operators and admins: `/api/v1/admin`.
 //!
-//! * [`queues`]: depths, lateness, pauses; workers. [`dead`]: jobs that were given up. [`living_jobs`]: all others.
-//! * [`outbox`]: messages, and dead ones sent again.
-//! * [`keys`], [`users`]: who may use the API, and whom messages reach. [`sessions`]: who is signed in to the console.
-//! * [`shards`]: the shards of the queue. [`upkeep`]: reconciling, cleaning up, and the check of the history.
-//! * [`erasures`]: erasing what is known about a person.
-//! * [`audit`]: what staff did.
+//! * [`queues`]: depth, lateness and pauses of queues; workers. [`dead`]: dead jobs. [`living_jobs`]: all other jobs.
+//! * [`outbox`]: outbox messages, and replay of dead ones.
+//! * [`keys`]: API keys. [`users`]: staff who receive messages. [`sessions`]: sessions of the console.
+//! * [`shards`]: the shards of the queue. [`upkeep`]: reconciliation, cleanup and the history check.
+//! * [`erasures`]: erasure of personal data.
+//! * [`audit`]: the audit trail of staff actions.
 
 pub(crate) mod audit;
 pub(crate) mod dead;
@@ -34,10 +34,10 @@ use accounts::api_keys::AccountRole;
 use queue::JobId;
 
 const OPERATORS: [AccountRole; 1] = [AccountRole::Operator];
-/// Admin passes wherever a role does.
+/// Empty, because admins pass every role check.
 const ADMINS: [AccountRole; 0] = [];
 
-/// Why something is done; kept in the record of it.
+/// Reason for an action. It is kept in the audit record.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = StaffActionRequest)]
@@ -46,11 +46,11 @@ pub(crate) struct ActionRequest {
     pub(crate) reason: StaffReason,
 }
 
-/// The job a path names.
+/// The job that a path names.
 #[derive(Debug, IntoParams)]
 #[into_params(names("job_id"), parameter_in = Path)]
 pub(crate) struct JobPath(
-    /// the job's id
+    /// The job's id.
     #[param(value_type = String, pattern = "^[A-Za-z0-9_:.-]{3,200}$", example = "dispatch:ORD-1:1")]
     pub(crate) JobId,
 );
@@ -64,7 +64,7 @@ impl<S: Send + Sync> FromRequestParts<S> for JobPath {
     }
 }
 
-/// The queue of this name.
+/// Returns the queue of this name.
 pub(super) fn find_queue(name: &str) -> Result<&'static str, ApiError> {
     let found = jobs::queues::ALL.into_iter().find(|queue| *queue == name);
     found.ok_or_else(|| StaffError::NoSuchQueue(name.chars().take(64).collect()).into())

@@ -1,4 +1,4 @@
-//! What support has to do, and that it is done.
+//! Alerts for support, and their acknowledgement.
 
 use axum::{
     Json,
@@ -30,7 +30,7 @@ const LARGEST_PAGE: u32 = 500;
 
 const READERS: [AccountRole; 4] =
     [AccountRole::Viewer, AccountRole::Support, AccountRole::Dispatcher, AccountRole::Operator];
-/// Dispatchers acknowledge the alerts that are theirs.
+/// Roles that acknowledge alerts. Dispatchers acknowledge only the alerts for dispatchers.
 const WRITERS: [AccountRole; 2] = [AccountRole::Support, AccountRole::Dispatcher];
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
@@ -41,21 +41,21 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct AlertListQuery {
-    /// only those not yet acknowledged
+    /// Only alerts that are not acknowledged.
     #[serde(default)]
     open: bool,
-    /// only of this kind, such as MANUAL_REFUND_REQUIRED
+    /// Only alerts of this kind, such as MANUAL_REFUND_REQUIRED.
     kind: Option<String>,
-    /// only of this order
+    /// Only alerts about this order.
     #[param(value_type = Option<String>, pattern = "^[A-Za-z0-9_-]{1,64}$")]
     order_id: Option<OrderId>,
-    /// only of this binding
+    /// Only alerts about this binding.
     #[param(value_type = Option<String>, pattern = "^[A-Za-z0-9_-]{1,64}$")]
     binding_id: Option<BindingId>,
-    /// the `next` of the page before
+    /// The `next` of the previous page.
     #[param(minimum = 0)]
     before: Option<i64>,
-    /// alerts of one page
+    /// Maximum number of alerts per page.
     #[param(minimum = 1, maximum = 500, default = 50)]
     limit: Option<u32>,
 }
@@ -63,15 +63,15 @@ struct AlertListQuery {
 #[derive(Debug, Serialize, ToSchema)]
 struct AlertPage {
     alerts: Vec<RaisedAlert>,
-    /// `before` of the next page; null on the last.
+    /// Value of `before` for the next page; null on the last page.
     #[schema(required)]
     next: Option<i64>,
 }
 
-/// Lists alerts, newest first, page by page: who must act.
+/// Lists alerts that require action by staff, newest first, page by page.
 #[utoipa::path(get, path = "/", tag = "alerts", params(AlertListQuery), extensions(("x-roles" = json!(READERS))),
     responses(
-        (status = 200, description = "done", body = AlertPage,
+        (status = 200, description = "success", body = AlertPage,
          example = json!({ "alerts": [example_alert()], "next": null })),
         CallErrors,
     ))]
@@ -104,18 +104,20 @@ async fn list_alerts(
 
 #[derive(Debug, Deserialize, ToSchema)]
 struct AcknowledgeRequest {
-    /// What was done, or will be.
+    /// Action that was or will be taken.
     #[schema(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
     note: String,
 }
 
-/// Acknowledges an alert: it is taken care of.
+/// Acknowledges an alert.
 ///
-/// A dispatcher acknowledges alerts about orders that wait for one; all others are support's. The answer is the alert as it now is. One that was acknowledged before stays as it was: repeating is harmless.
+/// A dispatcher acknowledges alerts about orders that wait for a dispatcher; support acknowledges all others. The
+/// answer is the acknowledged alert. An alert that was acknowledged before stays unchanged, so repeating the request is
+/// harmless.
 #[utoipa::path(post, path = "/{id}/ack", tag = "alerts", extensions(("x-roles" = json!(WRITERS))),
     params(("id" = i64, Path, description = "the alert's id", example = 1)),
     request_body(content = AcknowledgeRequest, example = json!({ "note": "refunded by hand" })),
-    responses((status = 200, description = "done", body = RaisedAlert, example = json!(example_alert())), CallErrors))]
+    responses((status = 200, description = "success", body = RaisedAlert, example = json!(example_alert())), CallErrors))]
 async fn acknowledge_alert(
     State(app): State<App>,
     caller: ApiCaller,

@@ -1,6 +1,9 @@
-//! Areas for those who run them: `/api/v1/admin/dispatcher/areas`. Names and bodies of the requirement on server busy, 3.4.2.
+//! Administration of areas: `/api/v1/admin/dispatcher/areas`. Names and bodies follow the server-busy requirement,
+//! 3.4.2.
 //!
-//! [`settings`]: limits, overrides and the flag. [`report`]: what became of requests for places. [`hours`]: what thresholds are proposed from. A caller changes what it read on condition that it was not changed since: `ETag` of the answer, `If-Match` of the request.
+//! [`settings`]: limits, overrides and the flag. [`report`]: outcomes of admission requests. [`hours`]: figures from
+//! which thresholds are proposed. A caller makes a change conditional on the version it read: `ETag` of the answer,
+//! `If-Match` of the request.
 
 mod hours;
 mod report;
@@ -49,7 +52,7 @@ use model::{admission::limits::AdmissionFlag, ids::AreaId};
 
 const READERS: [AccountRole; 4] =
     [AccountRole::Viewer, AccountRole::Dispatcher, AccountRole::Support, AccountRole::Operator];
-/// Changes of one page.
+/// Default number of changes per page.
 const PAGE: u32 = 50;
 const LARGEST_PAGE: u32 = 200;
 const WRITERS: [AccountRole; 1] = [AccountRole::Operator];
@@ -72,14 +75,14 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
 #[derive(Debug, Serialize, ToSchema)]
 struct AreaList {
     areas: Vec<AreaRow>,
-    /// What is set for areas; what is null follows the installation.
+    /// Limits set for areas. A null value follows the configuration of the installation.
     limits: Vec<LimitsRow>,
 }
 
-/// Lists all areas, and what is set for them.
+/// Lists all areas and the limits set for them.
 #[utoipa::path(get, path = "/areas", tag = "areas", extensions(("x-roles" = json!(READERS))),
     responses(
-        (status = 200, description = "done", body = AreaList,
+        (status = 200, description = "success", body = AreaList,
          headers(("ETag" = String, description = "the version of all areas")),
          example = json!({ "areas": [example_area()], "limits": [example_area_limits()] })),
         AreaErrors,
@@ -87,7 +90,8 @@ struct AreaList {
 async fn list_areas(State(app): State<App>, caller: ApiCaller) -> Result<Response, ApiError> {
     caller.require_role(&READERS)?;
     let app = caller.reading(app);
-    // Read first: an area that changes in between is newer than the version says, and If-Match refuses.
+    // The version is read first. If an area changes in between, the version is too old, and a change with this version
+    // as `If-Match` is refused.
     let version = geofences::areas_version(&app.core.db).await?;
     let areas = geofences::list_areas(&app.core.db).await?;
     let limits = limits::list_limits(&app.core.db, None).await?;
@@ -96,10 +100,10 @@ async fn list_areas(State(app): State<App>, caller: ApiCaller) -> Result<Respons
 
 /// Returns all areas as GeoJSON.
 ///
-/// The collection has the form that PUT of the areas takes.
+/// The collection has the form that `PUT` of the areas accepts.
 #[utoipa::path(get, path = "/areas.geojson", tag = "areas", extensions(("x-roles" = json!(READERS))),
     responses(
-        (status = 200, description = "done", body = Object, content_type = "application/geo+json",
+        (status = 200, description = "success", body = Object, content_type = "application/geo+json",
          headers(("ETag" = String, description = "the version of all areas")),
          example = json!(example_collection())),
         AreaErrors,
@@ -113,24 +117,25 @@ async fn export_areas(State(app): State<App>, caller: ApiCaller) -> Result<Respo
     Ok((etag_header(version), kind, collection.to_string()).into_response())
 }
 
-/// An area with all that holds there.
+/// An area with its limits and status.
 #[derive(Debug, Serialize, ToSchema)]
 struct AreaOverview {
     area: AreaRow,
-    /// GeoJSON; null: geohashes alone say where it is.
+    /// Geometry as GeoJSON; null if only geohashes define the area.
     #[schema(required)]
     geometry: Option<Value>,
-    /// What is set for this area; what is null follows the installation. `effective` of `status` says what holds.
+    /// Limits set for this area. A null value follows the configuration of the installation. `effective` in `status`
+    /// has the resulting values.
     limits: Vec<LimitsRow>,
-    /// What If-Match of an override takes.
+    /// Version for `If-Match` of an override.
     override_version: i64,
     status: Vec<AreaStatus>,
 }
 
-/// Returns an area with its geometry and limits, and how it stands.
+/// Returns an area with its geometry, limits and current status.
 #[utoipa::path(get, path = "/areas/{area_id}", tag = "areas", params(AreaPath), extensions(("x-roles" = json!(READERS))),
     responses(
-        (status = 200, description = "done", body = AreaOverview,
+        (status = 200, description = "success", body = AreaOverview,
          headers(("ETag" = String, description = "the version of the area")),
          example = json!({ "area": example_area(), "geometry": example_collection()["features"][0]["geometry"],
                            "limits": [example_area_limits()], "override_version": 0, "status": [example_status()] })),
@@ -155,12 +160,12 @@ struct StatusReport {
     flag: AdmissionFlag,
 }
 
-/// Says how every area stands, now.
+/// Returns the current status of every area.
 ///
-/// Each area comes with each service type it is for, and with the values that hold there.
+/// Each area is listed once per service type, with the effective values.
 #[utoipa::path(get, path = "/areas/status", tag = "areas", extensions(("x-roles" = json!(READERS))),
     responses(
-        (status = 200, description = "done", body = StatusReport,
+        (status = 200, description = "success", body = StatusReport,
          example = json!({ "areas": [example_status()], "flag": example_flag() })),
         AreaErrors,
     ))]
@@ -175,9 +180,9 @@ async fn show_area_status(State(app): State<App>, caller: ApiCaller) -> Result<J
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct AreaChangesQuery {
-    /// the `next` of the page before
+    /// The `next` of the previous page.
     before: Option<i64>,
-    /// changes of one page
+    /// Maximum number of changes per page.
     #[param(minimum = 1, maximum = 200, default = 50)]
     limit: Option<u32>,
 }
@@ -185,18 +190,18 @@ struct AreaChangesQuery {
 #[derive(Debug, Serialize, ToSchema)]
 struct AreaChangePage {
     changes: Vec<AuditEntry>,
-    /// `before` of the next page; null on the last.
+    /// Value of `before` for the next page; null on the last page.
     #[schema(required)]
     next: Option<i64>,
 }
 
-/// Lists who changed what in an area, and why.
+/// Lists the changes of an area with actor and reason.
 ///
-/// The newest change comes first, page by page. A SHA-256 (`geometry_sha256`) is in the place of each geometry.
+/// The changes are sorted newest first, page by page. A SHA-256 (`geometry_sha256`) replaces each geometry.
 #[utoipa::path(get, path = "/areas/{area_id}/changes", tag = "areas", params(AreaPath, AreaChangesQuery),
     extensions(("x-roles" = json!(READERS))),
     responses(
-        (status = 200, description = "done", body = AreaChangePage,
+        (status = 200, description = "success", body = AreaChangePage,
          example = json!({ "changes": [{
              "id": 7, "at": "2026-01-09T08:00:00Z", "actor": "operator:budi", "what": "limits", "area_id": "JKT-PUSAT",
              "before": null, "after": { "max_waiting_orders": 100 }, "reason": "first guess" }], "next": null })),
@@ -211,12 +216,12 @@ async fn list_changes(
     list_changes_of(app, &caller, Some(&area), page).await
 }
 
-/// Lists who changed what in all areas and of the flag, and why.
+/// Lists the changes of all areas and of the flag with actor and reason.
 ///
-/// The newest change comes first, page by page. A SHA-256 (`geometry_sha256`) is in the place of each geometry.
+/// The changes are sorted newest first, page by page. A SHA-256 (`geometry_sha256`) replaces each geometry.
 #[utoipa::path(get, path = "/changes", tag = "areas", params(AreaChangesQuery), extensions(("x-roles" = json!(READERS))),
     responses(
-        (status = 200, description = "done", body = AreaChangePage,
+        (status = 200, description = "success", body = AreaChangePage,
          example = json!({ "changes": [{
              "id": 7, "at": "2026-01-09T08:00:00Z", "actor": "operator:budi", "what": "limits", "area_id": "JKT-PUSAT",
              "before": null, "after": { "max_waiting_orders": 100 }, "reason": "first guess" }], "next": null })),
@@ -251,37 +256,37 @@ async fn list_changes_of(
 
 #[derive(Debug, Serialize, ToSchema)]
 struct ImportAnswer {
-    /// Areas that were written, or with `check` would be.
+    /// Number of areas that were written, or would be written in a check.
     imported: u64,
-    /// Areas that were removed.
+    /// Number of areas that were removed.
     removed: u64,
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct ImportQuery {
-    /// remove the areas that are not in the collection
+    /// Removes the areas that are not in the collection.
     #[serde(default)]
     replace: bool,
-    /// say whether the collection could be imported, and write nothing
+    /// Validates the collection and writes nothing.
     #[serde(default)]
     check: bool,
-    /// why; for the audit
+    /// Reason, kept in the audit record.
     #[param(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
     reason: Option<String>,
 }
 
-/// Adds areas, or brings known ones up to date.
+/// Creates or updates areas.
 ///
-/// Areas that are not in the collection stay as they are, unless `replace` is set.
+/// Areas that are not in the collection stay unchanged, unless `replace` is set.
 #[utoipa::path(put, path = "/areas", tag = "areas", extensions(("x-roles" = json!(WRITERS))),
     params(ImportQuery,
            ("If-Match" = Option<String>, Header, pattern = "^\"[0-9]{1,18}\"$",
-            description = "the version of all areas (ETag of GET); another one by now is answered 412")),
+            description = "the version of all areas (ETag of GET); a different current version is answered 412")),
     request_body(content = Object,
-        description = "a GeoJSON FeatureCollection of polygons with area_id, and perhaps name, priority, geohashes, service_type and time_zone, among their properties",
+        description = "a GeoJSON FeatureCollection of polygons with the property area_id, and optionally name, priority, geohashes, service_type and time_zone",
         example = json!(example_collection())),
-    responses((status = 200, description = "done", body = ImportAnswer, example = json!({ "imported": 1, "removed": 0 })), AreaErrors))]
+    responses((status = 200, description = "success", body = ImportAnswer, example = json!({ "imported": 1, "removed": 0 })), AreaErrors))]
 async fn import_areas(
     State(app): State<App>,
     caller: ApiCaller,
@@ -298,7 +303,7 @@ async fn import_areas(
     let WholeBody(bytes) = WholeBody::from_request(request, &()).await?;
     json::without_nul(&bytes)?;
     let config = app.config.clone();
-    // A large file takes seconds: that would hold up other requests.
+    // Parsing a large file takes seconds and would block other requests.
     let parsed = tokio::task::spawn_blocking(move || {
         let text = std::str::from_utf8(&bytes).map_err(|_| ApiError::Malformed("the body is not UTF-8".to_owned()))?;
         let file = import::parse_file(text, |service_type| config.find_unknown_type(service_type));
@@ -319,7 +324,7 @@ async fn import_areas(
 
 #[derive(Debug, Serialize, ToSchema)]
 struct RemovalAnswer {
-    /// The area's id.
+    /// Id of the area.
     #[schema(value_type = String)]
     removed: AreaId,
 }
@@ -328,8 +333,8 @@ struct RemovalAnswer {
 #[utoipa::path(delete, path = "/areas/{area_id}", tag = "areas", extensions(("x-roles" = json!(WRITERS))),
     params(AreaPath, ReasonQuery,
            ("If-Match" = Option<String>, Header, pattern = "^\"[0-9]{1,18}\"$",
-            description = "the version of the area (ETag of GET); another one by now is answered 412")),
-    responses((status = 200, description = "done", body = RemovalAnswer, example = json!({ "removed": "JKT-PUSAT" })),
+            description = "the version of the area (ETag of GET); a different current version is answered 412")),
+    responses((status = 200, description = "success", body = RemovalAnswer, example = json!({ "removed": "JKT-PUSAT" })),
               AreaErrors))]
 async fn remove_area(
     State(app): State<App>,
@@ -349,7 +354,7 @@ fn etag_header(version: i64) -> [(HeaderName, String); 1] {
     [(ETAG, format!("\"{version}\""))]
 }
 
-/// The version a request insists on.
+/// Returns the version that the request requires in `If-Match`.
 fn expected_version(headers: &HeaderMap) -> Result<Option<i64>, ApiError> {
     let mut values = headers.get_all(IF_MATCH).iter();
     let version = match (values.next(), values.next()) {
@@ -361,7 +366,7 @@ fn expected_version(headers: &HeaderMap) -> Result<Option<i64>, ApiError> {
     version.map(Some).ok_or_else(|| ApiError::invalid_header("If-Match", rule))
 }
 
-/// Reads a version as `ETag` writes it. The quotes may be missing.
+/// Parses a version in the form of an `ETag`, with or without quotes.
 fn read_version(text: &str) -> Option<i64> {
     let text = text.trim();
     let digits = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(text);

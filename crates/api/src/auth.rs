@@ -1,4 +1,4 @@
-//! Bearer keys and roles. The command line in this process needs no key: see [`local`](super::local).
+//! Bearer keys and roles. The command line that runs in this process needs no key: see [`local`](super::local).
 
 use std::{fmt, sync::Arc};
 
@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 
 const UNKNOWN_KEY: ApiError = ApiError::Unauthenticated("the key is not valid: it is unknown, expired or revoked");
 
-/// Who answers offers and carries out orders.
+/// Roles that answer offers and carry out orders.
 pub(super) const DRIVERS: [AccountRole; 1] = [AccountRole::Driver];
 
 /// Caller of a request.
@@ -29,11 +29,11 @@ pub struct ApiCaller(CallerIdentity);
 #[derive(Debug, Clone)]
 enum CallerIdentity {
     Key(ApiKey, BearerKey),
-    /// The command line in this process, which may do everything: the role `cli`. No key has this role.
+    /// The command line that runs in this process. Its role is `cli`, which no key has, and it may do everything.
     CommandLine(Actor),
 }
 
-/// Text of the caller's key. No log shows it.
+/// Text of the caller's key. `Debug` hides it, so that it appears in no log.
 #[derive(Clone)]
 struct BearerKey(Arc<str>);
 
@@ -51,7 +51,7 @@ impl ApiCaller {
         }
     }
 
-    /// Returns whether the command line in this process calls.
+    /// Returns whether the caller is the command line that runs in this process.
     pub(crate) fn is_command_line(&self) -> bool {
         self.key().is_none()
     }
@@ -61,7 +61,7 @@ impl ApiCaller {
         self.key().map(|key| key.role)
     }
 
-    /// Returns the driver whose key the caller has.
+    /// Returns the driver of the caller's key.
     pub(crate) fn driver_id(&self) -> Option<&DriverId> {
         self.key().and_then(|key| key.driver_id.as_ref())
     }
@@ -70,12 +70,12 @@ impl ApiCaller {
         self.key().map(|key| key.id)
     }
 
-    /// Returns the holder that Idempotency-Keys of the caller belong to.
+    /// Returns the holder that owns the caller's Idempotency-Keys.
     pub(crate) fn holder_id(&self) -> Option<Uuid> {
         self.key().map(|key| key.holder_id)
     }
 
-    /// Lets these roles pass, and admin.
+    /// Succeeds for these roles, for admins and for the command line.
     pub fn require_role(&self, roles: &[AccountRole]) -> Result<(), ApiError> {
         match self.role() {
             None | Some(AccountRole::Admin) => Ok(()),
@@ -84,7 +84,8 @@ impl ApiCaller {
         }
     }
 
-    /// The driver this caller acts for. A driver's key acts for its own driver only; admin may act for any.
+    /// Returns the driver that this caller acts for. A driver's key acts only for its own driver; an admin may act for
+    /// any driver.
     pub fn acting_driver(&self, named: Option<&DriverId>) -> Result<DriverId, ApiError> {
         self.require_role(&DRIVERS)?;
         match (self.driver_id(), named) {
@@ -97,19 +98,19 @@ impl ApiCaller {
         }
     }
 
-    /// What this caller's reads go by: a viewer's transactions are READ ONLY.
+    /// Returns the app for this caller's reads. The transactions of a viewer are READ ONLY.
     pub fn reading(&self, app: App) -> App {
         if self.role() == Some(AccountRole::Viewer) { app.reading() } else { app }
     }
 
-    /// Checks the key again, for a request that has waited: it may have been revoked since.
+    /// Checks the key again after a request has waited, because it may have been revoked in the meantime.
     pub async fn confirm_key(&self, app: &App) -> Result<(), ApiError> {
         let CallerIdentity::Key(known, text) = &self.0 else { return Ok(()) };
         let owner = app.accounts.keys.confirm_owner(&app.core.db, &text.0).await?;
         owner.filter(|owner| owner.id == known.id).map(drop).ok_or(UNKNOWN_KEY)
     }
 
-    /// How the history names this caller.
+    /// Returns the caller's name in histories.
     pub fn actor(&self) -> Actor {
         match &self.0 {
             CallerIdentity::Key(key, _) => key.actor(),
@@ -119,7 +120,7 @@ impl ApiCaller {
 }
 
 impl ApiCaller {
-    /// Finds the caller: the command line in this process, or the holder of the request's key.
+    /// Identifies the caller: the command line that runs in this process, or the holder of the request's key.
     pub(super) async fn identify(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
         if let Some(LocalCaller { actor, .. }) = parts.extensions.get() {
             return Ok(Self(CallerIdentity::CommandLine(actor.clone())));
@@ -141,7 +142,7 @@ impl ApiCaller {
         }
         app.accounts.limits.count_request(owner.id).map_err(ApiError::TooManyRequests)?;
         app.accounts.key_use.record_use(owner.id);
-        // Each handler checks its roles; this holds for those to come, too.
+        // Each handler checks its roles. This check also covers handlers that forget it.
         if owner.role == AccountRole::Viewer && !parts.method.is_safe() {
             return Err(ApiError::Forbidden("this key only reads".to_owned()));
         }
@@ -153,7 +154,7 @@ impl ApiCaller {
     }
 }
 
-/// The caller of a request, found before its role was checked. Travels with the request to its handler, which takes it once.
+/// Caller that was identified for the role check. It travels with the request to its handler, which takes it once.
 #[derive(Debug, Clone)]
 pub(super) struct KnownCaller(Arc<Mutex<Option<Result<ApiCaller, ApiError>>>>);
 

@@ -1,4 +1,4 @@
-//! Of /metrics, what says how bindings and providers' servers stand.
+//! Gauges of /metrics about bindings and providers' servers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,7 +38,7 @@ fn set_call_gauges(calls: Option<&CallCensus>) {
     gauge!("dispatchq_bindings_longest_wait_seconds").set(calls.map_or(f64::NAN, |c| c.longest_wait_s));
 }
 
-/// Servers that were shown once: what cannot be read of them now is NaN, too.
+/// Servers that were shown before. Their values become NaN when they cannot be read.
 static SHOWN: Mutex<BTreeSet<ServerId>> = Mutex::new(BTreeSet::new());
 
 fn set_server_gauges(servers: &[ServerCensus]) {

@@ -1,7 +1,7 @@
-//! Bindings for those who run them: `/api/v1/bindings`, `/api/v1/transactions`. docs/BINDINGS.md says what they are.
+//! Administration of bindings: `/api/v1/bindings`, `/api/v1/transactions`. docs/BINDINGS.md describes bindings.
 //!
-//! * `verbs`: start, pause, resume, stop, and OTPs. `patch`: settings. `transactions`: what was run on a binding.
-//! * `views`: how rows are shown. `paths`: what paths name.
+//! * `verbs`: start, pause, resume, stop, and OTPs. `patch`: settings. `transactions`: transactions of a binding.
+//! * `views`: bodies of answers. `paths`: ids in paths.
 
 mod patch;
 pub(crate) mod paths;
@@ -78,7 +78,7 @@ pub(crate) fn transaction_routes() -> OpenApiRouter<App> {
     OpenApiRouter::default().routes(routes!(transactions::show_transaction))
 }
 
-/// How many rows a page has.
+/// Returns the page size of a request.
 pub(super) fn page_size(limit: Option<u32>) -> Result<u32, ApiError> {
     let limit = limit.unwrap_or(PAGE);
     if (1..=LARGEST_PAGE).contains(&limit) {
@@ -88,7 +88,7 @@ pub(super) fn page_size(limit: Option<u32>) -> Result<u32, ApiError> {
     }
 }
 
-/// A cursor that is a number, as answers give it: none is negative.
+/// Checks a numeric cursor. Answers contain no negative cursor.
 pub(super) fn numbered_cursor(name: &str, cursor: Option<i64>) -> Result<Option<i64>, ApiError> {
     match cursor {
         Some(cursor) if cursor < 0 => Err(ApiError::invalid_parameter(name, format!("{name} must be 0 or more"))),
@@ -96,7 +96,7 @@ pub(super) fn numbered_cursor(name: &str, cursor: Option<i64>) -> Result<Option<
     }
 }
 
-/// Where the next page begins, if this one is full.
+/// Returns the cursor of the next page, if this page is full.
 pub(super) fn next_cursor<R, C>(rows: &[R], limit: u32, cursor_of: impl Fn(&R) -> C) -> Option<C> {
     let is_full = u32::try_from(rows.len()).is_ok_and(|n| n == limit);
     rows.last().filter(|_| is_full).map(cursor_of)
@@ -106,19 +106,19 @@ pub(super) fn next_cursor<R, C>(rows: &[R], limit: u32, cursor_of: impl Fn(&R) -
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct BindingListQuery {
-    /// only on this server
+    /// Only bindings on this server.
     #[param(value_type = Option<String>, pattern = "^[A-Za-z0-9_.-]{1,64}$")]
     server_id: Option<ServerId>,
-    /// only of this account
+    /// Only bindings of this account.
     #[param(value_type = Option<String>, pattern = "^[A-Za-z0-9_.-]{1,64}$")]
     account_id: Option<AccountId>,
-    /// only in this state
+    /// Only bindings in this state.
     #[param(schema_with = state_schema)]
     state: Option<BindingState>,
-    /// the `next_cursor` of the page before
+    /// The `next_cursor` of the previous page.
     #[param(value_type = Option<String>, pattern = "^[A-Za-z0-9_-]{1,64}$")]
     cursor: Option<BindingId>,
-    /// bindings of one page
+    /// Maximum number of bindings per page.
     #[param(minimum = 1, maximum = 500, default = 50)]
     limit: Option<u32>,
 }
@@ -126,19 +126,19 @@ struct BindingListQuery {
 #[derive(Debug, Serialize, ToSchema)]
 struct BindingPage {
     bindings: Vec<BindingView>,
-    /// Bindings of this page that this version cannot read, for another one wrote them.
+    /// Bindings of this page that this version cannot read, because another version wrote them.
     unreadable: Vec<UnreadableView>,
-    /// `cursor` of the next page; null on the last.
+    /// Value of `cursor` for the next page; null on the last page.
     #[schema(required)]
     next_cursor: Option<String>,
 }
 
-/// A binding that cannot be shown.
+/// A binding that this version cannot read.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = UnreadableBinding)]
 struct UnreadableView {
     id: String,
-    /// Why it cannot be read.
+    /// Reason why it cannot be read.
     error: String,
 }
 
@@ -150,10 +150,10 @@ impl From<UnreadableBinding> for UnreadableView {
 
 /// Lists bindings by id, page by page.
 ///
-/// Deleted ones are left out.
+/// Deleted bindings are omitted.
 #[utoipa::path(get, path = "/", tag = "bindings", params(BindingListQuery), extensions(("x-roles" = json!(READERS))),
     responses(
-        (status = 200, description = "done", body = BindingPage,
+        (status = 200, description = "success", body = BindingPage,
          example = json!({ "bindings": [example_binding()], "unreadable": [], "next_cursor": null })),
         CallErrors,
     ))]
@@ -176,7 +176,7 @@ async fn list_bindings(
     }))
 }
 
-/// A binding to be created.
+/// A binding to create.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct CreateBindingRequest {
@@ -186,21 +186,21 @@ struct CreateBindingRequest {
     server_id: ServerId,
     #[schema(value_type = String, pattern = "^[A-Za-z0-9_.-]{1,64}$")]
     account_id: AccountId,
-    /// What is left out takes its default.
+    /// Settings. An omitted setting has its default.
     #[serde(default)]
     #[schema(value_type = ConfigSchema)]
     config: BindingConfig,
-    /// Why; for the audit.
+    /// Reason, kept in the audit record.
     #[schema(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
     reason: Option<String>,
 }
 
-/// Creates a binding. It is STOPPED.
+/// Creates a binding in state STOPPED.
 #[utoipa::path(post, path = "/", tag = "bindings", params(IdempotencyHeader), extensions(("x-roles" = json!(WRITERS))),
     request_body(content = CreateBindingRequest,
         example = json!({ "id": "B-7", "server_id": "S1", "account_id": "A-1", "config": { "max_failures": 5 } })),
     responses(
-        (status = 201, description = "done", body = BindingView,
+        (status = 201, description = "success", body = BindingView,
          example = json!(example_binding())),
         CallErrors,
     ))]
@@ -218,7 +218,7 @@ async fn create_binding(
     let work = async |work: WorkContext| {
         let by = ActionAuthor { actor: &caller.actor(), reason: reason.as_deref() };
         let made = match commands::create_binding(&app.bindings, &new, by).await {
-            // It is the same binding, made by a request whose answer got lost.
+            // An earlier request with this Idempotency-Key created the binding, and its answer was lost.
             Err(BindingError::Exists(id)) if work.resumed => {
                 let made = load_living(&app, &id).await?;
                 if !is_as_asked(&made, &new) {
@@ -239,9 +239,9 @@ fn is_as_asked(made: &Binding, new: &NewBinding) -> bool {
 
 /// Returns a binding.
 ///
-/// While Postgres does not answer, a caller that is known already gets the copy in Redis, marked `stale: true`.
+/// While Postgres does not answer, a caller whose key is cached gets the copy in Redis, marked `stale: true`.
 #[utoipa::path(get, path = "/{id}", tag = "bindings", params(BindingPath), extensions(("x-roles" = json!(READERS))),
-    responses((status = 200, description = "done", body = BindingView, example = json!(example_binding())), CallErrors))]
+    responses((status = 200, description = "success", body = BindingView, example = json!(example_binding())), CallErrors))]
 async fn show_binding(
     State(app): State<App>,
     caller: ApiCaller,
@@ -258,12 +258,13 @@ async fn show_binding(
     Ok(Json(view))
 }
 
-/// Explains a binding: why it is as it is, what is due next, who holds its claim and slots, what staff can do.
+/// Explains the state of a binding: its cause, the next job, the holder of its claim and slots, and the possible
+/// actions of staff.
 ///
-/// `binding`, `why`, `next` (the job it must have, and where that is), `claim` (the open call), `slots`, `server`, `all_calls`, `to_do`,
-/// `events` (the latest first), `redis_error`.
+/// The answer has `binding`, `why`, `next` (its next job and where the job is), `claim` (the open call), `slots`,
+/// `server`, `all_calls`, `to_do`, `events` (latest first) and `redis_error`.
 #[utoipa::path(get, path = "/{id}/explain", tag = "bindings", params(BindingPath), extensions(("x-roles" = json!(READERS))),
-    responses((status = 200, description = "done", body = Object, example = json!(example_explanation())), CallErrors))]
+    responses((status = 200, description = "success", body = Object, example = json!(example_explanation())), CallErrors))]
 async fn explain_binding(
     State(app): State<App>,
     caller: ApiCaller,
@@ -294,13 +295,13 @@ async fn load_living(app: &App, id: &BindingId) -> Result<Binding, ApiError> {
     }
 }
 
-/// What a request made of a binding.
+/// Result of a request about a binding.
 #[derive(Debug, Serialize, ToSchema)]
 struct BindingAnswer {
     binding: BindingView,
-    /// False: it was so already.
+    /// False if the binding already was in the requested state.
     changed: bool,
-    /// What else there is to say.
+    /// Further information, such as the reason why nothing changed.
     #[schema(required)]
     note: Option<String>,
 }
@@ -310,7 +311,7 @@ impl From<ChangedBinding> for BindingAnswer {
         let (binding, changed, note) = match changed {
             ChangedBinding::Yes(binding) => {
                 let waits = binding.state == BindingState::Stopping;
-                (binding, true, waits.then(|| "its open call ends first".to_owned()))
+                (binding, true, waits.then(|| "the open call ends first".to_owned()))
             }
             ChangedBinding::No(binding, how) => (binding, false, Some(how.to_owned())),
         };
@@ -318,18 +319,18 @@ impl From<ChangedBinding> for BindingAnswer {
     }
 }
 
-/// The answer to a change, as it is kept under an Idempotency-Key.
+/// Returns the answer to a change in the form that is stored under an Idempotency-Key.
 fn answer_with(changed: ChangedBinding) -> Answer {
     (StatusCode::OK, json!(BindingAnswer::from(changed)))
 }
 
 /// Deletes a binding that is STOPPED and IDLE.
 ///
-/// Its transactions stay for as long as retention keeps them, and its id is not free before.
+/// Its transactions are kept until retention removes them. Until then its id cannot be used again.
 #[utoipa::path(delete, path = "/{id}", tag = "bindings", params(BindingPath, ReasonQuery, IdempotencyHeader),
     extensions(("x-roles" = json!(WRITERS))),
     responses(
-        (status = 200, description = "done", body = BindingAnswer,
+        (status = 200, description = "success", body = BindingAnswer,
          example = json!({ "binding": example_binding(), "changed": true, "note": null })),
         CallErrors,
     ))]

@@ -1,4 +1,4 @@
-//! Bodies and paths, checked at the edge; what is wrong with them is answered in our own form.
+//! Extractors that validate bodies and paths. Their errors have the form of all API errors.
 
 use std::{
     collections::BTreeMap,
@@ -36,26 +36,26 @@ use utoipa::IntoParams;
 use super::{error::ApiError, ignored_fields::IgnoredFields, json, local::LocalCaller};
 use model::ids::{AreaId, DriverId};
 
-/// Middleware: a body that is not all here by then ends the request with 408. Handlers begin when they have it, so nothing
-/// was done.
+/// Middleware that answers 408 if the body is incomplete after the limit. Handlers start only with a complete body, so
+/// nothing was done.
 pub(super) async fn limit_body_time(State(limit): State<Duration>, request: Request, next: Next) -> Response {
     let (request, time) = begin_body_time(request, limit);
     let answer = next.run(request).await;
     if time.is_over() { ApiError::TooSlow.into_response() } else { answer }
 }
 
-/// The time that the body of a request may take.
+/// Time limit for the body of a request.
 #[derive(Debug, Clone)]
 pub struct BodyTime(Arc<AtomicBool>);
 
 impl BodyTime {
-    /// Returns whether the body was not complete in time.
+    /// Returns whether the body was incomplete at the end of the time limit.
     pub fn is_over(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// Makes the body of a request fail if it is incomplete after this time.
+/// Limits the time for the body of a request. After the limit an incomplete body fails.
 pub fn begin_body_time(request: Request, limit: Duration) -> (Request, BodyTime) {
     let too_slow = Arc::new(AtomicBool::new(false));
     let request = request.map(|body| {
@@ -67,7 +67,7 @@ pub fn begin_body_time(request: Request, limit: Duration) -> (Request, BodyTime)
     (request, BodyTime(too_slow))
 }
 
-/// A body that fails when its time is over.
+/// A body that fails after its time limit.
 struct TimedBody {
     body: axum::body::Body,
     end: Pin<Box<Sleep>>,
@@ -96,8 +96,8 @@ impl HttpBody for TimedBody {
     }
 }
 
-/// Refuses a path or query with the character U+0000. Nothing that is kept may hold it: Postgres takes no such text. (HTTP itself knows
-/// no such header.)
+/// Refuses a path or query with the character U+0000, because Postgres cannot store it in text. HTTP forbids it in
+/// headers.
 pub(super) fn without_nul_in_url(uri: &Uri) -> Result<(), ApiError> {
     let has_nul = |text: &str| text.contains("%00");
     let in_query = uri.query().and_then(|query| query.split('&').find(|pair| has_nul(pair)));
@@ -108,7 +108,7 @@ pub(super) fn without_nul_in_url(uri: &Uri) -> Result<(), ApiError> {
     }
 }
 
-/// What a body must be.
+/// Expected kind of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BodyKind {
     Json,
@@ -116,7 +116,7 @@ pub(super) enum BodyKind {
     JsonLines,
 }
 
-/// Reads a body after its headers were checked: one rule for all routes.
+/// Reads a body after checking its headers. All routes share these checks.
 async fn read_bytes<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, ApiError> {
     let limit = request.extensions().get::<LargestBody>().map_or(super::MAX_BODY_BYTES, |limit| limit.0);
     let is_encoded = |value: &HeaderValue| !value.as_bytes().eq_ignore_ascii_case(b"identity");
@@ -133,12 +133,12 @@ async fn read_bytes<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes
     })
 }
 
-/// Returns whether the command line in this process sends the request. No limit of a body holds for it.
+/// Returns whether the command line that runs in this process sends the request. Limits for bodies do not apply to it.
 pub(super) fn is_local(request: &Request) -> bool {
     request.extensions().get::<LocalCaller>().is_some()
 }
 
-/// Returns whether the body is of this kind by its Content-Type. An empty body needs none.
+/// Returns whether the Content-Type matches the kind. An empty body needs no Content-Type.
 pub(super) fn has_kind(request: &Request, kind: BodyKind) -> bool {
     let mut types = request.headers().get_all(CONTENT_TYPE).iter();
     match (types.next(), types.next()) {
@@ -148,18 +148,19 @@ pub(super) fn has_kind(request: &Request, kind: BodyKind) -> bool {
     }
 }
 
-/// Reads a body of JSON. What is too large is 413, whatever its type.
+/// Reads a JSON body. A body that is too large is answered 413, regardless of its type.
 async fn read_json_bytes<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, ApiError> {
     let is_json = has_kind(&request, BodyKind::Json);
     let bytes = read_bytes(request, state).await?;
     if is_json { Ok(bytes) } else { Err(ApiError::NotJson) }
 }
 
-/// Bytes that a body of this route may have, where they are not [`MAX_BODY_BYTES`](super::MAX_BODY_BYTES).
+/// Maximum body size of this route in bytes, if it differs from [`MAX_BODY_BYTES`](super::MAX_BODY_BYTES).
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LargestBody(pub(super) usize);
 
-/// `application/json` or another type that ends in `+json`, JSON lines, or a form; in UTF-8.
+/// Returns whether a Content-Type matches the kind and has no charset other than UTF-8. JSON includes
+/// `application/*+json`.
 fn is_of_kind(content_type: &str, kind: BodyKind) -> bool {
     let mut parts = content_type.split(';').map(str::trim);
     let essence = parts.next().unwrap_or_default().to_ascii_lowercase();
@@ -181,7 +182,7 @@ fn is_of_kind(content_type: &str, kind: BodyKind) -> bool {
     fits && parts.all(is_utf8)
 }
 
-/// A body of JSON as it came. Its signature is checked before it is read.
+/// The unparsed bytes of a JSON body, for routes that check a signature first.
 #[derive(Debug)]
 pub struct WholeBody(pub Bytes);
 
@@ -193,11 +194,11 @@ impl<S: Send + Sync> FromRequest<S> for WholeBody {
     }
 }
 
-/// The body of a form as it came. Its signature is checked before its type.
+/// The unparsed bytes of a form, for routes that check a signature before the type.
 #[derive(Debug)]
 pub struct FormBody {
     pub bytes: Bytes,
-    /// Its Content-Type says so.
+    /// Whether the Content-Type is that of a form.
     pub is_form: bool,
 }
 
@@ -223,7 +224,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
     }
 }
 
-/// A JSON body of type `T`, in which null means something else than a field that is left out.
+/// A JSON body of type `T` that distinguishes null from an omitted field.
 #[derive(Debug)]
 pub struct PatchBody<T> {
     pub value: T,
@@ -242,7 +243,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for PatchBody<T> {
     }
 }
 
-/// A JSON body of type `T` together with its bytes as they came. An empty body reads as `{}`.
+/// A JSON body of type `T` together with its bytes. An empty body reads as `{}`.
 #[derive(Debug)]
 pub struct RawBody<T> {
     pub bytes: Bytes,
@@ -264,20 +265,20 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for RawBody<T> {
     }
 }
 
-/// The reason of a request that has no body of its own.
+/// Reason of a request without a body.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct ReasonQuery {
-    /// why; for the audit
+    /// Reason, kept in the audit record.
     #[param(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
     pub(crate) reason: Option<String>,
 }
 
-/// The order a path names.
+/// The order that a path names.
 #[derive(Debug, IntoParams)]
 #[into_params(names("id"), parameter_in = Path)]
 pub struct OrderPath(
-    /// the order's id
+    /// The order's id.
     #[param(value_type = String, pattern = "^[A-Za-z0-9_-]{1,64}$", example = "ORD-1")]
     pub OrderId,
 );
@@ -290,11 +291,11 @@ impl<S: Send + Sync> FromRequestParts<S> for OrderPath {
     }
 }
 
-/// The area a path names.
+/// The area that a path names.
 #[derive(Debug, IntoParams)]
 #[into_params(names("area_id"), parameter_in = Path)]
 pub struct AreaPath(
-    /// the area's id
+    /// The area's id.
     #[param(pattern = "^[A-Za-z0-9_-]{1,64}$", value_type = String, example = "JKT-PUSAT")]
     pub AreaId,
 );
@@ -308,11 +309,11 @@ impl<S: Send + Sync> FromRequestParts<S> for AreaPath {
     }
 }
 
-/// The driver a path names.
+/// The driver that a path names.
 #[derive(Debug, IntoParams)]
 #[into_params(names("id"), parameter_in = Path)]
 pub struct DriverPath(
-    /// the driver's id
+    /// The driver's id.
     #[param(pattern = "^[A-Za-z0-9_-]{1,64}$", value_type = String, example = "DRV-1")]
     pub DriverId,
 );
@@ -326,7 +327,7 @@ impl<S: Send + Sync> FromRequestParts<S> for DriverPath {
     }
 }
 
-/// Reads the one part of a path that is variable. `name`: the part.
+/// Parses the only variable part of a path. `name` is its name in errors.
 pub(crate) async fn parse_path<S: Send + Sync, T: FromStr<Err: Display>>(
     parts: &mut Parts,
     state: &S,
@@ -336,7 +337,7 @@ pub(crate) async fn parse_path<S: Send + Sync, T: FromStr<Err: Display>>(
     text.parse().map_err(|error: T::Err| ApiError::invalid_parameter(name, error.to_string()))
 }
 
-/// Returns the one part of a path that is variable.
+/// Returns the only variable part of a path.
 pub(crate) async fn text_in_path<S: Send + Sync>(parts: &mut Parts, state: &S) -> Result<String, ApiError> {
     let path = Path::<String>::from_request_parts(parts, state).await;
     path.map(|Path(text)| text).map_err(|_| ApiError::Malformed("the path is not UTF-8".to_owned()))
@@ -346,7 +347,7 @@ pub(crate) async fn text_in_path<S: Send + Sync>(parts: &mut Parts, state: &S) -
 mod tests {
     use super::*;
 
-    // Rule F9: One rule says which Content-Type a body has: JSON in UTF-8.
+    // Rule F9: One rule decides which Content-Type a body may have: JSON in UTF-8.
     #[test]
     fn content_types_of_json_are_in_utf8() {
         for good in [

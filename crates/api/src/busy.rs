@@ -1,4 +1,4 @@
-//! What callers hear of an area: the body of the requirement on server busy.
+//! Body of a refusal because an area is full or disabled, as the server-busy requirement prescribes it.
 
 use axum::{
     Json,
@@ -15,55 +15,56 @@ use super::error::{
 };
 use model::admission::answer::{AdmissionAnswer, NearbyArea, ReplyLanguage};
 
-/// Why an order finds no room now. The members of an area are those of a refusal; a customer whose level bypasses the threshold is told
-/// `max_with_bypass` in the place of `retry_after_sec`. `AdmissionAnswer` and `Problem` write it.
+/// Refusal of an order by admission.
+///
+/// For a customer whose loyalty level bypasses the threshold, `max_with_bypass` replaces `retry_after_sec`.
 #[derive(ToSchema)]
 #[schema(as = ServerBusy)]
 #[expect(dead_code, reason = "describes an answer whose members follow the requirement")]
 pub(super) struct BusyReply {
-    /// SERVER_BUSY where an area takes no order; else UNAVAILABLE, or the HTTP status.
+    /// `SERVER_BUSY` if an area takes no order; otherwise `UNAVAILABLE` or the HTTP status.
     #[schema(schema_with = status_schema)]
     status: u16,
     #[schema(schema_with = busy_code_schema)]
     error_code: &'static str,
     #[schema(nullable = false)]
     area_id: Option<String>,
-    /// Orders that wait.
+    /// Number of orders that wait in the area.
     #[schema(nullable = false)]
     current_waiting: Option<i64>,
     #[schema(nullable = false)]
     threshold: Option<i64>,
-    /// As the header Retry-After.
+    /// Seconds until the next attempt, as in the header `Retry-After`.
     #[schema(nullable = false)]
     retry_after_sec: Option<u64>,
-    /// Loyal customers are taken while fewer wait than this.
+    /// Number of waiting orders below which an order of a loyal customer is still taken.
     #[schema(nullable = false)]
     max_with_bypass: Option<i64>,
     #[schema(nullable = false)]
     loyalty_level: Option<String>,
     #[schema(nullable = false)]
     bypassed: Option<bool>,
-    /// What is wrong, for people.
+    /// Explanation for people.
     message: String,
-    /// Why a person has closed the area.
+    /// Reason given by the person who disabled the area.
     #[schema(nullable = false)]
     reason: Option<String>,
     #[schema(nullable = false)]
     oldest_waiting_since: Option<DateTime<Utc>>,
-    /// The nearest areas that have room.
+    /// The nearest areas with room.
     #[schema(nullable = false)]
     nearby_areas: Option<Vec<NearbyArea>>,
-    /// Where the code is described: a path of this API.
+    /// Path of this API that describes the code.
     #[schema(rename = "type", example = "/errors/DISPATCHER_AREA_THRESHOLD_REACHED")]
     uri: String,
-    /// The code in words, the same at each occurrence.
+    /// Title of the code, the same for each error with this code.
     title: String,
-    /// As `message`.
+    /// Same text as `message`.
     detail: String,
-    /// The path of the request.
+    /// Path of the request.
     #[schema(nullable = false)]
     instance: Option<String>,
-    /// As the header X-Request-Id.
+    /// Id of the request, as in the header `X-Request-Id`.
     #[schema(nullable = false)]
     request_id: Option<String>,
 }

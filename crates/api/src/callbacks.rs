@@ -1,7 +1,8 @@
-//! What partners call: `POST /api/v1/callbacks/{partner}`, as docs/PARTNER.md describes it.
+//! Callbacks of partners: `POST /api/v1/callbacks/{partner}`, as docs/PARTNER.md describes them.
 //!
-//! Signed by the Standard Webhooks rules over the raw body, with a timestamp. Stored with the change it leads to, or first, and acted
-//! on after: what was stored is answered 200, whatever comes of it, and is not lost; the same event again changes nothing.
+//! A callback has a timestamp and a signature over the raw body, by the Standard Webhooks rules. It is stored together
+//! with the change it causes, or before it. A stored callback is answered 200 and is not lost, even if processing
+//! fails. A repeated event changes nothing.
 
 use axum::{
     Json,
@@ -25,17 +26,18 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::default().routes(routes!(receive_callback))
 }
 
-/// What became of a callback.
+/// Result of a callback.
 #[derive(Debug, Serialize, ToSchema)]
 struct CallbackReceipt {
-    /// processed, stored (it will be processed), unmatched (no order is known), ignored (its type is not known, so it changes
-    /// nothing), or the state of the same event before
+    /// `processed`; `stored`: it will be processed later; `unmatched`: no order matches; `ignored`: its type is
+    /// unknown, so it changes nothing. A repeated event gets the state of the first one.
     status: String,
 }
 
-/// Receives what a partner says of a booking; signed, see docs/PARTNER.md.
+/// Receives an event about a booking from a partner.
 ///
-/// The event is stored before anything comes of it. The same event again changes nothing.
+/// The request is signed as docs/PARTNER.md describes. The event is stored before it has an effect. A repeated event
+/// changes nothing.
 #[utoipa::path(post, path = "/{partner}", tag = "callbacks", security(()),
     params(("partner" = String, Path, description = "the partner's name in config.toml", pattern = "^[a-z0-9_]{1,32}$",
             example = "bbd")),
@@ -43,7 +45,7 @@ struct CallbackReceipt {
         example = json!({ "event_id": "EVT-1", "type": "job_id_assigned", "booking_id": "BK-1", "reference": "ORD-1:1",
                           "job_id": "JOB-1" })),
     responses(
-        (status = 200, description = "done", body = CallbackReceipt, example = json!({ "status": "processed" })),
+        (status = 200, description = "success", body = CallbackReceipt, example = json!({ "status": "processed" })),
         CallErrors,
     ))]
 async fn receive_callback(
@@ -52,11 +54,11 @@ async fn receive_callback(
     headers: HeaderMap,
     WholeBody(bytes): WholeBody,
 ) -> Result<Json<CallbackReceipt>, ApiError> {
-    // A stranger does not learn which partners there are.
+    // An unknown partner gets the same error as a wrong signature, so a stranger cannot find out which partners exist.
     let partner = app.partners.registry.get(&name);
     let partner = partner.ok_or_else(|| ApiError::BadSignature("no partner of this name in config.toml".to_owned()))?;
     if !partner.verifies_callback(&bytes, &headers) {
-        return Err(ApiError::BadSignature(format!("not signed by partner {name}, or too long ago")));
+        return Err(ApiError::BadSignature(format!("no valid signature of partner {name}, or too old")));
     }
     let raw: Value = json::read_json(&bytes)?;
     let body: CallbackBody = json::read_json(&bytes)?;
@@ -68,7 +70,7 @@ async fn receive_callback(
         tracing::info!(
             partner = %name,
             callback.id = row.id,
-            "A partner sent an event of a type that this version does not know: it is stored and ignored."
+            "Stored and ignored a partner's event with a type that this version does not know."
         );
         return Ok(Json(CallbackReceipt { status: "ignored".to_owned() }));
     }
@@ -84,7 +86,8 @@ async fn receive_callback(
     let order = match (&row.order_id, row.state) {
         (Some(order), CallbackState::Pending) => order.parse()?,
         (known, state) => {
-            // It came before, perhaps in this very request, which lost the answer of its commit: its timers may not be sent.
+            // The event came before, perhaps in this request if the answer of its commit was lost. Its timers may not
+            // have been sent.
             if let (Some(order), false) = (known, row.is_new) {
                 update::resend_timers(&app.orders, &order.parse()?).await;
             }
@@ -92,7 +95,7 @@ async fn receive_callback(
         }
     };
     crash::reach_point("callback", "stored");
-    // Of an event that came before, what came first counts.
+    // For a repeated event, the content stored first counts.
     let acted = if row.is_new {
         callback::process_body(&app.partners, &order, row.id, &name, &body).await
     } else {
@@ -100,7 +103,7 @@ async fn receive_callback(
     };
     let (status, follow_ups, superseded) = match acted {
         Outcome::Done { then, superseded } => ("processed", then, superseded),
-        // It is kept; its job does what could not be done now.
+        // The event is stored. Its job processes it later.
         Outcome::Snooze { .. } | Outcome::Park(_) | Outcome::Retry(_) | Outcome::Dead(_) => {
             ("stored", vec![callback_timer(&order, row.id, row.received_at, row.received_at).job], Vec::new())
         }

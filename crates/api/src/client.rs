@@ -1,4 +1,4 @@
-//! From where a request comes.
+//! The client's address.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -10,12 +10,12 @@ use ipnet::IpNet;
 
 const FORWARDED_FOR: &str = "x-forwarded-for";
 
-/// The address of the client that makes this request, as far as can be believed.
+/// Address of the client that makes this request, as reported by trusted sources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClientAddress(pub IpAddr);
 
 impl ClientAddress {
-    /// The address that [`of_peer`](Self::of_peer) found and the server wrote into the request.
+    /// Returns the address that [`of_peer`](Self::of_peer) found and the server stored in the request.
     pub fn of_request(request: &Request) -> Self {
         Self::of_extensions(request.extensions())
     }
@@ -26,8 +26,8 @@ impl ClientAddress {
         known.or_else(peer).unwrap_or(Self(Ipv4Addr::UNSPECIFIED.into()))
     }
 
-    /// The peer itself; or, of a trusted proxy, the last address in X-Forwarded-For that is no trusted proxy: what stands
-    /// before it was written by the client.
+    /// Returns the address of the peer. If the peer is a trusted proxy, returns the last address in X-Forwarded-For
+    /// that is not a trusted proxy, because the client can write all addresses before it.
     pub fn of_peer(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> Self {
         let is_trusted = |address: &IpAddr| trusted.iter().any(|network| network.contains(address));
         let mut client = peer.to_canonical();
@@ -47,7 +47,8 @@ impl ClientAddress {
         Self(client)
     }
 
-    /// What counts as one client: the address; of IPv6 the network, for one client has 2^64 addresses.
+    /// Returns the address that identifies one client for limits. For IPv6 it is the network, because one client has
+    /// 2^64 addresses.
     pub fn network(self) -> IpAddr {
         match self.0 {
             IpAddr::V4(_) => self.0,
@@ -56,7 +57,7 @@ impl ClientAddress {
     }
 }
 
-/// Returns from where a request comes, and its method and route: without the parts of the path that name something.
+/// Returns the client's address, and the method and route pattern of a request. The pattern contains no ids.
 pub fn describe_request(parts: &Parts) -> (IpAddr, String) {
     let route = parts.extensions.get::<MatchedPath>().map_or(parts.uri.path(), MatchedPath::as_str);
     (ClientAddress::of_extensions(&parts.extensions).0, format!("{} {route}", parts.method))
@@ -73,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn only_trusted_proxies_speak_for_others() {
+    fn only_trusted_proxies_set_client_address() {
         assert_eq!(client("203.0.113.5", &["198.51.100.1"]), "203.0.113.5");
         assert_eq!(client("10.1.2.3", &["198.51.100.1"]), "198.51.100.1");
         assert_eq!(client("10.1.2.3", &[]), "10.1.2.3");
@@ -81,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_claims_of_itself_is_not_believed() {
+    fn untrusted_forwarded_address_is_ignored() {
         assert_eq!(client("10.1.2.3", &["1.1.1.1, 198.51.100.1"]), "198.51.100.1");
         assert_eq!(client("10.1.2.3", &["1.1.1.1", "198.51.100.1, 192.0.2.7"]), "198.51.100.1");
         assert_eq!(client("10.1.2.3", &["1.1.1.1, nonsense"]), "10.1.2.3");

@@ -4,11 +4,12 @@
 //! 2. The oldest connection that has sent no request.
 //! 3. The connection that has waited longest for its next request.
 //!
-//! So a flood of slow or silent sockets closes other such sockets, and no connection with a request in progress. If every connection
-//! has a request in progress, the listener closes the new one.
+//! A flood of slow or silent sockets therefore closes only such sockets, not connections with a request in progress. If
+//! every connection has a request in progress, the listener closes the new one.
 //!
-//! A new connection has [`FIRST_CHANCE`] to send its first request. Until then it does not close for another. So a flood of new
-//! sockets cannot close a client's connection before the server has read the client's request.
+//! A new connection has [`FIRST_CHANCE`] to send its first request. Until then it does not close to make room for
+//! another. A flood of new sockets therefore cannot close a client's connection before the server has read the client's
+//! request.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -22,15 +23,15 @@ use ipnet::IpNet;
 use parking_lot::{Mutex, MutexGuard};
 use tokio_util::sync::CancellationToken;
 
-/// How long a connection without a request is safe from newer ones.
+/// Time during which a connection without a request does not close to make room for a newer one.
 const FIRST_CHANCE: Duration = Duration::from_millis(100);
 
-/// How many may be open.
+/// Maximum numbers of open connections.
 #[derive(Debug, Clone)]
 pub(super) struct ConnectionLimits {
     pub(super) in_all: usize,
     pub(super) per_address: usize,
-    /// Whose connections are many clients': they count in all only.
+    /// Networks of trusted proxies. Their connections carry many clients and count only in `in_all`.
     pub(super) proxies: Vec<IpNet>,
 }
 
@@ -42,7 +43,7 @@ pub(super) struct OpenConnections {
 
 #[derive(Debug, Default)]
 struct ConnectionTable {
-    /// Grows with every connection and every request, and so says who is older.
+    /// Counter that increases with every connection and every request. It orders connections by age.
     clock: u64,
     all: ConnectionGroup,
     by_address: HashMap<IpAddr, ConnectionGroup>,
@@ -56,34 +57,34 @@ struct Registered {
     closing: CancellationToken,
 }
 
-/// Why the listener does not admit a new connection.
+/// Reason why the listener does not admit a new connection.
 #[derive(Debug)]
 pub(super) enum Refusal {
-    /// Each open connection is at work. The listener closes the new one.
+    /// Every open connection has a request in progress. The listener closes the new one.
     Full,
-    /// The next connection to close is younger than [`FIRST_CHANCE`]. The listener asks again after this time.
+    /// The next connection to close is younger than [`FIRST_CHANCE`]. The listener tries again after this time.
     TooEarly(Duration),
 }
 
-/// The connections of one address, or all of them.
+/// The connections of one address, or all connections.
 #[derive(Debug, Default)]
 struct ConnectionGroup {
     count: usize,
-    /// Those that could go, who goes first in front.
+    /// Connections that may close to make room, the next one first.
     waiting: BTreeSet<IdleConnection>,
 }
 
-/// Why a connection may go, in the order in which they go.
+/// State in which a connection may close to make room. The variants are in the order of closing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum WaitKind {
-    /// The body of its request is incomplete, and its caller is not known.
+    /// The body of the request is incomplete, and the caller is unknown.
     Body,
-    /// It has sent no request yet.
+    /// The connection has sent no request yet.
     FirstRequest,
     NextRequest,
 }
 
-/// A connection that may go; of each kind the oldest first.
+/// A connection that may close to make room. Within one kind the oldest sorts first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct IdleConnection {
     kind: WaitKind,
@@ -92,16 +93,16 @@ struct IdleConnection {
     address: Option<IpAddr>,
 }
 
-/// One open connection; leaves when dropped.
+/// One open connection. Dropping it ends its registration.
 #[derive(Debug)]
 pub(super) struct ClientConnection {
     id: u64,
-    /// `None`: a trusted proxy.
+    /// `None` for a trusted proxy.
     address: Option<IpAddr>,
-    /// `None`: a request is being answered.
+    /// `None` while a request is in progress.
     waiting: Mutex<Option<IdleConnection>>,
     connections: OpenConnections,
-    /// Told when it has to go, or when the server ends.
+    /// Cancelled when the connection must close or the server stops.
     pub(super) closing: CancellationToken,
 }
 
@@ -110,7 +111,7 @@ impl OpenConnections {
         Self { most: Arc::new(most), open: Arc::default() }
     }
 
-    /// Admits a connection. If a limit is reached, another connection closes for it.
+    /// Admits a connection. If a limit is reached, another connection closes to make room.
     pub(super) fn admit_peer(
         &self,
         peer: IpAddr,
@@ -189,24 +190,24 @@ impl ConnectionTable {
 }
 
 impl ClientConnection {
-    /// Returns whether no request has come yet.
+    /// Returns whether the connection has sent no request yet.
     pub(super) fn is_silent(&self) -> bool {
         self.lock_idle_state().is_some_and(|waiting| waiting.kind == WaitKind::FirstRequest)
     }
 
-    /// Returns whether a request waits for the rest of its body, and its caller is not known.
+    /// Returns whether a request waits for the rest of its body while its caller is unknown.
     pub(super) fn waits_for_body(&self) -> bool {
         self.lock_idle_state().is_some_and(|waiting| waiting.kind == WaitKind::Body)
     }
 
-    /// Notes that a request came. From when its body is complete or its caller is known until the answer is dropped, the connection
-    /// does not go for others.
+    /// Records the start of a request. The connection does not close to make room from the time its body is complete or
+    /// its caller is known, until the answer is dropped.
     pub(super) fn begin_request(self: &Arc<Self>, has_body: bool) -> AtWork {
         self.change_idle_state(has_body.then_some(WaitKind::Body));
         AtWork(self.clone())
     }
 
-    /// Keeps the connection from going for others: its caller is known, or the body of its request is complete.
+    /// Protects the connection from closing to make room, because the caller is known or the body is complete.
     fn protect_request(&self) {
         if self.waits_for_body() {
             self.change_idle_state(None);
@@ -217,7 +218,7 @@ impl ClientConnection {
         self.change_idle_state(Some(WaitKind::NextRequest));
     }
 
-    /// Sets what the connection waits for; `None`: it is at work.
+    /// Sets the state of the connection. `None` means that a request is in progress.
     fn change_idle_state(&self, kind: Option<WaitKind>) {
         let mut open = self.connections.lock_table();
         open.clock += 1;
@@ -248,7 +249,7 @@ impl Drop for ClientConnection {
     }
 }
 
-/// A request that is being answered.
+/// A request in progress.
 #[derive(Debug)]
 pub(super) struct AtWork(Arc<ClientConnection>);
 
@@ -258,17 +259,18 @@ impl Drop for AtWork {
     }
 }
 
-/// The request's connection, for those who find out who its caller is. In the extensions of each request.
+/// Connection of a request, for code that identifies the caller. It is in the extensions of each request.
 #[derive(Debug, Clone)]
 pub struct RequestConnection(pub(super) Arc<ClientConnection>);
 
 impl RequestConnection {
-    /// Notes that the caller of this request is known: the connection does not go for others while the body is incomplete.
+    /// Records that the caller of this request is known. The connection then stays open even while the body is
+    /// incomplete.
     pub fn caller_is_known(&self) {
         self.0.protect_request();
     }
 
-    /// Notes that the body is complete.
+    /// Records that the body is complete.
     pub(super) fn body_is_complete(&self) {
         self.0.protect_request();
     }
@@ -283,7 +285,7 @@ mod tests {
         OpenConnections::new(ConnectionLimits { in_all, per_address, proxies })
     }
 
-    /// Admits a connection at a time when all others have had their first chance.
+    /// Admits a connection at a time when all others are older than [`FIRST_CHANCE`].
     fn admit(connections: &OpenConnections, peer: &str) -> Option<Arc<ClientConnection>> {
         let opened = connections.lock_table().registered.values().map(|other| other.opened).max();
         let now = opened.map_or_else(Instant::now, |opened| opened + FIRST_CHANCE);
@@ -299,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn silent_ones_go_before_those_that_have_asked() {
+    fn silent_connection_closes_before_idle_one() {
         let all = connections(3, 9, &[]);
         let good = admit(&all, "192.0.2.1").unwrap();
         drop(good.begin_request(false));
@@ -337,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn new_connection_keeps_its_place_for_a_moment() {
+    fn new_connection_is_protected_at_first() {
         let all = connections(1, 9, &[]);
         let (now, stop) = (Instant::now(), CancellationToken::new());
         let first = admit(&all, "192.0.2.1").unwrap();
@@ -348,7 +350,7 @@ mod tests {
         assert!(second.is_ok() && first.closing.is_cancelled(), "{second:?}");
     }
 
-    // Rule F35: a connection whose caller is not known and whose body is incomplete goes before any other.
+    // Rule F35: A connection with an unknown caller and an incomplete body closes before any other.
     #[test]
     fn incomplete_body_of_unknown_caller_goes_first() {
         let all = connections(4, 9, &[]);
@@ -364,7 +366,7 @@ mod tests {
         assert_eq!(has_to_go(&[&silent, &known, &complete, &fifth, &sixth]), [true, false, false, false, false]);
     }
 
-    // Rule F35: a request of a known caller is not given up for others, however slow its body is.
+    // Rule F35: A request of a known caller keeps its connection, however slow its body is.
     #[test]
     fn known_caller_keeps_its_connection() {
         let all = connections(1, 9, &[]);
@@ -373,13 +375,13 @@ mod tests {
         RequestConnection(known.clone()).caller_is_known();
         assert!(admit(&all, "192.0.2.2").is_none() && !known.closing.is_cancelled());
         drop(request);
-        // The mark was that of its request.
+        // The protection ended with its request.
         let _next = known.begin_request(true);
         assert!(admit(&all, "192.0.2.2").is_some() && known.closing.is_cancelled());
     }
 
     #[test]
-    fn whatever_leaves_is_counted_no_more() {
+    fn closed_connections_are_no_longer_counted() {
         let all = connections(2, 2, &[]);
         for _ in 0..3 {
             let (one, other) = (admit(&all, "192.0.2.1").unwrap(), admit(&all, "192.0.2.1").unwrap());

@@ -8,12 +8,12 @@ use axum::{
 };
 use serde_json::Value;
 
-/// Where the created resource is read. An answer carries it to [`add_location`].
+/// Path of the created resource. An answer carries it to [`add_location`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum CreatedResource {
     /// Id below the path of the request.
     Member(String),
-    /// Id of a plan. Plans are read at one path, wherever they are created.
+    /// Id of a plan. Plans have one path, regardless of where they are created.
     Plan(String),
 }
 
@@ -34,7 +34,7 @@ impl CreatedResource {
     }
 }
 
-/// Middleware: adds the `Location` of a created resource.
+/// Middleware that adds the `Location` of a created resource.
 pub(crate) async fn add_location(request: Request, next: Next) -> Response {
     let collection = request.uri().path().to_owned();
     let mut answer = next.run(request).await;
@@ -52,7 +52,7 @@ mod tests {
 
     use super::*;
 
-    // Rule U14: The answer to every creation names the path of what was created.
+    // Rule U14: The answer to every creation names the path of the created resource.
     #[test]
     fn created_resource_names_its_path() {
         for (body, collection, path) in [

@@ -1,4 +1,4 @@
-//! Is there room? `POST /api/v1/dispatcher/availability-check`, as the requirement on server busy writes it.
+//! Admission advice: `POST /api/v1/dispatcher/availability-check`, as the server-busy requirement prescribes it.
 
 use axum::{
     extract::State,
@@ -32,17 +32,17 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::default().routes(routes!(check_availability))
 }
 
-/// The header, for the description of the operation.
+/// Describes the header for the OpenAPI document.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "describes the header; `accepted_language` reads it")]
 pub(super) struct LanguageHeader {
-    /// id, en or vi
+    /// Language of messages: `id`, `en` or `vi`.
     #[param(rename = "Accept-Language", pattern = "^[ -~]*$")]
     accept_language: Option<String>,
 }
 
-/// A place with room. `AdmissionAnswer` writes it.
+/// An area with room.
 #[derive(ToSchema)]
 #[schema(as = Availability)]
 #[expect(dead_code, reason = "describes an answer whose fields follow the requirement")]
@@ -50,7 +50,7 @@ struct AvailabilityReply {
     status: AvailabilityStatus,
     #[schema(required)]
     area_id: Option<String>,
-    /// Orders that wait.
+    /// Number of orders that wait in the area.
     #[schema(nullable = false)]
     current_waiting: Option<i64>,
     #[schema(nullable = false)]
@@ -74,7 +74,7 @@ enum AvailabilityStatus {
 
 #[derive(Debug, Deserialize, ToSchema)]
 struct AvailabilityRequest {
-    /// Also read under its older name, `pickup_location`.
+    /// `pickup_location`, the former name, is also accepted.
     #[serde(alias = "pickup_location")]
     pickup: OrderLocation,
     #[schema(value_type = String)]
@@ -82,28 +82,28 @@ struct AvailabilityRequest {
     #[schema(min_length = 1, max_length = 64, pattern = "^[!-~]([ -~]{0,62}[!-~])?$")]
     channel: Option<String>,
     #[schema(min_length = 1, max_length = 64, pattern = "^[!-~]([ -~]{0,62}[!-~])?$")]
-    /// Also read under its older name, `user_id`.
+    /// `user_id`, the former name, is also accepted.
     #[serde(alias = "user_id")]
     customer_id: Option<String>,
-    /// An unknown one counts as none.
+    /// Loyalty level. An unknown level counts as none.
     #[schema(min_length = 1, max_length = 64, pattern = "^[!-~]([ -~]{0,62}[!-~])?$")]
     loyalty_level: Option<String>,
 }
 
-/// Says whether there is room for an order from here.
+/// Checks whether an order at this pickup would be admitted.
 ///
-/// This is advice, up to a tenth of a second old. What counts is the order's creation.
+/// The answer is advice and up to 0.1 s old. The creation of the order decides.
 #[utoipa::path(post, path = "/availability-check", tag = "areas", params(LanguageHeader),
     extensions(("x-roles" = json!(ASKERS))),
     request_body(content = AvailabilityRequest,
         example = json!({ "pickup": { "latitude": -6.2088, "longitude": 106.8456 }, "service_type": "RIDE",
                           "channel": "MYBB", "customer_id": "CUS-1", "loyalty_level": "VOYAGER" })),
     responses(
-        (status = 200, description = "done", body = AvailabilityReply,
+        (status = 200, description = "success", body = AvailabilityReply,
          example = json!({ "status": "AVAILABLE", "area_id": "JKT-PUSAT", "current_waiting": 45, "threshold": 100,
                            "estimated_wait_time_sec": 120 })),
         CallErrors,
-        (status = 503, description = "no room, or no server can say; try again later", body = BusyReply,
+        (status = 503, description = "no room, or admission cannot be checked; try again later", body = BusyReply,
          content_type = "application/problem+json",
          headers(("Retry-After" = u64, description = "seconds to wait")),
          example = json!(example_busy())),
@@ -144,7 +144,7 @@ async fn check_availability(
     Ok(busy::admission_response(&answer, accepted_language(&headers, ReplyLanguage::default())))
 }
 
-/// What the caller reads; `otherwise` where the request asks for no language that has texts.
+/// Returns the language that the request accepts, or `otherwise` if it accepts none that has texts.
 pub(super) fn accepted_language(headers: &HeaderMap, otherwise: ReplyLanguage) -> ReplyLanguage {
     let header = headers.get(ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok());
     ReplyLanguage::from_accept_language(header, otherwise)

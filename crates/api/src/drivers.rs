@@ -1,5 +1,4 @@
-//! What drivers' apps do: say where the driver is and whether work is wanted, and wait for offers. `by_staff`: drivers added,
-//! changed, disabled and listed.
+//! Requests of drivers' apps: position, availability and offers. `by_staff`: administration of drivers.
 
 mod by_staff;
 
@@ -32,10 +31,10 @@ use orders::{
     offers::{board::WaitOutcome, live::LiveOffer},
 };
 
-/// A connection that says nothing for longer is cut by proxies.
+/// Maximum wait. Proxies close a connection that is silent for longer.
 const LONGEST_WAIT_SEC: u64 = 50;
 
-/// Who may look at any driver.
+/// Roles that may read every driver.
 const READERS: [AccountRole; 4] =
     [AccountRole::Viewer, AccountRole::Dispatcher, AccountRole::Support, AccountRole::Operator];
 
@@ -52,7 +51,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(by_staff::remove_driver))
 }
 
-/// A driver's key sees its own driver only; staff see all.
+/// Checks access to a driver. A driver's key may read only its own driver; staff may read all.
 fn may_see(caller: &ApiCaller, id: &DriverId) -> Result<(), ApiError> {
     match caller.driver_id() {
         Some(_) => caller.acting_driver(Some(id)).map(drop),
@@ -64,7 +63,7 @@ fn may_see(caller: &ApiCaller, id: &DriverId) -> Result<(), ApiError> {
 #[utoipa::path(get, path = "/{id}", tag = "drivers", params(DriverPath),
     extensions(("x-roles" = json!([&DRIVERS[..], &READERS].concat()))),
     responses(
-        (status = 200, description = "done", body = DriverRecord,
+        (status = 200, description = "success", body = DriverRecord,
          example = json!({ "id": "DRV-1", "service_types": ["RIDE"], "latitude": -6.2088, "longitude": 106.8456,
                            "lat": -6.2088, "lng": 106.8456, "available": true,
                            "idle_since": "2026-01-09T08:00:00Z", "active_order": null })),
@@ -80,7 +79,7 @@ async fn show_driver(
     drivers::find_driver(&app.core.db, &id).await?.map(Json).ok_or(ApiError::NoSuchDriver)
 }
 
-/// A driver's place, and whether the driver wants work.
+/// Position and availability of a driver.
 #[derive(Debug, Serialize, ToSchema)]
 struct PlaceAnswer {
     #[schema(value_type = String)]
@@ -90,19 +89,20 @@ struct PlaceAnswer {
     available: bool,
 }
 
-/// A place that the driver's device measured.
+/// A position measured by the driver's device.
 #[derive(Debug, Deserialize, ToSchema)]
 struct LocationFix {
     #[schema(minimum = -90, maximum = 90)]
     latitude: f64,
     #[schema(minimum = -180, maximum = 180)]
     longitude: f64,
-    /// When the device measured it: within the last 24 hours, at most a minute ahead. Left out, it is the time of the request.
+    /// Time of the measurement: within the last 24 hours, at most a minute in the future. Default: the time of the
+    /// request.
     #[schema(value_type = Option<DateTime<Utc>>)]
     located_at: Option<GivenTime>,
 }
 
-/// Where the driver is known to be.
+/// Last known position of the driver.
 #[derive(Debug, Serialize, ToSchema)]
 struct LocationAnswer {
     #[schema(value_type = String)]
@@ -110,19 +110,19 @@ struct LocationAnswer {
     latitude: f64,
     longitude: f64,
     available: bool,
-    /// When the driver was there.
+    /// Time of the position.
     located_at: Option<DateTime<Utc>>,
-    /// False where a newer fix was known, which stays.
+    /// False if a newer position was known and is kept.
     recorded: bool,
 }
 
-/// Records where the driver is.
+/// Records the driver's position.
 ///
-/// A fix that is older than the one that is known changes nothing: the answer has the newer place, and `recorded` is false.
+/// A position older than the known one changes nothing: the answer has the newer position, and `recorded` is false.
 #[utoipa::path(put, path = "/{id}/location", tag = "drivers", params(DriverPath), extensions(("x-roles" = json!(DRIVERS))),
     request_body(content = LocationFix,
         example = json!({ "latitude": -6.2088, "longitude": 106.8456 })),
-    responses((status = 200, description = "done", body = LocationAnswer, example = json!(example_location())), CallErrors))]
+    responses((status = 200, description = "success", body = LocationAnswer, example = json!(example_location())), CallErrors))]
 async fn set_location(
     State(app): State<App>,
     caller: ApiCaller,
@@ -157,11 +157,11 @@ struct AvailabilityChange {
     available: bool,
 }
 
-/// Records whether the driver wants work.
+/// Records whether the driver is available for work.
 #[utoipa::path(put, path = "/{id}/availability", operation_id = "set_availability", tag = "drivers", params(DriverPath),
     extensions(("x-roles" = json!(DRIVERS))),
     request_body(content = AvailabilityChange, example = json!({ "available": true })),
-    responses((status = 200, description = "done", body = PlaceAnswer, example = json!(example_place())), CallErrors))]
+    responses((status = 200, description = "success", body = PlaceAnswer, example = json!(example_place())), CallErrors))]
 async fn set_available(
     State(app): State<App>,
     caller: ApiCaller,
@@ -173,7 +173,7 @@ async fn set_available(
     answer_with_place(&app, place).await
 }
 
-/// Postgres has it; the index is told.
+/// Updates the index in Redis after Postgres, and returns the answer.
 async fn answer_with_place(app: &App, place: Option<DriverPlace>) -> Result<Json<PlaceAnswer>, ApiError> {
     let place = place.ok_or(ApiError::NoSuchDriver)?;
     driver_index::upsert_driver(&app.core, &place).await;
@@ -188,11 +188,11 @@ async fn answer_with_place(app: &App, place: Option<DriverPlace>) -> Result<Json
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct OffersQuery {
-    /// seconds to wait for a change; 0 answers at once
+    /// Seconds to wait for a change; 0 returns immediately.
     #[serde(default)]
     #[param(minimum = 0, maximum = 50)]
     wait_sec: u64,
-    /// ids of offers that are known already, with commas between them
+    /// Ids of the offers that the caller already knows, separated by commas.
     #[serde(default)]
     known: String,
 }
@@ -204,14 +204,14 @@ struct OfferList {
     offers: Vec<LiveOffer>,
 }
 
-/// Lists what the driver is being asked.
+/// Lists the live offers of a driver.
 ///
-/// With `wait_sec` the answer comes as soon as that is something else than what is known: a new offer, or one that is gone.
-/// It comes after that time in any case.
+/// With `wait_sec` the request returns as soon as the offers differ from the known ones: an offer was added or removed.
+/// It returns after that time in any case.
 #[utoipa::path(get, path = "/{id}/offers", operation_id = "await_offers", tag = "drivers", params(DriverPath, OffersQuery),
     extensions(("x-roles" = json!([&DRIVERS[..], &READERS].concat()))),
     responses(
-        (status = 200, description = "done", body = OfferList,
+        (status = 200, description = "success", body = OfferList,
          example = json!({ "driver_id": "DRV-1", "offers": [{
              "offer_id": "019ba1c0-0000-7000-8000-000000000001", "order_id": "ORD-1", "service_type": "RIDE",
              "attempt_no": 1, "distance_m": 420.0, "pickup": { "latitude": -6.2088, "longitude": 106.8456 },
@@ -236,7 +236,7 @@ async fn wait_for_offers(
     }
     let known = known.split(',').filter(|id| !id.is_empty()).map(str::parse).collect::<Result<BTreeSet<OfferId>, _>>();
     let known =
-        known.map_err(|_| ApiError::invalid_parameter("known", "known must be offer ids with commas between them"))?;
+        known.map_err(|_| ApiError::invalid_parameter("known", "known must be offer ids separated by commas"))?;
     if !drivers::driver_exists(&app.core.db, &id).await? {
         return Err(ApiError::NoSuchDriver);
     }

@@ -1,5 +1,5 @@
-//! Every error as `{error_code, message}` with its status, and the members of RFC 9457. What went wrong inside stays in the log.
-//! Design: docs/design/http-api.md.
+//! API errors: `{error_code, message}` with a status and the members of RFC 9457. Internal details appear only in the
+//! log. Design: docs/design/http-api.md.
 
 mod binding_errors;
 pub(crate) mod codes;
@@ -65,15 +65,15 @@ pub enum ApiError {
     NoSuchPlan,
     #[error("no error has this code")]
     NoSuchErrorCode,
-    /// A body names it.
+    /// The body names a server that does not exist.
     #[error("{0}")]
     UnknownServer(String),
-    /// It has another version by now.
+    /// The resource no longer has the version in `If-Match`.
     #[error("{0}")]
     Changed(String),
-    /// By whom, for the log alone.
+    /// Contains the reason, which appears only in the log.
     #[error(
-        "the callback is not signed as it should be, or too long ago; see partners.*.callback_secret and channels.*.token"
+        "the callback's signature is missing, wrong or too old; see partners.*.callback_secret and channels.*.token"
     )]
     BadSignature(String),
     #[error("{0}")]
@@ -83,10 +83,10 @@ pub enum ApiError {
     /// One part of the request breaks a rule.
     #[error("{message}")]
     InvalidField { field: Box<FieldProblem>, message: String },
-    /// Lines of an import break rules: a problem for each of them.
+    /// Lines of an import break rules. Contains one problem per line.
     #[error("nothing was imported; correct these: {}", join_details(.0))]
     BadLines(Vec<FieldProblem>),
-    /// Bytes that are taken.
+    /// Contains the maximum size in bytes.
     #[error("the body is larger than {} KiB", .0 / 1024)]
     TooLarge(usize),
     #[error("the body must be JSON in UTF-8: Content-Type: application/json")]
@@ -97,7 +97,7 @@ pub enum ApiError {
     Encoded,
     #[error("this Idempotency-Key was used with another request; use a new key for a new request")]
     IdempotencyMismatch,
-    #[error("the first request with this Idempotency-Key is still running; ask again in a moment")]
+    #[error("the first request with this Idempotency-Key is still running; try again in a moment")]
     IdempotencyRunning,
     #[error("{0}")]
     OrderExists(String),
@@ -113,42 +113,43 @@ pub enum ApiError {
     PlanRefused(PlanConflict),
     #[error(transparent)]
     Staff(StaffError),
-    /// Its area takes no more orders, or there is no area.
+    /// The area takes no more orders, or no area contains the pickup.
     #[error("{}", .0.message_in(*.1))]
     NoRoom(Box<AdmissionAnswer>, ReplyLanguage),
-    /// Another driver has the order, or is taking it: the refusal for the driver's program, and the driver's own words for it.
+    /// Another driver has the order or is accepting it. Contains the refusal for programs and the text in the driver's
+    /// language.
     #[error("{1}")]
     TripTaken(OrderRefusal, String),
     #[error(transparent)]
     Refused(#[from] OrderRefusal),
-    #[error("it is changing too quickly; ask again")]
+    #[error("the resource is changing too quickly; try again")]
     Busy,
-    #[error("the body did not arrive within 30 s, and nothing was done; send it again, in one go")]
+    #[error("the body did not arrive within 30 s, and nothing was done; send the complete request again")]
     TooSlow,
-    #[error("the request failed by a fault of ours; the log has the details")]
+    #[error("internal error; the log has the details")]
     Panicked,
-    /// The handler was given up: see [`finish`](super::finish).
-    #[error("the request did not end in time, and may have been carried out; what is done stays done, so ask again")]
+    /// The handler exceeded its time limit: see [`finish`](super::finish).
+    #[error("the request timed out, but may have been carried out; check, or send it again")]
     NoAnswer,
-    #[error("more requests wait than can be served soon, and nothing was done; wait as long as Retry-After says")]
+    #[error("too many requests are waiting, and nothing was done; wait for the time in Retry-After")]
     Overloaded,
-    #[error("the database cannot be asked right now; ask again")]
+    #[error("the database does not answer right now; try again")]
     Database(#[from] sqlx::Error),
-    #[error("the database cannot be asked right now; ask again")]
+    #[error("the database does not answer right now; try again")]
     Batch(BatchError),
-    #[error("whose key this is cannot be found out right now; ask again")]
+    #[error("the key cannot be looked up right now; try again")]
     NoLookup(#[from] LookupError),
-    /// Of one key.
-    #[error("this key makes too many requests; wait as long as Retry-After says")]
+    /// One key makes too many requests.
+    #[error("this key makes too many requests; wait for the time in Retry-After")]
     TooManyRequests(Duration),
-    /// Of one address.
-    #[error("too many requests from this address had a wrong key or signature; wait as long as Retry-After says")]
+    /// One address sent too many wrong keys or signatures.
+    #[error("too many requests from this address had a wrong key or signature; wait for the time in Retry-After")]
     TooManyFailures(Duration),
-    #[error("two younger requests of this driver wait for offers; one app at a time should")]
+    #[error("two newer requests of this driver wait for offers; use one app at a time")]
     SentAway,
 }
 
-/// What a caller is told of a value that Postgres refused.
+/// Message for a value that Postgres refused.
 const REFUSED_VALUE: &str = "a value cannot be stored or compared: a number, a time or a text is out of its range";
 
 impl ApiError {
@@ -159,19 +160,20 @@ impl ApiError {
         }
     }
 
-    /// Is it certain that the request had no effect, and would have none if repeated?
+    /// Returns whether the request certainly had no effect, and would have none if it were repeated.
     pub(super) fn is_final(&self) -> bool {
-        // Busy is no failure: it had no effect, and the next try may have one.
+        // `Busy` is not final: the request had no effect, but the next one may have one.
         matches!(self, Self::NoRoom(..)) || !self.status_code().is_server_error()
     }
 
-    /// Returns whether Postgres could not be asked, so that the same request may succeed later.
+    /// Returns whether Postgres could not be queried, so that the same request may succeed later.
     pub(super) fn is_unavailable(&self) -> bool {
         !self.is_refused_value()
             && matches!(self, Self::Database(_) | Self::Batch(_) | Self::NoLookup(LookupError::Unanswered(_)))
     }
 
-    /// Returns whether Postgres refused a value of the request. The extractors check each value before; this covers what they miss.
+    /// Returns whether Postgres refused a value of the request. The extractors check values first; this covers the
+    /// values that they miss.
     fn is_refused_value(&self) -> bool {
         match self {
             Self::Database(error) => db::is_refused_value(error),
@@ -180,12 +182,12 @@ impl ApiError {
         }
     }
 
-    /// Returns the error for people. It names the request, not the database.
+    /// Returns the message for people. It mentions the request, not the database.
     fn message(&self) -> String {
         if self.is_refused_value() { REFUSED_VALUE.to_owned() } else { self.to_string() }
     }
 
-    /// Returns the entry of the code, which says its status and title.
+    /// Returns the entry of the error's code, with its status and title.
     fn code(&self) -> &'static ErrorCode {
         match self {
             _ if self.is_refused_value() => &codes::INVALID,
@@ -232,7 +234,7 @@ impl ApiError {
         }
     }
 
-    /// What the log says of it: more than the caller is told.
+    /// Returns the reason for the log, which has more details than the caller's message.
     pub(super) fn log_reason(&self) -> String {
         match self {
             Self::Database(error) => error.to_string(),
@@ -244,7 +246,7 @@ impl ApiError {
         }
     }
 
-    /// The part of the request that breaks a rule, if it is known.
+    /// Returns the part of the request that breaks a rule, if it is known.
     fn broken_field(&self) -> Option<FieldProblem> {
         match self {
             Self::InvalidField { field, .. } => Some((**field).clone()),
@@ -257,7 +259,7 @@ impl ApiError {
         }
     }
 
-    /// What a 401 asks for. No scheme is registered for signed callbacks.
+    /// Returns the value of `WWW-Authenticate` for a 401. No registered scheme exists for signed callbacks.
     fn challenge(&self) -> Option<HeaderValue> {
         match self {
             Self::Unauthenticated(_) => Some(HeaderValue::from_static("Bearer realm=\"dispatchq\"")),
@@ -266,14 +268,14 @@ impl ApiError {
         }
     }
 
-    /// Whole seconds after which another try makes sense. [`limits`](super::limits) says it for the other 503s.
+    /// Returns the value of `Retry-After` in seconds. [`limits`](super::limits) sets it for the other 503 answers.
     fn retry_after_sec(&self) -> Option<u64> {
         match self {
             Self::TooManyRequests(wait) | Self::TooManyFailures(wait) => Some(wait.as_secs() + 1),
             Self::NoLookup(LookupError::Overrun) | Self::Busy => Some(1),
-            // Longer than an app takes to come back: so two apps of one driver do not push out each other for ever.
+            // Longer than an app needs to reconnect, so that two apps of one driver do not displace each other forever.
             Self::SentAway => Some(10),
-            // Made outside of the router, where `limits` does not say it.
+            // This error is created outside the router, where `limits` does not apply.
             Self::NoAnswer => Some(5),
             _ => None,
         }
@@ -316,7 +318,7 @@ impl IntoResponse for ApiError {
             answer.headers_mut().insert(WWW_AUTHENTICATE, challenge);
         }
         if matches!(self, Self::Encoded) {
-            // RFC 9110, section 12.5.3: which encodings the body may have.
+            // RFC 9110, section 12.5.3: names the accepted encodings of a request body.
             answer.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         }
         if let Some(secs) = self.retry_after_sec() {

@@ -1,4 +1,4 @@
-//! The steps of orders, as a stream that producers read page by page.
+//! The stream of order events, which producers read page by page.
 
 use std::time::Duration;
 
@@ -20,12 +20,12 @@ use accounts::api_keys::AccountRole;
 use app::App;
 use orders::feed::{FeedCursor, FeedScope, StepEvent};
 
-/// A connection that says nothing for longer is cut by proxies.
+/// Maximum wait. Proxies close a connection that is silent for longer.
 const LONGEST_WAIT_SEC: u64 = 50;
 
 const MOST_EVENTS: u32 = 1_000;
 
-/// Who may read steps: a producer those of its orders, staff all.
+/// Roles that may read events. A producer reads the events of its own orders; staff read all.
 const READERS: [AccountRole; 4] =
     [AccountRole::Producer, AccountRole::Dispatcher, AccountRole::Support, AccountRole::Operator];
 
@@ -36,14 +36,14 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct EventsQuery {
-    /// `next` of the answer before; without it the stream begins with the oldest step that is kept
+    /// The `next` of the previous answer. Without it the stream starts with the oldest kept event.
     #[param(pattern = "^[0-9]{1,20}-[0-9]{1,19}$", example = "812-4711")]
     after: Option<String>,
-    /// events of one answer, at most
+    /// Maximum number of events per answer.
     #[serde(default = "default_limit")]
     #[param(minimum = 1, maximum = 1000, default = 100)]
     limit: u32,
-    /// seconds to wait for an event if there is none; 0 answers at once
+    /// Seconds to wait if there is no event; 0 returns immediately.
     #[serde(default)]
     #[param(minimum = 0, maximum = 50)]
     wait: u64,
@@ -56,19 +56,20 @@ fn default_limit() -> u32 {
 #[derive(Debug, Serialize, ToSchema)]
 struct EventPage {
     events: Vec<StepEvent>,
-    /// What `after` of the next request is. It may move on while there are no events.
+    /// Value of `after` for the next request. It may advance although there are no events.
     #[schema(pattern = "^[0-9]{1,20}-[0-9]{1,19}$")]
     next: String,
 }
 
-/// Returns the steps of orders after a cursor, each once.
+/// Returns the events of orders after a cursor, each once.
 ///
-/// A producer reads those of its own orders, unless all producers share them; staff read all. With `wait` the answer comes as
-/// soon as there is an event, and after that time in any case. The stream skips no event, however late its transaction is
-/// committed. It may tell two steps of one order in another order than they happened: `data.seq` has the true one.
+/// A producer reads the events of its own orders, or of all orders if the producers share them. Staff read all events.
+/// With `wait` the request returns as soon as there is an event, and after that time in any case. The stream skips no
+/// event, however late its transaction commits. Two events of one order may arrive in another order than they happened;
+/// `data.seq` has the true order.
 #[utoipa::path(get, path = "/", tag = "events", params(EventsQuery), extensions(("x-roles" = json!(READERS))),
     responses(
-        (status = 200, description = "done", body = EventPage,
+        (status = 200, description = "success", body = EventPage,
          example = json!({ "events": [example_step(OrderStep::Assigned)], "next": "812-4711" })),
         CallErrors,
     ))]
@@ -93,12 +94,12 @@ async fn read_events(
     if !wait.is_zero() {
         caller.confirm_key(&app).await?;
     }
-    let ahead = || ApiError::invalid_parameter("after", "after lies ahead of this database; begin again without it");
+    let ahead = || ApiError::invalid_parameter("after", "after is ahead of this database; start again without it");
     let page = page.ok_or_else(ahead)?;
     Ok(Json(EventPage { events: page.events, next: page.next.to_string() }))
 }
 
-/// A producer hears of its own orders, unless all producers share them.
+/// Returns the events that a caller may read. A producer reads its own orders, unless all producers share them.
 fn scope_of(app: &App, caller: &ApiCaller) -> FeedScope {
     match caller.actor().producer_name() {
         Some(name) if !app.config.http.producers_share_orders => FeedScope::Producer(name.to_owned()),

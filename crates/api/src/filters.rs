@@ -1,10 +1,11 @@
-//! Values of filters that must name something there is: a misspelled one is refused, and does not look like an empty list.
+//! Checks of filter values. A name that does not exist is refused, because an empty list would hide the spelling error.
 
 use super::error::ApiError;
 use app::App;
 use model::ids::{AreaId, ServiceType};
 
-/// Refuses a service type that neither the configuration nor Postgres knows. Orders of a type that was removed can still be found.
+/// Refuses a service type that neither the configuration nor Postgres knows. A removed type remains valid, so its
+/// orders can be found.
 pub(crate) async fn check_service_type(app: &App, given: Option<&ServiceType>) -> Result<(), ApiError> {
     let Some((name, problem)) = given.and_then(|name| Some((name, app.config.find_unknown_type(name)?))) else {
         return Ok(());
@@ -19,9 +20,9 @@ pub(crate) async fn check_service_type(app: &App, given: Option<&ServiceType>) -
     if was_known { Ok(()) } else { Err(ApiError::invalid_parameter("service_type", problem)) }
 }
 
-/// Refuses an area that is not there and never was. `parameter`: the filter.
+/// Refuses an area that never existed. `parameter` is the name of the filter.
 pub(crate) async fn check_area(app: &App, parameter: &str, given: Option<&AreaId>) -> Result<(), ApiError> {
-    // Without areas, orders keep the area that their producer names.
+    // Without defined areas, orders keep the area that their producer names.
     let Some(area) = given.filter(|_| !app.areas.rules.get().geofence.is_empty()) else { return Ok(()) };
     let was_known: bool = sqlx::query_scalar(
         "-- area was known

@@ -1,10 +1,10 @@
-//! A repeated request has the effect and the answer of the first.
+//! Gives a repeated request the effect and the answer of the first one.
 //!
-//! The key is claimed in Postgres before the work and keeps the answer after it, for 24 h, by the caller's name. If the process
-//! dies in between, the claim lapses after a minute and a repeated request does the work again, under the same work id,
-//! so that this changes nothing (the order's id follows from the work id). An order may be created together with its key and answer.
-//! Only successes are kept: a refused request may
-//! be corrected and sent again under a new key, or under the same if nothing else changed.
+//! Postgres claims the key before the work and stores the answer after it, for 24 h, per key holder. If the process
+//! dies in between, the claim expires after a minute. A repeated request then does the work again with the same work
+//! id. The second run changes nothing, because the id of an order derives from the work id. An order can be created in
+//! one statement together with its key and answer. Only successes are stored. A refused request may be corrected and
+//! sent under a new key, or repeated unchanged under the same key.
 
 use axum::{
     Json,
@@ -27,12 +27,13 @@ use orders::order_store::create::CreationKey;
 const HEADER: &str = "idempotency-key";
 const MAX_KEY_BYTES: usize = 255;
 
-/// The header, for the description of operations.
+/// Describes the header for the OpenAPI document.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "describes the header; `idempotency_key` reads it")]
 pub(super) struct IdempotencyHeader {
-    /// the same request again has the effect and the answer of the first, for 24 hours
+    /// Key of the request. A repeated request with the same key has the effect and answer of the first one, for 24
+    /// hours.
     #[param(rename = "Idempotency-Key", min_length = 1, max_length = 255, pattern = "^[!-~]+$")]
     idempotency_key: Option<String>,
 }
@@ -40,7 +41,7 @@ pub(super) struct IdempotencyHeader {
 /// An answer that can be stored: status and JSON body.
 pub type Answer = (StatusCode, Value);
 
-/// Writes an answer. A creation's answer names the resource, for its `Location`.
+/// Creates the response. The answer to a creation carries the resource for its `Location`.
 pub(super) fn write_answer((status, body): Answer) -> Response {
     let created = if status == StatusCode::CREATED { CreatedResource::of_body(&body) } else { None };
     let mut answer = (status, Json(body)).into_response();
@@ -50,7 +51,7 @@ pub(super) fn write_answer((status, body): Answer) -> Response {
     answer
 }
 
-/// The request's key, if it brings one.
+/// Returns the request's key, if it has one.
 pub fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
     let mut values = headers.get_all(HEADER).iter();
     let Some(value) = values.next() else { return Ok(None) };
@@ -62,18 +63,18 @@ pub fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> 
     let fits = (1..=MAX_KEY_BYTES).contains(&key.len()) && key.iter().all(u8::is_ascii_graphic);
     match value.to_str() {
         Ok(key) if fits => Ok(Some(key.to_owned())),
-        _ => refuse(format!(
-            "Idempotency-Key must have 1 to {MAX_KEY_BYTES} printable ASCII characters, and no blank among them"
-        )),
+        _ => {
+            refuse(format!("Idempotency-Key must have 1 to {MAX_KEY_BYTES} printable ASCII characters without spaces"))
+        }
     }
 }
 
-/// What the work is to know of its request.
+/// Information about the request for its work.
 #[derive(Debug, Clone, Copy)]
 pub struct WorkContext {
-    /// The same again when a request is repeated whose process died; otherwise new.
+    /// Id of the work. It is the same when a request is repeated after its process died; otherwise it is new.
     pub id: Uuid,
-    /// The same request came before and its process died: the work may have been done.
+    /// Whether the same request came before and its process died. The work may have been done.
     pub resumed: bool,
 }
 
@@ -82,10 +83,10 @@ enum ClaimOutcome {
     Answered(Answer),
 }
 
-/// Does `work` unless this caller had it done before under the same key. Keys of the command line in this process are not read: nobody
-/// sends its requests again.
+/// Runs `work`, unless the caller's earlier request with the same key ran it. The keys of the command line in this
+/// process are ignored, because its requests are not repeated.
 ///
-/// `request` is what makes two requests the same: what is asked, of what, with which body.
+/// `request` identifies equal requests: the kind of request, its subject and its body.
 pub async fn run_once(
     db: &Pool,
     caller: &ApiCaller,
@@ -96,7 +97,7 @@ pub async fn run_once(
     run_once_with_others(&IdempotencyStore::new(db), caller, key, request, work).await
 }
 
-/// As [`run_once`], for requests that come in great numbers: keys are claimed, and answers kept, many in one statement.
+/// Does the same as [`run_once`] for frequent requests. One statement claims many keys or stores many answers.
 pub async fn run_once_with_others(
     rows: &IdempotencyStore,
     caller: &ApiCaller,
@@ -113,12 +114,12 @@ pub async fn run_once_with_others(
             return Ok(([("idempotency-replayed", "true")], write_answer(answer)).into_response());
         }
     };
-    // Given up in the middle of its work, or by a panic, this request leaves the key to the next.
+    // If the work is cancelled or panics, the claim is released for the next request.
     let worked = work(claimed).await;
     match worked {
         Ok((status, body)) => {
             if let Err(error) = rows.keep_answer(claim, status.as_u16().cast_signed(), body.clone()).await {
-                tracing::warn!(%error, "An answer could not be kept; asked again, the work is done again and changes nothing.");
+                tracing::warn!(%error, "An answer could not be stored; a repeated request does the work again and changes nothing.");
             }
             Ok(write_answer((status, body)))
         }
@@ -127,20 +128,20 @@ pub async fn run_once_with_others(
             Err(error)
         }
         Err(error) => {
-            // How far the work came is unknown: the next request goes on with it, under the same work id.
+            // The progress of the work is unknown. The next request continues it with the same work id.
             claim.release().await;
             Err(error)
         }
     }
 }
 
-/// The key of a request whose work keeps it, with its answer, in its own statement.
+/// Returns the key of a request whose work stores key and answer in its own statement.
 pub(super) fn key_of_creation(holder: Uuid, key: &str, request: &[&[u8]]) -> CreationKey {
     let request_hash = hash_request(request);
     CreationKey { holder, key: key.to_owned(), request_hash, work_id: Uuid::now_v7() }
 }
 
-/// Claims the key for this request, or returns the answer given before.
+/// Claims the key for this request, or returns the stored answer.
 async fn claim_key(
     rows: &IdempotencyStore,
     holder: Uuid,
@@ -173,7 +174,7 @@ async fn claim_key(
     Ok(ClaimOutcome::Answered((status, body.unwrap_or_default())))
 }
 
-/// Each part with its length, so that no two requests run together into one.
+/// Hashes each part with its length, so that different requests cannot have the same bytes.
 fn hash_request(request: &[&[u8]]) -> Vec<u8> {
     let mut sha = Sha256::new();
     for part in request {

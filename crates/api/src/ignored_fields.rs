@@ -1,5 +1,6 @@
-//! Fields of a body that say nothing here. Readers are tolerant: a producer of a later version may send more than this one
-//! reads. A misspelled optional field looks the same, so the answer names what was not read: `X-Ignored-Fields`.
+//! Names the fields of a body that an operation did not read, in the header `X-Ignored-Fields`. Unknown fields are
+//! accepted, because a producer of a later version may send more fields. A misspelled optional field looks the same;
+//! the header makes it visible.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,16 +16,16 @@ use serde::{
 };
 
 pub(super) const IGNORED_FIELDS: HeaderName = HeaderName::from_static("x-ignored-fields");
-/// Names that are shown, and how long each may be.
+/// Maximum number of names in the header, and maximum length of each.
 const MOST_NAMES: usize = 16;
 const LONGEST_NAME: usize = 64;
 
-/// What one request brought that was not read; travels with it from the extractor to the middleware.
+/// Unread fields of one request. It travels with the request from the extractor to the middleware.
 #[derive(Debug, Clone, Default)]
 pub(super) struct IgnoredFields(Arc<Mutex<BTreeSet<String>>>);
 
 impl IgnoredFields {
-    /// Compares the fields of a body, which is JSON, with those that `T` reads. Fields within fields are not looked at.
+    /// Compares the fields of a JSON body with those that `T` reads. Nested fields are not compared.
     pub(super) fn compare<T: DeserializeOwned>(&self, body: &[u8]) {
         let known = field_names::<T>();
         if known.is_empty() {
@@ -35,12 +36,12 @@ impl IgnoredFields {
         self.0.lock().extend(unread);
     }
 
-    /// Adds names of members that a reader of its own did not read.
+    /// Adds fields that another parser did not read.
     pub(super) fn add(&self, names: impl IntoIterator<Item = String>) {
         self.0.lock().extend(names);
     }
 
-    /// Names that a header and a log can show; `None`: all was read.
+    /// Returns the names for a header or a log; `None` if all fields were read.
     pub(super) fn names(&self) -> Option<String> {
         let names = self.0.lock();
         if names.is_empty() {
@@ -51,7 +52,7 @@ impl IgnoredFields {
     }
 }
 
-/// A name as programs give them to fields, or a mark in its place: what else stands there may be anything.
+/// Returns the name if it is a plain identifier, otherwise `?`. A name in a body may have any characters.
 fn printable_name(name: &str) -> &str {
     let fits = (1..=LONGEST_NAME).contains(&name.len())
         && name.bytes().next().is_some_and(|b| b.is_ascii_alphabetic())
@@ -63,15 +64,15 @@ pub(super) fn header_value(names: &str) -> Option<HeaderValue> {
     HeaderValue::from_str(names).ok()
 }
 
-/// The fields a struct reads from JSON; none for other types.
+/// Returns the fields that a struct reads from JSON; empty for other types.
 fn field_names<T: DeserializeOwned>() -> &'static [&'static str] {
     let mut names: &'static [&'static str] = &[];
-    // It always fails: nothing is read but the names.
+    // This call always fails, after it recorded the names.
     let _ = <T as serde::Deserialize<'_>>::deserialize(FieldNames(&mut names));
     names
 }
 
-/// Learns the names of a struct's fields, and reads nothing.
+/// A deserializer that records the names of a struct's fields and reads nothing.
 struct FieldNames<'a>(&'a mut &'static [&'static str]);
 
 impl<'de> Deserializer<'de> for FieldNames<'_> {
@@ -88,7 +89,7 @@ impl<'de> Deserializer<'de> for FieldNames<'_> {
         _visitor: V,
     ) -> Result<V::Value, Self::Error> {
         *self.0 = fields;
-        Err(de::value::Error::custom("the names alone"))
+        Err(de::value::Error::custom("only the names are read"))
     }
 
     forward_to_deserialize_any! {
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_are_not_read_are_named_and_only_they() {
+    fn only_unread_fields_are_named() {
         assert_eq!(unread::<Ride>(r#"{"place":"here","loyalty_level":"ELITE"}"#), None);
         assert_eq!(unread::<Ride>(r#"{"place":"here","loyalty":"ELITE","colour":1}"#).unwrap(), "colour, loyalty");
         assert_eq!(unread::<Ride>("{}"), None);
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_a_header_cannot_show_is_marked() {
+    fn unprintable_field_name_is_masked() {
         let told = unread::<Ride>("{\"+62 812\":1,\"a\\r\\nb\":1,\"good\":1}").unwrap();
         assert_eq!(told, "?, ?, good");
         assert!(header_value(&told).is_some());

@@ -1,7 +1,8 @@
-//! JSON of requests: one reader for every route.
+//! Reads the JSON of all requests.
 //!
-//! A byte-order mark is skipped. What is no JSON is 400 MALFORMED. JSON that does not fit the operation is 422 INVALID, and names the
-//! member: of another type, missing, unknown or twice.
+//! A byte-order mark is skipped. A body that is not JSON is answered 400 MALFORMED. JSON that does not fit the
+//! operation is answered 422 INVALID, with the name of the member that has the wrong type or is missing, unknown or
+//! repeated.
 
 use model::{input, json_words::plain_error};
 use serde::de::DeserializeOwned;
@@ -10,7 +11,7 @@ use serde_json::{Value, error::Category};
 use super::error::ApiError;
 use foundation::strict_json::{self, Objects, UniqueNames};
 
-/// Reads a body of JSON.
+/// Reads a JSON body.
 pub(crate) fn read_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
     let body = input::skip_byte_order_mark(body);
     without_nul(body)?;
@@ -18,7 +19,7 @@ pub(crate) fn read_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError>
     strict_json::read(body).map_err(|error| ApiError::from_json_error("", &error))
 }
 
-/// Refuses what is no JSON, and JSON in which an object has a member twice.
+/// Refuses invalid JSON, and JSON with a repeated member in an object.
 fn refuse_doubled_names(body: &[u8]) -> Result<(), ApiError> {
     match strict_json::read::<UniqueNames>(body) {
         Ok(UniqueNames) => Ok(()),
@@ -30,12 +31,13 @@ fn refuse_doubled_names(body: &[u8]) -> Result<(), ApiError> {
     }
 }
 
-/// Reads JSON that is a member of a body. `name`: the member.
+/// Reads JSON that is the member `name` of a body.
 pub(crate) fn read_member<T: DeserializeOwned>(name: &str, value: Value) -> Result<T, ApiError> {
     serde_path_to_error::deserialize(Objects(value)).map_err(|error| ApiError::from_json_error(name, &error))
 }
 
-/// Refuses JSON that says U+0000, as `\u0000`: Postgres stores no such text. The bare byte is no JSON.
+/// Refuses JSON with the escape `\u0000`, because Postgres cannot store this character in text. The bare byte is not
+/// valid JSON.
 pub(crate) fn without_nul(json: &[u8]) -> Result<(), ApiError> {
     const NUL: &[u8] = br"u0000";
     let mut rest = json;
@@ -43,7 +45,7 @@ pub(crate) fn without_nul(json: &[u8]) -> Result<(), ApiError> {
         if rest[at + 1..].starts_with(NUL) {
             return Err(ApiError::invalid_member("", "the body must not contain the character U+0000"));
         }
-        // A backslash and what it escapes: of two backslashes the second escapes nothing.
+        // Skips the backslash and the character it escapes. The second of two backslashes escapes nothing.
         rest = rest.get(at + 2..).unwrap_or_default();
     }
     Ok(())
@@ -81,13 +83,13 @@ mod tests {
         _list: Vec<u8>,
     }
 
-    /// The code of the refusal and the member that it names.
+    /// Returns the status of the refusal and the member that it names.
     fn refusal(body: &str) -> (u16, String) {
         let error = read_json::<Request>(body.as_bytes()).unwrap_err();
         (error.status_code().as_u16(), error.broken_pointer().unwrap_or_default())
     }
 
-    // Rule F10: An enum member of another JSON type is 422 and names the member.
+    // Rule F10: An enum member of another JSON type is answered 422 with the name of the member.
     #[test]
     fn wrong_json_types_name_their_member() {
         for value in ["5", "null", "true", "[]", "{}", "\"stop\"", "{\"start\":1}"] {
@@ -120,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn escaped_nul_is_refused_and_escaped_backslash_is_not() {
+    fn escaped_nul_is_refused() {
         for bad in [r#""\u0000""#, r#"{"a":"x\\\u0000"}"#, r#"["\n\u0000"]"#] {
             assert!(without_nul(bad.as_bytes()).is_err(), "{bad}");
         }

@@ -1,4 +1,5 @@
-//! Bodies of JSON lines: imports of which all lines are taken, or none. They are read as they come; no text of the whole is kept.
+//! Bodies of JSON lines: imports that take all lines or none. The lines are parsed as they arrive; the text is not
+//! kept.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -21,12 +22,12 @@ use super::{
     json,
 };
 
-/// Largest import over HTTP. The command line in this process has no limit.
+/// Maximum size of an import over HTTP. The command line that runs in this process has no limit.
 pub(crate) const MAX_IMPORT_BYTES: usize = 16 * 1024 * 1024;
-/// Maximum number of problems that an answer lists; the others are counted.
+/// Maximum number of problems in an answer. The answer counts the others.
 const MOST_PROBLEMS: usize = 10;
 
-/// Reads a body of JSON lines. Reports every line that is wrong, or whose `id` an earlier line has.
+/// Reads a body of JSON lines. Reports each line that is invalid or repeats the `id` of an earlier line.
 pub(crate) async fn read_json_lines<T: DeserializeOwned>(
     request: Request,
     id: impl Fn(&T) -> String,
@@ -48,7 +49,7 @@ pub(crate) async fn read_json_lines<T: DeserializeOwned>(
             return Err(ApiError::TooLarge(most));
         }
         let mut ended = chunk.split(|byte| *byte == b'\n');
-        // What follows the last line end waits for the next chunk.
+        // The text after the last line end belongs to the next chunk.
         let after = ended.next_back().unwrap_or_default();
         for line in ended {
             rest.extend_from_slice(line);
@@ -61,7 +62,7 @@ pub(crate) async fn read_json_lines<T: DeserializeOwned>(
     if is_lines { lines.finish() } else { Err(ApiError::NotJson) }
 }
 
-/// Returns the innermost error, such as that of a file that cannot be read.
+/// Returns the innermost error, such as the cause of an unreadable file.
 fn find_cause<'a>(mut error: &'a (dyn Error + 'static)) -> &'a dyn Error {
     while let Some(source) = error.source() {
         error = source;
@@ -74,9 +75,9 @@ struct ImportedLines<T, I, P> {
     find_problem: P,
     line: usize,
     lines_by_id: HashMap<String, usize>,
-    /// Empty once a line is wrong: then nothing is imported.
+    /// Valid items. Empty once a line is invalid, because then nothing is imported.
     good: Vec<T>,
-    /// The first wrong lines, at most [`MOST_PROBLEMS`].
+    /// The first invalid lines, at most [`MOST_PROBLEMS`].
     bad: Vec<(usize, String)>,
     bad_count: usize,
 }
@@ -95,7 +96,7 @@ where
         self.line += 1;
         let line = if self.line == 1 { input::skip_byte_order_mark(line) } else { line };
         let text =
-            std::str::from_utf8(line).map_err(|_| ApiError::Malformed("the body is no text in UTF-8".to_owned()))?;
+            std::str::from_utf8(line).map_err(|_| ApiError::Malformed("the body is not UTF-8 text".to_owned()))?;
         if text.trim().is_empty() {
             return Ok(());
         }
@@ -168,14 +169,14 @@ mod tests {
         read.map(|items| items.into_iter().map(|item| item.id).collect()).map_err(|error| error.to_string())
     }
 
-    // Rule F2: An import reads an object by its names alone, and refuses a member that comes twice.
+    // Rule F2: An import reads an object only by its member names, and refuses a repeated member.
     #[tokio::test]
     async fn import_refuses_lists_and_doubled_members() {
         let error = read(&[b"[\"A\"]\n{\"id\": \"A\", \"id\": \"B\"}\n"]).await.unwrap_err();
         assert!(error.contains("line 1: expected ") && error.contains("line 2: id is given twice"), "{error}");
     }
 
-    // Rule F4: An import reports an id that two lines have, and takes neither.
+    // Rule F4: An import reports an id that two lines share, and imports neither line.
     #[tokio::test]
     async fn import_reports_lines_with_one_id() {
         let lines = b"{\"id\": \"A\"}\n\n{\"id\": \"B\"}\n{\"id\": \"A\"}\n{\"id\": \"\"}\n";
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn unreadable_body_is_told_with_its_cause() {
+    async fn unreadable_body_is_reported_with_cause() {
         let broken = futures_util::stream::iter([Err::<Bytes, _>(std::io::Error::other("Is a directory"))]);
         let request = Request::builder().header(CONTENT_TYPE, "application/jsonl");
         let request = request.body(Body::from_stream(broken)).unwrap();

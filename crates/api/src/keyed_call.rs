@@ -1,4 +1,4 @@
-//! Requests about one thing that have their effect once per Idempotency-Key, as handlers take them.
+//! Extractor for requests about one resource that run once per Idempotency-Key.
 
 use axum::{
     body::Bytes,
@@ -15,20 +15,20 @@ use super::{
 };
 use app::App;
 
-/// Such a request: what its path names, what its body says, and the rest.
+/// Such a request: the resource in its path, the value of its body, and the rest.
 pub(crate) struct KeyedCall<P, B> {
     pub(crate) request: KeyedRequest,
     pub(crate) subject: P,
     pub(crate) value: B,
 }
 
-/// Who asks, in which words, and under which key.
+/// Caller, key and raw body of a request.
 pub(crate) struct KeyedRequest {
     pub(crate) app: App,
     pub(crate) caller: ApiCaller,
     /// The Idempotency-Key, if the request has one.
     pub(crate) key: Option<String>,
-    /// The body as it came.
+    /// The raw bytes of the body.
     pub(crate) bytes: Bytes,
 }
 
@@ -43,7 +43,7 @@ where
         let (mut parts, body) = request.into_parts();
         let caller = ApiCaller::from_request_parts(&mut parts, app).await?;
         let subject = P::from_request_parts(&mut parts, app).await?;
-        // The body is reported first. No handler looks anything up before the key is checked.
+        // Errors of the body take precedence over errors of the key. Handlers query nothing before both are valid.
         let key = idempotency::idempotency_key(&parts.headers);
         let RawBody { bytes, value } = RawBody::<B>::from_request(Request::from_parts(parts, body), app).await?;
         Ok(Self { request: KeyedRequest { app: app.clone(), caller, key: key?, bytes }, subject, value })
@@ -51,9 +51,9 @@ where
 }
 
 impl KeyedRequest {
-    /// Does `work` unless this caller had it done before under the same key.
+    /// Runs `work`, unless the caller's earlier request with the same key ran it.
     ///
-    /// `name` and `subject`, with the body, make two requests the same: what is asked, and of what.
+    /// `name` and `subject` together with the body identify equal requests.
     pub(crate) async fn run_once(
         &self,
         name: &str,

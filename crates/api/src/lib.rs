@@ -1,35 +1,39 @@
-//! The HTTP faces.
-//! Design: docs/design/http-api.md.
+//! The HTTP API: producers, drivers, partners, staff, health and metrics. Design: docs/design/http-api.md.
 //!
-//! * [`orders`]: what producers and drivers do with orders.
-//! * `admin`: queues, jobs, dead letters, messages, keys and users for operators and admins.
-//! * [`refunds`]: the money that is to go back.
-//! * [`alerts`]: what support has to do, and that it is done.
-//! * [`dispatcher`]: is there room? `busy`: the answer. [`areas`]: how many orders may wait where.
-//! * [`bindings`]: accounts at providers, on which one transaction follows the other. [`provider_servers`]: where they run.
-//! * `partners`: whether partners are called, and the share of their orders that is polled.
-//! * [`plans`]: mass actions, made, shown, run and cancelled.
-//! * [`events`]: the steps of orders, as a stream. [`webhooks`]: what producers are posted, for the document.
-//! * [`drivers`]: where drivers are, whether they want work, and what they are asked.
-//! * [`callbacks`]: what partners call; [`payment_callbacks`]: what the payment service calls.
-//! * [`voice`]: what a provider of phone calls calls back.
-//! * [`local`]: requests of the command line in its own process, without a key. `reason`: why staff do something.
-//! * [`auth`]: bearer keys and roles; `roles`: the role is checked before the rest of a request is read. `filters`: filters name what there is.
-//! * [`finish`]: a request that may change something runs to its end.
-//! * [`limits`]: how many requests a key may make, and how many an address with wrong keys. [`client`]: whose address.
-//! * [`idempotency`]: a repeated request has the effect and the answer of the first. `keyed_call`: such requests as handlers take
-//!   them.
-//! * `created`: `Location` of what was created.
-//! * [`openapi`]: the API as OpenAPI, made of what stands beside the handlers.
-//! * [`error`]: every error as `{error_code, message}` with its status and the members of RFC 9457; every code in words.
-//! * [`body`]: bodies and paths, checked at the edge; `json`: their one reader. `json_lines`: imports. `ignored_fields`: what of them was not read.
-//! * `observe`: an id for each request, metrics by route and status, and who was refused.
-//! * [`health`]: /healthz, /readyz.
-//! * [`metrics`]: what /metrics shows. `scale`: how many workers are wanted. `scrape`: reads of both, with their time limit.
-//! * [`server`]: listening, and ending in good order. `connections`: how many, and which of them goes when there are too many;
-//!   `write_deadline`: answers must be read in time.
+//! * [`orders`]: requests of producers and drivers about orders.
+//! * `admin`: queues, jobs, dead letters, messages, keys and users, for operators and admins.
+//! * [`refunds`]: refunds that are due.
+//! * [`alerts`]: alerts for support, and their acknowledgement.
+//! * [`dispatcher`]: admission advice before an order is created. `busy`: the refusal body. [`areas`]: areas and their
+//!   thresholds.
+//! * [`bindings`]: accounts at providers, each of which runs one transaction after another. [`provider_servers`]: the
+//!   providers' servers.
+//! * `partners`: enabling partners, and the share of partner orders that is polled.
+//! * [`plans`]: bulk actions of staff: create, show, run, cancel.
+//! * [`events`]: the stream of order events. [`webhooks`]: the posts to producers, described for the OpenAPI document.
+//! * [`drivers`]: positions, availability and offers of drivers.
+//! * [`callbacks`]: callbacks of partners. [`payment_callbacks`]: callbacks of the payment service.
+//! * [`voice`]: callbacks of a provider of phone calls.
+//! * [`local`]: requests of the command line that runs in this process, without a key. `reason`: reasons that staff
+//!   give.
+//! * [`auth`]: bearer keys and roles. `roles`: checks the role before the rest of a request is read. `filters`: checks
+//!   the names in filters.
+//! * [`finish`]: lets a request that may change something run to its end.
+//! * [`limits`]: rate limits for keys, and for addresses that send wrong keys. [`client`]: the client's address.
+//! * [`idempotency`]: gives a repeated request the effect and answer of the first one. `keyed_call`: extractor for such
+//!   requests.
+//! * `created`: adds `Location` to answers with status 201.
+//! * [`openapi`]: the OpenAPI document, generated from the handlers.
+//! * [`error`]: errors as `{error_code, message}` with a status and the members of RFC 9457, and a page for each code.
+//! * [`body`]: extractors that validate bodies and paths. `json`: reads JSON. `json_lines`: reads imports.
+//!   `ignored_fields`: reports unread members.
+//! * `observe`: request ids, metrics by route and status, and the log of refusals.
+//! * [`health`]: /healthz and /readyz.
+//! * [`metrics`]: /metrics. `scale`: the number of workers wanted. `scrape`: the time limit of both.
+//! * [`server`]: listeners and graceful shutdown. `connections`: the connection limit, and which connection is closed
+//!   beyond it. `write_deadline`: time limit for clients that read an answer slowly.
 
-// Futures of handlers are nested deeper than the default allows.
+// The futures of handlers nest deeper than the default limit.
 #![recursion_limit = "256"]
 
 mod admin;
@@ -92,14 +96,14 @@ pub use self::{error::pages::errors_page, health::ProcessKind, observe::HeadRead
 use self::{observe::RequestObserver, openapi::ServedDocument};
 use app::App;
 
-/// Larger than any request that makes sense.
+/// Maximum size of a request body, imports excepted.
 const MAX_BODY_BYTES: usize = 64 * 1024;
-/// What a body may take once the head is there: no client keeps a connection by sending a byte now and then.
+/// Maximum time for a body after its head. It stops clients that keep a connection open by sending single bytes.
 pub const BODY_TIME: Duration = Duration::from_secs(30);
-/// What a body may take where the caller is known by the body alone: signed routes and the sign-in.
+/// Maximum time for a body that authenticates its sender: signed routes and the sign-in.
 pub const UNKNOWN_CALLERS_BODY_TIME: Duration = Duration::from_secs(8);
 
-/// What is refused while a long queue waits for Postgres.
+/// Returns the routes that are refused while many requests wait for Postgres.
 fn sheddable_routes() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(openapi::document_head())
         .nest("/api/v1/orders", orders::routes())
@@ -138,20 +142,20 @@ fn sheddable_routes() -> OpenApiRouter<App> {
         .nest("/api/v1/transactions", bindings::transaction_routes())
 }
 
-/// What is answered however long that queue is.
+/// Returns the routes that are served even while many requests wait for Postgres.
 fn steady_routes() -> OpenApiRouter<App> {
     OpenApiRouter::default()
-        // Advice asks Postgres only whose an unknown key is and, without Redis, how many orders wait. It says of itself when
-        // it cannot tell.
+        // Advice queries Postgres only to look up an unknown key, and to count waiting orders when Redis fails. Its
+        // answer reports when it cannot tell.
         .nest("/api/v1/dispatcher", dispatcher::routes())
-        // A provider of calls does not ask again: what a driver pressed would be lost.
+        // A provider of calls does not repeat a callback: a refusal would lose the driver's key press.
         .nest(
             "/api/v1/voice",
             voice::routes().layer(from_fn_with_state(UNKNOWN_CALLERS_BODY_TIME, body::limit_body_time)),
         )
 }
 
-/// What says how this process is, and what it serves. A load balancer that asks again is no client that waits.
+/// Returns the routes for health and for the API's documentation. They send no `Retry-After`.
 fn probe_routes() -> OpenApiRouter<App> {
     OpenApiRouter::default()
         .routes(routes!(health::healthz))
@@ -160,14 +164,15 @@ fn probe_routes() -> OpenApiRouter<App> {
         .routes(routes!(error::pages::show_error_code))
 }
 
-/// The API of producers and drivers.
+/// Returns the router of the API.
 pub fn api_router(app: App) -> Router {
     router_with_pages(app, Router::new())
 }
 
-/// The API, and pages beside it, which answer for their own bodies, errors and limits. Their requests are seen as the API's are.
+/// Returns the router of the API together with `pages`. The pages handle their own bodies, errors and limits; their
+/// requests are observed like those of the API.
 pub fn router_with_pages(app: App, pages: Router<App>) -> Router {
-    // Checked with the configuration.
+    // The configuration check has parsed this value.
     let observer = RequestObserver::new(app.config.http.trusted_networks().unwrap_or_default());
     let document = ServedDocument::new(&app.config);
     Router::from(sheddable_routes())
@@ -189,9 +194,9 @@ pub fn router_with_pages(app: App, pages: Router<App>) -> Router {
         .with_state(app)
 }
 
-/// Pages without the API, on an address of their own. `first`: the path of the first of them.
+/// Returns a router that serves only `pages`, for a listener of their own. `/` redirects to `first`.
 pub fn pages_router(app: App, pages: Router<App>, first: &str) -> Router {
-    // Checked with the configuration.
+    // The configuration check has parsed this value.
     let observer = RequestObserver::new(app.config.http.trusted_networks().unwrap_or_default());
     let first = first.to_owned();
     Router::new()
@@ -202,7 +207,7 @@ pub fn pages_router(app: App, pages: Router<App>, first: &str) -> Router {
         .with_state(app)
 }
 
-/// What operators and their tools look at; on its own port.
+/// Returns the router of the admin port: health, metrics and scaling.
 pub fn admin_router(app: App, handle: PrometheusHandle, process: ProcessKind) -> Router {
     let readyz = match process {
         ProcessKind::Serve => get(health::readyz),

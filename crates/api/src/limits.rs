@@ -1,7 +1,7 @@
-//! How many requests a key may make, how many an address whose keys or signatures are wrong, and how many this process.
+//! Limits: requests per key, failed authentications per address, and load of this process.
 //!
-//! The first two are token buckets. An address pays only for requests that failed to authenticate: many drivers share one, and
-//! the good among them must not pay for a stranger.
+//! The first two are token buckets. An address is charged only for requests that failed to authenticate. Many drivers
+//! share an address, and a stranger there must not exhaust their limit.
 
 use super::{client::ClientAddress, error::ApiError};
 use app::App;
@@ -15,7 +15,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
-/// Middleware: counts answers that say 401, and turns those above the limit into 429.
+/// Middleware that counts answers with status 401, and replaces those above the limit by 429.
 pub(super) async fn limit_failures(State(app): State<App>, request: Request, next: Next) -> Response {
     let address = ClientAddress::of_request(&request);
     let answer = next.run(request).await;
@@ -28,8 +28,9 @@ pub(super) async fn limit_failures(State(app): State<App>, request: Request, nex
     }
 }
 
-/// Middleware: refuses requests at once while those before them wait long for Postgres. A client that gave up asks again, while
-/// its first request still waits: a queue that grew longer than clients wait would never become short again.
+/// Middleware that refuses requests immediately while many requests wait for Postgres. A client that times out repeats
+/// its request while the first one still waits. A queue that waits longer than the clients' timeout would therefore
+/// never shrink.
 pub(super) async fn shed_load(State(app): State<App>, request: Request, next: Next) -> Response {
     if app.orders.is_overloaded() {
         return ApiError::Overloaded.into_response();
@@ -37,7 +38,7 @@ pub(super) async fn shed_load(State(app): State<App>, request: Request, next: Ne
     next.run(request).await
 }
 
-/// Middleware: each 503 says when to ask again, if its handler does not.
+/// Middleware that adds `Retry-After` to 503 answers whose handler did not set it.
 pub(super) async fn say_when_to_retry(State(app): State<App>, request: Request, next: Next) -> Response {
     let mut answer = next.run(request).await;
     if answer.status() == StatusCode::SERVICE_UNAVAILABLE
@@ -80,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_of_ipv6_is_one_client() {
+    fn ipv6_network_counts_as_one_client() {
         let limits = limits(0, 1);
         let [first, second, elsewhere] =
             ["2001:db8::1", "2001:db8::2", "2001:db8:0:1::1"].map(|text| ClientAddress(text.parse().unwrap()));
@@ -89,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn nought_is_no_limit() {
+    fn zero_means_no_limit() {
         let limits = limits(0, 0);
         let key = Uuid::now_v7();
         assert!((0..10_000).all(|_| limits.count_request(key).is_ok()));

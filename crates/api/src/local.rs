@@ -1,8 +1,10 @@
-//! Requests of the command line in its own process: the routes and handlers of the API, without a socket and without a key.
+//! Requests of the command line in its own process: the routes and handlers of the API, without a socket and without a
+//! key.
 //!
-//! [`LocalApi`] puts a [`LocalCaller`] into the extensions of each request. Only this module makes one, and hyper reads no extensions from
-//! a connection: no header, key or session gives a request the role of the command line. Limits that protect the API from other
-//! machines do not hold here: rate limits, the largest body, the time of a body and the deadline of a request.
+//! [`LocalApi`] puts a [`LocalCaller`] into the extensions of each request. Only this module creates a `LocalCaller`,
+//! and hyper reads no extensions from a connection. A header, key or session therefore cannot get the role of the
+//! command line. Limits that protect the API from other machines do not apply here: rate limits, the maximum body size,
+//! the time limit of a body and the deadline of a request.
 
 use std::{
     fmt,
@@ -28,14 +30,14 @@ use super::{
     observe::{self, RequestObserver},
 };
 
-/// Bytes of a streamed body that are read at a time.
+/// Number of bytes read from a streamed body at a time.
 const CHUNK_BYTES: usize = 64 * 1024;
 
 /// The person at the command line of this process, in the extensions of a request.
 #[derive(Debug, Clone)]
 pub(crate) struct LocalCaller {
     pub(crate) actor: Actor,
-    // Keeps other modules from making one.
+    // Private, so that other modules cannot create a `LocalCaller`.
     _made_here: (),
 }
 
@@ -54,13 +56,13 @@ impl fmt::Debug for LocalApi {
 }
 
 impl LocalApi {
-    /// Serves the requests of `actor`, as histories name the person at the command line.
+    /// Returns an API whose requests are recorded in histories as those of `actor`.
     pub fn new(app: App, actor: Actor) -> Self {
         let router = local_router(app.clone());
         Self { app, router, caller: LocalCaller { actor, _made_here: () } }
     }
 
-    /// Answers one request. Of `url` the path and the query count.
+    /// Runs one request. Only the path and query of `url` are used.
     pub async fn send(
         &self,
         method: Method,
@@ -78,12 +80,13 @@ impl LocalApi {
         Ok(LocalAnswer { status: parts.status, headers: parts.headers, body: body.to_vec() })
     }
 
-    /// Waits for work that goes on behind answers, and writes what a loop of `serve` would write: this process has no loops.
+    /// Waits for work that continues after answers, and writes the counts that a loop of `serve` would write, because
+    /// this process has no loops.
     pub async fn close(self) {
         self.app.core.behind_answers.close();
         self.app.core.behind_answers.wait().await;
         if let Err(error) = self.app.areas.tally.write_counts(&self.app.core.db).await {
-            tracing::debug!(%error, "What became of requests for places was not counted.");
+            tracing::debug!(%error, "The outcomes of admission requests were not counted.");
         }
     }
 }
@@ -97,7 +100,7 @@ impl LocalBody {
         Self(Body::empty())
     }
 
-    /// Streams what a reader reads.
+    /// Streams the content of a reader.
     pub fn read(reader: Box<dyn Read + Send>) -> Self {
         Self(Body::from_stream(stream::try_unfold(reader, async |mut reader| {
             let read = spawn_blocking(move || {
@@ -125,7 +128,7 @@ pub struct LocalAnswer {
     pub body: Vec<u8>,
 }
 
-/// The routes of the API with the layers that say what a request brought and how it failed.
+/// Returns the routes of the API with the layers for observation and error bodies.
 fn local_router(app: App) -> Router {
     Router::from(super::sheddable_routes().merge(super::steady_routes()))
         .fallback(error::no_such_path)

@@ -1,7 +1,7 @@
-//! /metrics: what this process has counted, and how the whole installation stands, read at each scrape.
+//! /metrics: counters of this process, and gauges of the whole installation that are read at each scrape.
 //!
-//! Every process shows the same gauges, so rules take their maximum. What cannot be read now is NaN: no rule fires on it, and
-//! `dispatchq_dependency_up` says why.
+//! Every process exports the same gauges, so alert rules take their maximum. A value that cannot be read is NaN, on
+//! which no rule fires. `dispatchq_dependency_up` shows the cause.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -34,11 +34,11 @@ use maintenance::recovery::shards;
 use model::{ids::ServiceType, order::OrderStatus};
 use queue::store::StoreError;
 
-/// A slower answer says too little of a clock.
+/// Timeout for reading the clocks. A slower answer is too inaccurate.
 const CLOCK_TIMEOUT: Duration = Duration::from_millis(500);
-/// Workers say every 2 s that they live.
+/// Silence in milliseconds after which a worker no longer counts as live. Workers report every 2 s.
 const SILENCE_MS: u64 = 10_000;
-/// What text without a version is taken for differs between versions of Prometheus.
+/// Media type with version. Versions of Prometheus interpret text without a version differently.
 const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 pub(super) async fn render_metrics(
@@ -92,18 +92,18 @@ async fn set_queue_gauges(app: &App) {
     }
 }
 
-/// Only where there are several shards: an installation with one shows what it always has.
+/// Sets the gauges per shard. An installation with one shard has none of them.
 async fn set_shard_gauges(app: &App) {
-    /// Those that were shown once: they go on being shown when they are closed.
+    /// Number of shards that were exported before. Closed shards remain exported.
     static SHOWN: AtomicUsize = AtomicUsize::new(1);
     let shown =
         SHOWN.fetch_max(app.core.queue().stores().len(), Ordering::Relaxed).max(app.core.queue().stores().len());
     if shown == 1 {
         return;
     }
-    describe_gauge!("dispatchq_shard_up", "1 while this shard answers, of several");
-    describe_gauge!("dispatchq_shard_due", "Jobs that are due now in this shard");
-    describe_gauge!("dispatchq_shard_leased", "Jobs of this shard that are being performed");
+    describe_gauge!("dispatchq_shard_up", "1 while this shard answers");
+    describe_gauge!("dispatchq_shard_due", "Jobs of this shard that are due");
+    describe_gauge!("dispatchq_shard_leased", "Jobs of this shard that are running");
     describe_gauge!("dispatchq_shard_dead", "Dead jobs of this shard");
     let each = shards::list_standings(&app.core).await;
     for shard in 0..shown {
@@ -118,7 +118,8 @@ async fn set_shard_gauges(app: &App) {
     }
 }
 
-/// Both servers are asked at once, so the answer is off by the slower one's round trip at most.
+/// Sets the difference of both clocks. The clocks are read at the same time, so the error is at most the slower round
+/// trip.
 async fn set_clock_gauges(app: &App) {
     let both = async { tokio::join!(app.core.store.now_ms(), db::database_now(&app.core.db)) };
     let ahead = match tokio::time::timeout(CLOCK_TIMEOUT, both).await {
@@ -170,15 +171,17 @@ async fn open_orders(app: &App) {
     }
 }
 
-/// What was shown once: areas with service types, areas alone, and areas that refused. It goes on being shown when it is empty.
+/// Label sets that were exported before: areas with service types, areas alone, and refusing areas. They remain
+/// exported when their value is zero.
 static SHOWN: Mutex<Shown> = Mutex::new((BTreeSet::new(), BTreeSet::new(), BTreeSet::new()));
 type Shown = (BTreeSet<(String, ServiceType)>, BTreeSet<String>, BTreeSet<(String, ServiceType, AreaRefusal)>);
 
-/// An area's utilisation is that of its fullest service type. Areas that share a label are summed.
+/// Sets the gauges of areas. The utilisation of an area is that of its fullest service type. Areas with the same label
+/// are summed.
 fn set_area_gauges(app: &App, status: Vec<AreaStatus>) {
     let mut known = SHOWN.lock();
     let (shown, full_once, refused_once) = &mut *known;
-    // Areas that share a label refuse where one of them does.
+    // Areas with the same label count as refusing if one of them refuses.
     let mut refusing: BTreeMap<(String, ServiceType, AreaRefusal), bool> =
         refused_once.iter().map(|key| (key.clone(), false)).collect();
     let mut waiting: BTreeMap<(String, ServiceType), u64> = shown.iter().map(|key| (key.clone(), 0)).collect();
@@ -190,7 +193,7 @@ fn set_area_gauges(app: &App, status: Vec<AreaStatus>) {
         if let Some(cause) = row.refuses {
             refusing.insert((area.clone(), row.service_type.clone(), cause), true);
         }
-        // An area that a producer names and no dispatcher defined has no threshold.
+        // An area that a producer names but no dispatcher defined has no threshold.
         if rules.geofence.get(&row.area_id).is_some() {
             let most = fullest.entry(area.clone()).or_default();
             *most = most.max(row.utilization);
@@ -235,7 +238,8 @@ async fn set_outbox_gauges(app: &App) {
     gauge!("dispatchq_outbox_oldest_seconds").set(with_timeout(oldest).await.unwrap_or(f64::NAN));
 }
 
-/// A transaction that is left open keeps the steps of all later ones from those who read them.
+/// Sets how long events are held back. A transaction that stays open hides the events of all later transactions from
+/// readers of the stream.
 async fn set_feed_gauge(app: &App) {
     let held = sqlx::query_scalar::<_, f64>(
         "-- steps held back
@@ -257,7 +261,8 @@ async fn set_alert_gauges(app: &App) {
     gauge!("dispatchq_alerts_given_up").set(as_gauge(open.map(|(_, given_up)| given_up.cast_unsigned())));
 }
 
-/// Dispatchers are reached by their own channels; the route is for installations without them.
+/// Sets whether alert routes end only in the log. Dispatchers have their own channels; the route is for installations
+/// without them.
 async fn set_route_gauges(app: &App) {
     let dispatchers = with_timeout(users::dispatcher_channels(&app.core.db)).await;
     for (route, channels) in app.config.alert_routes() {

@@ -1,4 +1,4 @@
-//! What is seen of requests: a name for each, a metric by route and status, and a line in the log about refused callers.
+//! Observation of requests: an id for each, a metric by route and status, and a log line about refused callers.
 
 use std::{
     collections::HashMap,
@@ -26,25 +26,25 @@ use uuid::Uuid;
 
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const LONGEST_ID: usize = 64;
-/// Of refused callers with the same reason one is written down in this time, with how many there were.
+/// Interval in which one refusal per code is logged, with the number of refusals since the last log line.
 const SAMPLE_EVERY: Duration = Duration::from_secs(10);
 
-/// Why a request was refused, for the log; travels with the answer and is not sent.
+/// Reason of a refusal for the log. It travels with the answer and is not sent.
 #[derive(Debug, Clone)]
 pub(super) struct LoggedRefusal {
     pub(super) code: &'static str,
     pub(super) reason: String,
 }
 
-/// When the head of a request had been read.
+/// Time when the head of a request was read.
 #[derive(Debug, Clone, Copy)]
 pub struct HeadRead(pub Instant);
 
-/// What the middleware needs. Cheap to clone.
+/// State of the middleware. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(super) struct RequestObserver {
     proxies: Arc<Vec<IpNet>>,
-    /// By reason: when one was written down last, and how many came since.
+    /// Per code: the time of the last log line, and the number of refusals since then.
     refused: Arc<Mutex<HashMap<&'static str, (Instant, u64)>>>,
 }
 
@@ -53,7 +53,7 @@ impl RequestObserver {
         Self { proxies: Arc::new(proxies), refused: Arc::default() }
     }
 
-    /// Is this one to be written down? If so, how many were not since the last.
+    /// Returns the number of refusals since the last log line if this one must be logged, otherwise `None`.
     fn sample_refusal(&self, code: &'static str) -> Option<u64> {
         let mut refused = self.refused.lock();
         match refused.get_mut(code) {
@@ -70,7 +70,8 @@ impl RequestObserver {
     }
 }
 
-/// Middleware, the outermost.
+/// Outermost middleware. It sets the request id and client address, records metrics, and logs refusals and unread
+/// fields.
 pub(super) async fn observe_request(
     State(observer): State<RequestObserver>,
     mut request: Request,
@@ -104,7 +105,7 @@ pub(super) async fn observe_request(
         let _in_request = span.enter();
         tracing::warn!(
             code, reason, %address, method, route, more_since_last = more,
-            "A caller was refused; of each code one is shown every 10 s."
+            "A caller was refused; one refusal per code is logged every 10 s."
         );
     }
     if let Some(names) = ignored.names() {
@@ -115,7 +116,7 @@ pub(super) async fn observe_request(
                 method,
                 route,
                 more_since_last = more,
-                "A request brought fields that are not read; one is shown every 10 s."
+                "A request has fields that are not read; one such request is logged every 10 s."
             );
         }
         if let Some(value) = ignored_fields::header_value(&names) {
@@ -126,12 +127,12 @@ pub(super) async fn observe_request(
     answer
 }
 
-/// Callers without the right, callers without a known key, and callers who ask too often.
+/// Returns whether the caller was refused: no valid key, not allowed, or too many requests.
 fn is_refused(status: StatusCode) -> bool {
     matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS)
 }
 
-/// Returns the caller's own id of this request if it can stand in a log, or a new one.
+/// Returns the caller's request id if a log can contain it, otherwise a new id.
 pub(super) fn request_id(headers: &HeaderMap) -> HeaderValue {
     let fits = |value: &&HeaderValue| {
         let bytes = value.as_bytes();
@@ -142,7 +143,7 @@ pub(super) fn request_id(headers: &HeaderMap) -> HeaderValue {
     given.unwrap_or_else(|| HeaderValue::from_str(&Uuid::now_v7().to_string()).expect("an id is ASCII"))
 }
 
-/// From a short list: anybody may invent methods.
+/// Returns the method for a metric label. Other methods share one label, because callers can invent any number of them.
 fn method_label(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",

@@ -1,5 +1,5 @@
-//! The API as OpenAPI 3.1, made from the description next to each handler. Routes are added with `routes!`, so none can lack its
-//! description. tests/baseline compares what the document means with the last release.
+//! The OpenAPI 3.1 document, generated from the descriptions at the handlers. Routes are added with `routes!`, so that
+//! each has a description. tests/baseline compares the document with that of the last release.
 
 mod error_answers;
 mod example;
@@ -34,7 +34,7 @@ pub(crate) use self::{
     },
 };
 
-/// What is served where, as OpenAPI 3.1.
+/// The OpenAPI 3.1 document as text.
 pub static OPENAPI: LazyLock<String> = LazyLock::new(|| {
     let mut document =
         super::sheddable_routes().merge(super::steady_routes()).merge(super::probe_routes()).into_openapi();
@@ -46,18 +46,18 @@ pub static OPENAPI: LazyLock<String> = LazyLock::new(|| {
     write_document(&document)
 });
 
-/// What the document says of the API as a whole.
+/// Head of the document: title, description, servers and security.
 #[derive(OpenApi)]
 #[openapi(
     info(
         title = "dispatchq",
-        description = "Order dispatch that survives its own crashes. Errors are application/problem+json (RFC 9457) with \
-                       {error_code, message} beside; GET /errors/{code} says what a code means. A refusal for want of room has \
-                       the fields of the requirement beside them. Service types are those of \
-                       the configuration. Every answer has an X-Request-Id: the one of the request if it \
-                       brought one (1 to 64 letters, digits, '-', '_', '.' or ':'), or a new one; log lines about the request \
-                       show it. `x-roles` names the roles whose keys may call an operation. Fields that an operation \
-                       does not know are not read, but where it says otherwise; X-Ignored-Fields of the answer names them."
+        description = "Order dispatch that survives its own crashes. Errors are application/problem+json (RFC 9457) with the \
+                       additional members error_code and message; GET /errors/{code} describes a code. A refusal because an \
+                       area has no room also has the members that the requirement prescribes. The configuration defines the \
+                       service types. Every answer has an X-Request-Id, which log lines about the request show. It is that of \
+                       the request if the request has one (1 to 64 letters, digits, '-', '_', '.' or ':'), otherwise a new one. \
+                       `x-roles` lists the roles whose keys may call an operation. Unless an operation states otherwise, it \
+                       ignores unknown members; the header X-Ignored-Fields of the answer names them."
     ),
     servers((url = "/")),
     security(("key" = []))
@@ -82,20 +82,20 @@ impl ServedDocument {
 }
 
 fn write_document(document: &Value) -> String {
-    // Schemas and paths are texts, numbers, lists and maps by name.
+    // The document consists of strings, numbers, lists and maps with string keys.
     serde_json::to_string_pretty(document).expect("a document of plain values is JSON") + "\n"
 }
 
 /// Returns this document.
 #[utoipa::path(get, path = "/openapi.json", tag = "document", security(()),
-    responses((status = 200, description = "done", body = Object), ProbeErrors))]
+    responses((status = 200, description = "success", body = Object), ProbeErrors))]
 pub(crate) async fn serve_document(
     Extension(document): Extension<ServedDocument>,
 ) -> ([(HeaderName, &'static str); 1], String) {
     ([(CONTENT_TYPE, "application/json")], document.0.as_ref().to_owned())
 }
 
-/// Adds what all operations have in common.
+/// Adds the parts that all operations share.
 struct DocumentFinish;
 
 impl Modify for DocumentFinish {
@@ -130,7 +130,7 @@ fn list_operations(path: &mut PathItem) -> impl Iterator<Item = &mut Operation> 
     [&mut path.get, &mut path.put, &mut path.post, &mut path.delete, &mut path.patch].into_iter().flatten()
 }
 
-/// Admin may do what any role may. The description says the roles to readers, `x-roles` to programs.
+/// Adds admin to the roles of an operation. The description names the roles for readers, `x-roles` for programs.
 fn add_admin_role(operation: &mut Operation) {
     let listed = operation.extensions.as_mut().and_then(|extensions| extensions.get_mut("x-roles"));
     let Some(Value::Array(roles)) = listed else { return };
@@ -143,15 +143,15 @@ fn add_admin_role(operation: &mut Operation) {
     });
 }
 
-/// What takes an Idempotency-Key says of a success whether it is the answer of an earlier request.
+/// Adds the headers of successful answers to an operation that takes an Idempotency-Key.
 fn add_replay_header(operation: &mut Operation) {
     let takes_key = operation.parameters.iter().flatten().any(|parameter| parameter.name == "Idempotency-Key");
     let successes = operation.responses.responses.iter_mut().filter(|(status, _)| takes_key && status.starts_with('2'));
     for (_, answer) in successes {
-        add_header(answer, "Idempotency-Replayed", "true: the answer of the first request");
+        add_header(answer, "Idempotency-Replayed", "true if this is the stored answer of an earlier request");
     }
     if takes_key && let Some(created) = operation.responses.responses.get_mut("201") {
-        add_header(created, "Location", "the path of what was created");
+        add_header(created, "Location", "the path of the created resource");
     }
 }
 
@@ -170,7 +170,7 @@ pub(crate) fn text_header(description: &str) -> Header {
     HeaderBuilder::new().schema(text).description(Some(description)).build()
 }
 
-/// A body that may be left out is described as an `Option`; JSON null is refused all the same.
+/// Removes null from the schema of an optional body. It is described as an `Option`, but JSON null is refused.
 fn leave_out_null(schema: &mut RefOr<Schema>) {
     if let RefOr::T(Schema::OneOf(OneOf { items, .. })) = schema
         && let Some(at) = items.iter().position(|item| matches!(item, RefOr::Ref(_)))
@@ -179,7 +179,7 @@ fn leave_out_null(schema: &mut RefOr<Schema>) {
     }
 }
 
-/// A header or a part of the path that may be left out is an `Option`, too. It is a text, never null.
+/// Removes null from the schema of an optional header or parameter, which is always text.
 fn forbid_null(parameter: &mut Parameter) {
     if let Some(RefOr::T(Schema::Object(object))) = &mut parameter.schema
         && let SchemaType::Array(types) = &object.schema_type
@@ -189,7 +189,7 @@ fn forbid_null(parameter: &mut Parameter) {
     }
 }
 
-/// Limits are read with the defaults of their types, which mean that nothing was said.
+/// Removes the defaults of limits. They are the defaults of Rust types and mean that a limit is not set.
 fn drop_defaults(components: &mut Components) {
     for limits in ["AreaLimits", "LimitsChange"] {
         let Some(RefOr::T(Schema::Object(object))) = components.schemas.get_mut(limits) else { continue };

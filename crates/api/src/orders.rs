@@ -1,4 +1,4 @@
-//! What producers, drivers and staff do with orders.
+//! Requests of producers, drivers and staff about orders.
 
 mod by_hand;
 mod driver_steps;
@@ -45,14 +45,14 @@ use orders::{
     store, update,
 };
 
-/// Who may look at any order.
+/// Roles that may read any order.
 const READERS: [AccountRole; 5] =
     [AccountRole::Producer, AccountRole::Viewer, AccountRole::Dispatcher, AccountRole::Support, AccountRole::Operator];
-/// The same without producers.
+/// Roles of staff that may read any order.
 pub(super) const STAFF: [AccountRole; 4] =
     [AccountRole::Viewer, AccountRole::Dispatcher, AccountRole::Support, AccountRole::Operator];
 
-/// Who creates orders, and says what became of the money.
+/// Roles that create orders and report payments.
 const PRODUCERS: [AccountRole; 1] = [AccountRole::Producer];
 const CANCELLERS: [AccountRole; 3] = [AccountRole::Producer, AccountRole::Dispatcher, AccountRole::Support];
 
@@ -86,11 +86,11 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
                           "pickup": { "latitude": -6.2088, "longitude": 106.8456 }, "currency": "IDR",
                           "customer_id": "CUS-1", "language": "id" })),
     responses(
-        (status = 201, description = "done", body = OrderView,
-         headers(("Warning" = Option<String>, description = "the payment word is unknown; support is told")),
+        (status = 201, description = "success", body = OrderView,
+         headers(("Warning" = Option<String>, description = "the payment status is unknown; support is notified")),
          example = json!(example_order())),
         CallErrors,
-        (status = 503, description = "no room, or no server can say; try again later", body = BusyReply,
+        (status = 503, description = "no room, or admission cannot be checked; try again later", body = BusyReply,
          content_type = "application/problem+json",
          headers(("Retry-After" = u64, description = "seconds to wait")),
          example = json!(example_busy())),
@@ -103,7 +103,7 @@ async fn create_order(
 ) -> Result<Response, ApiError> {
     caller.require_role(&PRODUCERS)?;
     let key = idempotency::idempotency_key(&headers)?;
-    // A refusal is for the customer, too.
+    // A refusal is shown to the customer, so it has the customer's language.
     let asked = new.language.as_ref().and_then(LanguageTag::known_language);
     let language = asked.unwrap_or_else(|| dispatcher::accepted_language(&headers, ReplyLanguage::default()));
     let request: [&[u8]; 2] = [b"create", &bytes];
@@ -118,7 +118,7 @@ async fn create_order(
                 let answer = idempotency::write_answer((StatusCode::CREATED, order_json(&snapshot)));
                 return Ok(payments::with_warning(answer, &new.payment_status));
             }
-            // Perhaps by this request, which came before.
+            // The order may exist because of an earlier request with this key. The code below decides.
             Err(CreateError::Exists(_) | CreateError::Refused(_)) => {}
             Err(error) => {
                 let error = ApiError::from(error);
@@ -132,7 +132,7 @@ async fn create_order(
     let work = async |work: WorkContext| {
         let id = new.order_id.clone().unwrap_or_else(|| NewOrder::id_of(work.id));
         let snapshot = match create::create_order(&app.orders, id, &new, &actor).await {
-            // It is the same order, made by a request whose answer got lost.
+            // An earlier request with this Idempotency-Key created the order, and its answer was lost.
             Err(CreateError::Exists(id)) if work.resumed => {
                 let made = load_order(&app, &id).await?;
                 if !new.matches_order(&made.order) || !may_see(&app, &caller, &made.order) {
@@ -147,7 +147,8 @@ async fn create_order(
     };
     let created =
         idempotency::run_once_with_others(&app.accounts.idempotency, &caller, key.as_deref(), &request, work).await;
-    // Not before: what became of the work is unknown, and its key must stay claimed.
+    // The error is converted only here. Inside the work it would count as final and release the key, although the
+    // result is unknown.
     let created = created.map_err(|error| {
         if error.is_unavailable() {
             create::record_undecided(&app.orders, &new);
@@ -157,7 +158,7 @@ async fn create_order(
     created.map(|answer| payments::with_warning(answer, &new.payment_status))
 }
 
-/// Who creates an order. That this cannot be found out is answered as the requirement on server busy has it.
+/// The caller who creates an order. If the caller cannot be looked up, the answer follows the server-busy requirement.
 struct OrderingCaller(ApiCaller);
 
 impl<S> FromRequestParts<S> for OrderingCaller
@@ -174,29 +175,27 @@ where
     }
 }
 
-/// DISPATCHER_SERVICE_UNAVAILABLE in the place of an error of Postgres. Source: the requirement on server busy, appendix B.
+/// Replaces an error of Postgres by DISPATCHER_SERVICE_UNAVAILABLE. Source: the server-busy requirement, appendix B.
 fn service_unavailable(error: ApiError, language: ReplyLanguage) -> ApiError {
     if !error.is_unavailable() {
         return error;
     }
-    tracing::error!(
-        error = error.log_reason(),
-        "An order could not be created: Postgres does not answer as it should."
-    );
+    tracing::error!(error = error.log_reason(), "An order could not be created because of an error of Postgres.");
     ApiError::NoRoom(Box::new(AdmissionAnswer::Unavailable), language)
 }
 
-/// Lists orders: those with a partner's job id, those that fit a filter, or those that bear an id.
+/// Lists orders by a partner's job id, by filters, or by an id.
 ///
-/// The newest comes first. A producer gets its own orders, open and closed. Staff get open orders unless they ask for closed
-/// ones: with `closed=true` those of the last 31 days. Otherwise, of closed orders those are looked at that bear the id that was asked for, or were created in the
-/// time that was named, at most 31 days unless an id is named, too; by the status alone, those of the last 24 hours. `closed` and
-/// `note` say which. A list that takes longer than 2 s is refused.
+/// The newest order comes first. A producer gets its own orders, open and closed. Staff get open orders by default, and
+/// with `closed=true` also the closed orders of the last 31 days. Without `closed`, closed orders are included as
+/// follows. With an id: all orders with this id. With `from` or `to`: orders created in this time, at most 31 days
+/// unless an id is given. With only a closed `status`: orders of the last 24 hours. `closed` and `note` of the answer
+/// tell which closed orders are included. A list that takes longer than 2 s is refused.
 #[utoipa::path(get, path = "/", tag = "orders", params(OrderQuery), extensions(("x-roles" = json!(READERS))),
     responses(
-        (status = 200, description = "done", body = OrderPage,
+        (status = 200, description = "success", body = OrderPage,
          example = json!({ "orders": [example_order()], "next_cursor": null, "closed": "none", "created_from": null,
-                           "created_to": null, "note": "open orders alone" })),
+                           "created_to": null, "note": "open orders only" })),
         CallErrors,
     ))]
 async fn find_order(
@@ -227,10 +226,11 @@ async fn find_order(
 
 /// Returns an order.
 ///
-/// A producer sees the orders it created, a driver those it carries out; others are 404, here and for every change.
+/// A producer can read its own orders, and a driver the orders that the driver carries out. All others are answered
+/// 404, here and in every change.
 #[utoipa::path(get, path = "/{id}", tag = "orders", params(OrderPath),
     extensions(("x-roles" = json!([&READERS[..], &DRIVERS].concat()))),
-    responses((status = 200, description = "done", body = OrderView, example = json!(example_order())), CallErrors))]
+    responses((status = 200, description = "success", body = OrderView, example = json!(example_order())), CallErrors))]
 async fn get_order(
     State(app): State<App>,
     caller: ApiCaller,
@@ -249,13 +249,14 @@ struct OrderTimeline {
     events: Vec<TimelineEvent>,
 }
 
-/// Returns what happened to an order, oldest first.
+/// Returns the events of an order, oldest first.
 ///
-/// A driver and a producer read the part other people played (`staff`, `driver`, `producer`), not their names, and no free text of theirs.
+/// Drivers and producers see only the role of other people (`staff`, `driver`, `producer`), without their names and
+/// free text.
 #[utoipa::path(get, path = "/{id}/timeline", tag = "orders", params(OrderPath),
     extensions(("x-roles" = json!([&READERS[..], &DRIVERS].concat()))),
     responses(
-        (status = 200, description = "done", body = OrderTimeline,
+        (status = 200, description = "success", body = OrderTimeline,
          example = json!({ "order_id": "ORD-1", "events": [{
              "seq": 1, "at": "2026-01-09T08:00:00Z", "from_status": null, "to_status": "DISPATCHING",
              "reason": "ORDER_CREATED", "actor": "producer:shop", "attempt_no": null, "detail": null }] })),
@@ -280,15 +281,15 @@ struct CancelRequest {
     reason: Option<String>,
 }
 
-/// Cancels an order: the customer no longer wants it.
+/// Cancels an order on behalf of the customer.
 ///
-/// `trip_continues` is true if the passenger was picked up by a partner's driver: the partner completes the trip although the order
-/// is cancelled. `refund` names what a paid order owes the customer.
+/// `trip_continues` is true if a partner's driver has picked up the passenger: the partner completes the trip although
+/// the order is cancelled. `refund` is the refund due for a paid order.
 #[utoipa::path(post, path = "/{id}/cancel", tag = "orders", params(OrderPath, IdempotencyHeader),
     extensions(("x-roles" = json!(CANCELLERS))),
     request_body(content = Option<CancelRequest>, example = json!({ "reason": "found a lift" })),
     responses(
-        (status = 200, description = "done", body = CancelledOrder,
+        (status = 200, description = "success", body = CancelledOrder,
          example = json!(example_cancelled())),
         CallErrors,
     ))]
@@ -318,7 +319,7 @@ async fn cancel_order(
         .await
 }
 
-/// Answer to a cancellation.
+/// A cancelled order.
 #[derive(Debug, Serialize, ToSchema)]
 struct CancelledOrder {
     #[serde(flatten)]
@@ -328,13 +329,13 @@ struct CancelledOrder {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     trip_continues: Option<bool>,
-    /// What that means, for people.
+    /// Explanation of `trip_continues` for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     note: Option<&'static str>,
 }
 
-const TRIP_CONTINUES: &str = "The passenger was picked up: the partner completes the trip. `refund` names what a paid order owes; support decides on it.";
+const TRIP_CONTINUES: &str = "The passenger was picked up: the partner completes the trip. `refund` is the refund due for a paid order; support decides on it.";
 
 /// Returns whether a partner's driver had picked up the passenger before the cancellation, which may be an earlier one.
 async fn was_picked_up_by_partner(app: &App, id: &OrderId, cancelled: &Value) -> Result<bool, ApiError> {
@@ -345,7 +346,7 @@ async fn was_picked_up_by_partner(app: &App, id: &OrderId, cancelled: &Value) ->
     Ok(events.iter().any(|event| event.reason == EventReason::PickedUp.as_str()))
 }
 
-/// Changes the order in the caller's name.
+/// Changes the order on behalf of the caller.
 async fn change_order(
     app: &App,
     caller: &ApiCaller,
@@ -372,7 +373,8 @@ async fn load_order(app: &App, id: &OrderId) -> Result<Snapshot, ApiError> {
     store::load_order(&app.core.db, id).await?.ok_or(ApiError::NoSuchOrder)
 }
 
-/// Returns whether the caller may know of the order: a producer of its own orders only, unless all producers share them.
+/// Returns whether the caller may know of the order. A producer may know only of its own orders, unless all producers
+/// share them.
 fn may_see(app: &App, caller: &ApiCaller, order: &Order) -> bool {
     match caller.actor().producer_name() {
         Some(name) => app.config.http.producers_share_orders || order.owner.as_deref() == Some(name),
@@ -380,8 +382,8 @@ fn may_see(app: &App, caller: &ApiCaller, order: &Order) -> bool {
     }
 }
 
-/// Answers a driver on another driver's order as on an order that does not exist. A driver who is asked for the order knows of it, and
-/// hears what is wrong with the answer to an offer.
+/// Hides another driver's order from a driver: the refusal is that of a missing order. A driver with an offer for the
+/// order gets the real refusal.
 fn hide_from_stranger(caller: &ApiCaller, s: &Snapshot, decision: Decision) -> Decision {
     let (Some(driver), Decision::Refuse(refusal)) = (caller.driver_id(), &decision) else { return decision };
     let is_own = s.order.driver_id.as_ref() == Some(driver);
@@ -395,7 +397,7 @@ fn hide_from_stranger(caller: &ApiCaller, s: &Snapshot, decision: Decision) -> D
     if is_hidden { Decision::Refuse(OrderRefusal::NoSuchOrder) } else { decision }
 }
 
-/// A driver sees the orders that are the driver's own, a producer those it created.
+/// Checks that the caller may read the order. A driver may read the driver's own orders, a producer those it created.
 fn may_read(app: &App, caller: &ApiCaller, order: &Order) -> Result<(), ApiError> {
     match caller.driver_id() {
         Some(driver) if order.driver_id.as_ref() == Some(driver) => Ok(()),
@@ -407,7 +409,7 @@ fn may_read(app: &App, caller: &ApiCaller, order: &Order) -> Result<(), ApiError
     }
 }
 
-/// As [`bounded_text`], of a parameter of the query.
+/// Checks a query parameter by the rules of [`bounded_text`].
 pub(super) fn bounded_parameter(name: &str, value: Option<String>) -> Result<Option<String>, ApiError> {
     match value.as_deref().and_then(|text| plain_text::find_problem(text, 500)) {
         Some(problem) => Err(ApiError::invalid_parameter(name, format!("{name} {problem}"))),
@@ -415,7 +417,7 @@ pub(super) fn bounded_parameter(name: &str, value: Option<String>) -> Result<Opt
     }
 }
 
-/// Free text as people write it, on one line and bounded.
+/// Checks free text: one line with a maximum length.
 pub(super) fn bounded_text(name: &str, value: Option<String>) -> Result<Option<String>, ApiError> {
     if let Some(problem) = value.as_deref().and_then(|text| plain_text::find_problem(text, 500)) {
         return Err(ApiError::invalid_member(name, format!("{name} {problem}")));
@@ -427,7 +429,7 @@ fn order_json(snapshot: &Snapshot) -> Value {
     json!(OrderView::from(snapshot))
 }
 
-/// The order as this caller may see it after a change: a driver who gave it back has no part in it any more.
+/// Returns the order as this caller may see it after a change. A driver who returned the order sees less of it.
 fn order_json_for(caller: &ApiCaller, snapshot: &Snapshot) -> Value {
     json!(view_for(caller, snapshot))
 }

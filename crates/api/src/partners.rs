@@ -1,4 +1,4 @@
-//! Partners for staff: `/api/v1/partners`.
+//! Administration of partners: `/api/v1/partners`.
 
 use axum::{
     Json,
@@ -35,11 +35,11 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::default().routes(routes!(list_partners)).routes(routes!(change_partner))
 }
 
-/// The partner a path names.
+/// The partner that a path names.
 #[derive(Debug, IntoParams)]
 #[into_params(names("partner"), parameter_in = Path)]
 pub(crate) struct PartnerPath(
-    /// the partner's name, as in the configuration: [partners.NAME]
+    /// Name of the partner in the configuration: `[partners.NAME]`.
     #[param(value_type = String, pattern = "^[A-Za-z0-9_.-]{1,64}$", example = "bbd")]
     String,
 );
@@ -53,26 +53,26 @@ impl<S: Send + Sync> FromRequestParts<S> for PartnerPath {
     }
 }
 
-/// Partner, as it fares.
+/// A partner and its current state.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Partner)]
 struct PartnerView {
     partner: String,
-    /// Address without a password.
+    /// Address without its password.
     url: String,
-    /// normal, stopped (the partner is not called for `open_for_ms`) or trying
+    /// `normal`, `stopped` (the partner is not called for `open_for_ms`) or `trying`.
     calls: &'static str,
     open_for_ms: u64,
     failures_in_a_row: u32,
-    /// Empty: none is known.
+    /// Cause of the last failure; empty if none is known.
     last_failure: String,
-    /// Percent of orders whose job id the partner is asked for.
+    /// Percentage of orders whose job id is polled from the partner.
     polling_percent: u8,
-    /// False: the configuration's.
+    /// False if the percentage is that of the configuration.
     polling_percent_set_at_run_time: bool,
-    /// Orders without a driver yet.
+    /// Number of orders without a driver.
     searching: i64,
-    /// Bookings that the partner has yet to confirm as cancelled.
+    /// Number of bookings whose cancellation the partner has not confirmed.
     cancels_open: i64,
 }
 
@@ -98,10 +98,10 @@ struct PartnerList {
     partners: Vec<PartnerView>,
 }
 
-/// Lists the configured partners: whether they are called, and what waits for them.
+/// Lists the configured partners with the state of their calls and their open work.
 #[utoipa::path(get, path = "/", tag = "partners", extensions(("x-roles" = json!(STAFF))),
     responses(
-        (status = 200, description = "done", body = PartnerList, example = json!({ "partners": [example_partner()] })),
+        (status = 200, description = "success", body = PartnerList, example = json!({ "partners": [example_partner()] })),
         CallErrors,
     ))]
 async fn list_partners(State(app): State<App>, caller: ApiCaller) -> Result<Json<PartnerList>, ApiError> {
@@ -115,22 +115,22 @@ async fn list_partners(State(app): State<App>, caller: ApiCaller) -> Result<Json
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct PartnerChange {
-    /// Percent of orders whose job id the partner is asked for; null goes back to the configuration's.
+    /// Percentage of orders whose job id is polled from the partner; null restores the configured value.
     #[serde(deserialize_with = "Option::deserialize")]
     #[schema(required, minimum = 0, maximum = 100)]
     polling_percent: Option<u8>,
-    /// Why; kept in the record.
+    /// Reason, kept in the record.
     #[schema(value_type = String, min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
     reason: StaffReason,
 }
 
-/// Sets the share of a partner's orders whose job id is asked for.
+/// Sets the percentage of a partner's orders whose job id is polled.
 ///
-/// It holds for every booking made from then on, on all replicas.
+/// It applies to every later booking, on all replicas.
 #[utoipa::path(patch, path = "/{partner}", tag = "partners", params(PartnerPath, IdempotencyHeader),
     extensions(("x-roles" = json!(WRITERS))),
     request_body(content = PartnerChange, example = json!({ "polling_percent": 50, "reason": "the next stage" })),
-    responses((status = 200, description = "done", body = PartnerView, example = json!(example_partner())), CallErrors))]
+    responses((status = 200, description = "success", body = PartnerView, example = json!(example_partner())), CallErrors))]
 async fn change_partner(call: KeyedCall<PartnerPath, PartnerChange>) -> Result<Response, ApiError> {
     let KeyedCall { request, subject: PartnerPath(name), value: PartnerChange { polling_percent, reason } } = call;
     let KeyedRequest { app, caller, .. } = &request;

@@ -1,7 +1,8 @@
-//! What the payment service calls: `POST /api/v1/payment-callbacks`, as docs/PAYMENTS.md describes it.
+//! Callbacks of the payment service: `POST /api/v1/payment-callbacks`, as docs/PAYMENTS.md describes them.
 //!
-//! Signed by the Standard Webhooks rules over the raw body, with a timestamp. Acted on within the request: what is answered 200 is
-//! written, and a service whose request failed sends it again. The same event again changes nothing.
+//! A callback has a timestamp and a signature over the raw body, by the Standard Webhooks rules. It is processed within
+//! the request: an answer 200 means that the change is stored. The service repeats a callback that fails. A repeated
+//! event changes nothing.
 
 use axum::{Json, extract::State, http::HeaderMap};
 use jobs::OrderId;
@@ -22,14 +23,14 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::default().routes(routes!(receive_refund_callback))
 }
 
-/// What every callback has, whatever else is in it.
+/// Members that every callback has.
 #[derive(Debug, Deserialize)]
 struct CallbackHead {
     #[serde(rename = "type")]
     kind: RefundCallbackKind,
 }
 
-/// What the payment service says of a refund. Fields we do not know are the service's business.
+/// Report of the payment service about a refund. Unknown members are ignored.
 #[derive(Debug, Deserialize, ToSchema)]
 struct RefundCallback {
     #[serde(rename = "type")]
@@ -37,10 +38,10 @@ struct RefundCallback {
     kind: RefundCallbackKind,
     #[schema(min_length = 1, max_length = 128)]
     refund_id: String,
-    /// The order, as we gave it when asking.
+    /// Id of the order, as the refund request contained it.
     #[schema(value_type = String)]
     reference: OrderId,
-    /// Why it failed.
+    /// Cause of the failure.
     #[schema(max_length = 500)]
     reason: Option<String>,
 }
@@ -51,27 +52,28 @@ enum RefundCallbackKind {
     Completed,
     #[serde(rename = "refund.failed")]
     Failed,
-    /// A word this version does not know: of no effect.
+    /// A type that this version does not know. It has no effect.
     #[serde(other)]
     Unknown,
 }
 
-/// What became of a callback of the payment service.
+/// Result of a callback of the payment service.
 #[derive(Debug, Serialize, ToSchema)]
 struct RefundCallbackReceipt {
-    /// processed, or ignored: it changed nothing
+    /// `processed`, or `ignored` if the callback settled nothing.
     status: String,
 }
 
-/// Receives what the payment service says of a refund; signed, see docs/PAYMENTS.md.
+/// Receives a report about a refund from the payment service.
 ///
-/// A completed refund makes its order REFUNDED, one that failed is left to a person. Only the refund id that the service returned
-/// counts; another id is recorded and answered `ignored`. The same event again changes nothing.
+/// The request is signed as docs/PAYMENTS.md describes. A completed refund makes its order REFUNDED. After a failed
+/// refund a person must decide. Only the refund id that the service returned is accepted; another id is recorded and
+/// answered `ignored`. A repeated event changes nothing.
 #[utoipa::path(post, path = "/", tag = "callbacks", security(()),
     request_body(content = RefundCallback,
         example = json!({ "type": "refund.completed", "refund_id": "RF-1", "reference": "ORD-1" })),
     responses(
-        (status = 200, description = "done", body = RefundCallbackReceipt, example = json!({ "status": "processed" })),
+        (status = 200, description = "success", body = RefundCallbackReceipt, example = json!({ "status": "processed" })),
         CallErrors,
     ))]
 async fn receive_refund_callback(
@@ -82,12 +84,12 @@ async fn receive_refund_callback(
     let payments = app.orders.payments.as_ref();
     let payments = payments.ok_or_else(|| ApiError::BadSignature("no [payments] url in config.toml".to_owned()))?;
     if !payments.verifies_callback(&bytes, &headers) {
-        return Err(ApiError::BadSignature("not signed by the payment service, or too long ago".to_owned()));
+        return Err(ApiError::BadSignature("no valid signature of the payment service, or too old".to_owned()));
     }
     let CallbackHead { kind } = json::read_json(&bytes)?;
     if kind == RefundCallbackKind::Unknown {
-        // It need not be about a refund, nor about an order of ours.
-        tracing::info!("A callback of the payment service has a type that this version does not know: it is ignored.");
+        // The callback may be about something other than a refund or an order.
+        tracing::info!("Ignored a callback of the payment service with a type that this version does not know.");
         return Ok(Json(RefundCallbackReceipt::new("ignored")));
     }
     let callback: RefundCallback = json::read_json(&bytes)?;
@@ -112,7 +114,7 @@ impl RefundCallbackReceipt {
 }
 
 impl RefundCallback {
-    /// What cannot be kept of it, if anything.
+    /// Returns the problem that prevents storing the callback, if there is one.
     fn find_problem(&self) -> Option<String> {
         if let Some(problem) = input::find_foreign_id_problem(&self.refund_id) {
             return Some(format!("refund_id {problem}"));
@@ -121,7 +123,7 @@ impl RefundCallback {
         problem.map(|problem| format!("reason {problem}"))
     }
 
-    /// Decides what the callback changes. A failure does nothing to a refund that people have ended.
+    /// Decides on the change. A failure does not affect a refund that a person has finished.
     fn decide(&self, s: &Snapshot) -> Decision {
         let report = match self.kind {
             RefundCallbackKind::Completed => RefundReport::Completed,

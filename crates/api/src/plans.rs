@@ -1,5 +1,5 @@
-//! Mass actions as plans: shown, run and cancelled by their id: `/api/v1/admin/plans`. `binding_actions`, `dead_actions`: those
-//! of bindings and of dead jobs are made, beside what they change.
+//! Plans, which are bulk actions of staff: `/api/v1/admin/plans`. `binding_actions` and `dead_actions` create the plans
+//! for bindings and dead jobs.
 
 mod binding_actions;
 mod dead_actions;
@@ -49,21 +49,21 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(cancel_plan))
 }
 
-/// What is served beside the bindings.
+/// Returns the routes below those of bindings.
 pub(crate) fn binding_routes() -> OpenApiRouter<App> {
     OpenApiRouter::default().routes(routes!(binding_actions::plan_binding_action))
 }
 
-/// What is served beside dead jobs.
+/// Returns the routes below those of dead jobs.
 pub(crate) fn dead_routes() -> OpenApiRouter<App> {
     OpenApiRouter::default().routes(routes!(dead_actions::plan_dead_job_action))
 }
 
-/// The plan a path names.
+/// The plan that a path names.
 #[derive(Debug, IntoParams)]
 #[into_params(names("id"), parameter_in = Path)]
 struct PlanPath(
-    /// the plan's id
+    /// The plan's id.
     #[param(value_type = String, pattern = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$",
         example = "01937c3e-8f00-7000-8000-000000000001")]
     PlanId,
@@ -77,39 +77,39 @@ impl<S: Send + Sync> FromRequestParts<S> for PlanPath {
     }
 }
 
-/// A mass action: what is to be done to which ids, and how far it is.
+/// A bulk action: its items, its action and its progress.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Plan)]
 struct PlanView {
     id: String,
-    /// What its items are.
+    /// Kind of the items.
     #[schema(schema_with = kind_schema)]
     kind: PlanKind,
-    /// What is done to each of them.
+    /// Action on each item.
     action: Value,
-    /// Of what the ids were taken when it was made.
+    /// Filter that selected the items when the plan was created.
     filter: Value,
     reason: Option<String>,
     #[schema(schema_with = state_schema)]
     state: PlanState,
-    /// Its items. What fits the filter later is not among them.
+    /// Number of items. An object that matches the filter later is not an item.
     total: i32,
-    /// Items that are yet to be performed.
+    /// Number of items that are still to be processed.
     left: i32,
-    /// Items that it changed.
+    /// Number of items that were changed.
     changed: i32,
-    /// Items that were so already.
+    /// Number of items that were already in the requested state.
     unchanged: i32,
-    /// Items that could not be done.
+    /// Number of items that were refused.
     refused: i32,
     created_by: String,
     created_at: DateTime<Utc>,
     run_by: Option<String>,
     started_at: Option<DateTime<Utc>>,
     cancelled_by: Option<String>,
-    /// When it became DONE or CANCELLED.
+    /// Time when the plan became DONE or CANCELLED.
     ended_at: Option<DateTime<Utc>>,
-    /// When its next items are performed, while RUNNING.
+    /// Time when the next items are processed, while RUNNING.
     next_at: Option<DateTime<Utc>>,
 }
 
@@ -138,27 +138,27 @@ impl From<Plan> for PlanView {
     }
 }
 
-/// Items that were refused for one reason.
+/// Items that were refused with the same error.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = PlanRefusal)]
 struct RefusalView {
     error_code: String,
     count: i64,
-    /// What one of them was told.
+    /// Message of one of these refusals.
     example: Option<String>,
 }
 
-/// A plan, and why items of it were refused.
+/// A plan and its refusals.
 #[derive(Debug, Serialize, ToSchema)]
 struct PlanAnswer {
     plan: PlanView,
     refusals: Vec<RefusalView>,
-    /// What else there is to say.
+    /// Further information, such as the reason why nothing changed.
     #[schema(required)]
     note: Option<String>,
 }
 
-/// The answer about a plan, as it is kept under an Idempotency-Key.
+/// Returns the answer about a plan in the form that is stored under an Idempotency-Key.
 async fn answer_with_plan(app: &App, status: StatusCode, plan: Plan, note: Option<&str>) -> Result<Answer, ApiError> {
     let refusals = list_refusals(app, plan.id).await?;
     let answer = PlanAnswer { plan: PlanView::from(plan), refusals, note: note.map(str::to_owned) };
@@ -175,13 +175,13 @@ async fn list_refusals(app: &App, id: PlanId) -> Result<Vec<RefusalView>, ApiErr
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct PlanListQuery {
-    /// only in this state
+    /// Only plans in this state.
     #[param(schema_with = state_schema)]
     state: Option<PlanState>,
-    /// the `next_cursor` of the page before
+    /// The `next_cursor` of the previous page.
     #[param(value_type = Option<String>, pattern = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
     cursor: Option<PlanId>,
-    /// plans of one page
+    /// Maximum number of plans per page.
     #[param(minimum = 1, maximum = 500, default = 50)]
     limit: Option<u32>,
 }
@@ -189,15 +189,15 @@ struct PlanListQuery {
 #[derive(Debug, Serialize, ToSchema)]
 struct PlanPage {
     plans: Vec<PlanView>,
-    /// `cursor` of the next page; null on the last.
+    /// Value of `cursor` for the next page; null on the last page.
     #[schema(required)]
     next_cursor: Option<String>,
 }
 
-/// Lists plans, the newest first, page by page.
+/// Lists plans, newest first, page by page.
 #[utoipa::path(get, path = "/", tag = "plans", params(PlanListQuery), extensions(("x-roles" = json!(READERS))),
     responses(
-        (status = 200, description = "done", body = PlanPage,
+        (status = 200, description = "success", body = PlanPage,
          example = json!({ "plans": [example_plan()], "next_cursor": null })),
         CallErrors,
     ))]
@@ -215,9 +215,9 @@ async fn list_plans(
     Ok(Json(PlanPage { plans: rows.into_iter().map(PlanView::from).collect(), next_cursor }))
 }
 
-/// Returns a plan, and why items of it were refused.
+/// Returns a plan and its refusals.
 #[utoipa::path(get, path = "/{id}", tag = "plans", params(PlanPath), extensions(("x-roles" = json!(READERS))),
-    responses((status = 200, description = "done", body = PlanAnswer, example = json!(example_plan_answer())), CallErrors))]
+    responses((status = 200, description = "success", body = PlanAnswer, example = json!(example_plan_answer())), CallErrors))]
 async fn show_plan(State(app): State<App>, caller: ApiCaller, PlanPath(id): PlanPath) -> Result<Json<Value>, ApiError> {
     caller.require_role(&READERS)?;
     let app = caller.reading(app);
@@ -230,29 +230,29 @@ async fn show_plan(State(app): State<App>, caller: ApiCaller, PlanPath(id): Plan
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct PlanItemQuery {
-    /// only those of which this became
+    /// Only items in this state.
     #[param(schema_with = item_state_schema)]
     state: Option<PlanItemState>,
-    /// the `next_cursor` of the page before
+    /// The `next_cursor` of the previous page.
     cursor: Option<String>,
-    /// items of one page
+    /// Maximum number of items per page.
     #[param(minimum = 1, maximum = 500, default = 50)]
     limit: Option<u32>,
 }
 
-/// One of those that a plan is about.
+/// An item of a plan.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = PlanItem)]
 struct PlanItemView {
-    /// The id of what is to be changed.
+    /// Id of the object to change.
     subject_id: String,
     #[schema(schema_with = item_state_schema)]
     state: PlanItemState,
-    /// Why it is REFUSED.
+    /// Error code of a REFUSED item.
     error_code: Option<String>,
-    /// The same for people, or how it was UNCHANGED.
+    /// Explanation of a REFUSED or UNCHANGED item, for people.
     note: Option<String>,
-    /// When the run came to it; null where the plan knew it before.
+    /// Time when the item was processed; null if its result was known when the plan was created.
     done_at: Option<DateTime<Utc>>,
 }
 
@@ -271,16 +271,16 @@ impl From<PlanItem> for PlanItemView {
 #[derive(Debug, Serialize, ToSchema)]
 struct PlanItemPage {
     items: Vec<PlanItemView>,
-    /// `cursor` of the next page; null on the last.
+    /// Value of `cursor` for the next page; null on the last page.
     #[schema(required)]
     next_cursor: Option<String>,
 }
 
-/// Lists the items of a plan by id, page by page: the exact ids.
+/// Lists the items of a plan by id, page by page.
 #[utoipa::path(get, path = "/{id}/items", tag = "plans", params(PlanPath, PlanItemQuery),
     extensions(("x-roles" = json!(READERS))),
     responses(
-        (status = 200, description = "done", body = PlanItemPage,
+        (status = 200, description = "success", body = PlanItemPage,
          example = json!({ "items": [
              { "subject_id": "B-7", "state": "PENDING", "error_code": null, "note": null, "done_at": null }],
              "next_cursor": null })),
@@ -303,16 +303,16 @@ async fn list_plan_items(
     Ok(Json(PlanItemPage { items: rows.into_iter().map(PlanItemView::from).collect(), next_cursor }))
 }
 
-/// A request whose path and name say all.
+/// A request about a plan without a body.
 type PlanCall = KeyedCall<PlanPath, EmptyBody>;
 
-/// Runs a plan, once: its items are performed, so many a second.
+/// Runs a plan once. Its items are processed at a fixed rate per second.
 ///
-/// A plan that was made more than a day ago is not run: what it was made of may be past.
+/// A plan that was created more than a day ago is refused, because its items may be outdated.
 #[utoipa::path(post, path = "/{id}/run", tag = "plans", params(PlanPath, IdempotencyHeader),
     extensions(("x-roles" = json!(WRITERS))),
     responses(
-        (status = 200, description = "done", body = PlanAnswer,
+        (status = 200, description = "success", body = PlanAnswer,
          example = json!(example_plan_answer())),
         CallErrors,
     ))]
@@ -322,7 +322,7 @@ async fn run_plan(call: PlanCall) -> Result<Response, ApiError> {
     caller.require_role(&WRITERS)?;
     let work = async |work: WorkContext| {
         let (plan, note) = match control::run_plan(&app.core, id, &caller.actor()).await {
-            // The answer of the request that ran it may have got lost.
+            // An earlier request with this Idempotency-Key may have started the plan, and its answer was lost.
             Err(PlanError::Conflict(conflict)) if work.resumed => {
                 (find_own_run(app, caller, id, conflict).await?, None)
             }
@@ -333,7 +333,7 @@ async fn run_plan(call: PlanCall) -> Result<Response, ApiError> {
     request.run_once("run plan", id.as_uuid().as_bytes(), work).await
 }
 
-/// Returns the plan if it was this key that ran it.
+/// Returns the plan if this key started it.
 async fn find_own_run(app: &App, caller: &ApiCaller, id: PlanId, conflict: PlanConflict) -> Result<Plan, ApiError> {
     let plan = create::find_plan(&app.core, id).await?;
     if plan.run_key.is_some() && plan.run_key == caller.key_id() {
@@ -343,13 +343,13 @@ async fn find_own_run(app: &App, caller: &ApiCaller, id: PlanId, conflict: PlanC
     }
 }
 
-/// Cancels a plan: items that are being performed end, and no other begins.
+/// Cancels a plan. Items in progress finish, and no further item starts.
 ///
-/// What was done stays done.
+/// Finished changes are not undone.
 #[utoipa::path(post, path = "/{id}/cancel", tag = "plans", params(PlanPath, IdempotencyHeader),
     extensions(("x-roles" = json!(WRITERS))),
     responses(
-        (status = 200, description = "done", body = PlanAnswer,
+        (status = 200, description = "success", body = PlanAnswer,
          example = json!(example_plan_answer())),
         CallErrors,
     ))]
@@ -364,22 +364,23 @@ async fn cancel_plan(call: PlanCall) -> Result<Response, ApiError> {
     request.run_once("cancel plan", id.as_uuid().as_bytes(), work).await
 }
 
-/// A plan after its next items were performed.
+/// A plan after its next items were processed.
 #[derive(Debug, Serialize, ToSchema)]
 struct PerformedPlan {
     plan: PlanView,
     refusals: Vec<RefusalView>,
-    /// Milliseconds until the next items are due; null: they are due now, or none is left.
+    /// Milliseconds until the next items are due; null if they are due now or none is left.
     #[schema(required)]
     wait_ms: Option<u64>,
 }
 
-/// Performs the next items of a plan that runs, if they are due, beside the workers: the pace holds for all together.
+/// Processes the next items of a running plan if they are due. The rate applies to this request and the workers
+/// together.
 ///
-/// A plan that does not run is answered as it is. Workers perform a running plan without this request.
+/// A plan that is not running is returned unchanged. Workers process a running plan without this request.
 #[utoipa::path(post, path = "/{id}/perform", tag = "plans", params(PlanPath), extensions(("x-roles" = json!(WRITERS))),
     responses(
-        (status = 200, description = "done", body = PerformedPlan,
+        (status = 200, description = "success", body = PerformedPlan,
          example = json!({ "plan": example_plan(), "refusals": [], "wait_ms": 1000 })),
         CallErrors,
     ))]
@@ -404,7 +405,7 @@ async fn perform_plan(
     Ok(Json(PerformedPlan { plan: PlanView::from(plan), refusals, wait_ms }))
 }
 
-/// The plan, and what there is to say.
+/// Returns the plan, and the reason if nothing changed.
 fn split_changed(changed: ChangedPlan) -> (Plan, Option<&'static str>) {
     match changed {
         ChangedPlan::Yes(plan) => (*plan, None),
@@ -424,7 +425,7 @@ fn item_state_schema() -> Object {
     word_schema(PlanItemState::ALL.map(PlanItemState::as_str))
 }
 
-/// A plan that runs.
+/// Returns a running plan.
 fn example_plan() -> Value {
     json!({
         "id": "01937c3e-8f00-7000-8000-000000000001", "kind": "bindings", "action": "stop",
@@ -435,7 +436,7 @@ fn example_plan() -> Value {
     })
 }
 
-/// The same with the refusal of an item.
+/// Returns the plan of [`example_plan`] with one refusal.
 fn example_plan_answer() -> Value {
     json!({
         "plan": example_plan(),

@@ -1,4 +1,4 @@
-//! Providers' servers, and how many calls may be open: `/api/v1/provider-servers`, `/api/v1/provider-call-limit`.
+//! Providers' servers, and the limit of open calls: `/api/v1/provider-servers`, `/api/v1/provider-call-limit`.
 
 use axum::{
     Json,
@@ -42,23 +42,23 @@ pub(crate) fn limit_routes() -> OpenApiRouter<App> {
     OpenApiRouter::default().routes(routes!(show_call_limit, set_call_limit))
 }
 
-/// A provider's server, as it fares.
+/// A provider's server and its current state.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = ProviderServer)]
 struct ServerView {
     id: String,
-    /// As in the configuration: [providers.NAME].
+    /// Name of the provider in the configuration: `[providers.NAME]`.
     provider: String,
     base_url: String,
-    /// Calls that may be open at the same time.
+    /// Maximum number of open calls.
     max_concurrent: i32,
-    /// False: no cycle begins on it.
+    /// If false, no cycle starts on the server.
     enabled: bool,
-    /// False: after a lost answer the server is asked before a start is repeated.
+    /// If false, the server is asked for the state of a transaction before a start with a lost answer is repeated.
     repeats_are_safe: bool,
-    /// Calls in a row that failed by its fault.
+    /// Number of consecutive calls that failed because of the server.
     failures: i32,
-    /// No call is made before.
+    /// No call is made before this time.
     paused_until: Option<DateTime<Utc>>,
     changed_by: String,
     created_at: DateTime<Utc>,
@@ -83,19 +83,19 @@ impl From<ProviderServer> for ServerView {
     }
 }
 
-/// A provider's server, with its calls.
+/// A provider's server with its open calls.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = ListedProviderServer)]
 struct ListedServerView {
     #[serde(flatten)]
     server: ServerView,
-    /// Calls that are open. Null: Redis does not answer.
+    /// Number of open calls. Null if Redis does not answer.
     #[schema(required)]
     in_use: Option<u32>,
-    /// Bindings in its line. Null: Redis does not answer.
+    /// Number of bindings that wait for a slot. Null if Redis does not answer.
     #[schema(required)]
     waiting: Option<u64>,
-    /// True: `paused_until` is ahead, and no call is made before.
+    /// True while `paused_until` is in the future.
     left_alone: bool,
 }
 
@@ -126,10 +126,10 @@ fn example_server() -> Value {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct ServerQuery {
-    /// the `next_cursor` of the page before
+    /// The `next_cursor` of the previous page.
     #[param(value_type = Option<String>, pattern = "^[A-Za-z0-9_.-]{1,64}$")]
     cursor: Option<ServerId>,
-    /// servers of one page
+    /// Maximum number of servers per page.
     #[param(minimum = 1, maximum = 500, default = 50)]
     limit: Option<u32>,
 }
@@ -137,7 +137,7 @@ struct ServerQuery {
 #[derive(Debug, Serialize, ToSchema)]
 struct ServerPage {
     servers: Vec<ListedServerView>,
-    /// `cursor` of the next page; null on the last.
+    /// Value of `cursor` for the next page; null on the last page.
     #[schema(required)]
     next_cursor: Option<String>,
 }
@@ -145,7 +145,7 @@ struct ServerPage {
 /// Lists providers' servers by id, page by page, each with its open calls.
 #[utoipa::path(get, path = "/", tag = "bindings", params(ServerQuery), extensions(("x-roles" = json!(READERS))),
     responses(
-        (status = 200, description = "done", body = ServerPage,
+        (status = 200, description = "success", body = ServerPage,
          example = json!({ "servers": [example_listed_server()], "next_cursor": null })),
         CallErrors,
     ))]
@@ -163,26 +163,26 @@ async fn list_provider_servers(
     Ok(Json(ServerPage { servers: servers.into_iter().map(ListedServerView::from).collect(), next_cursor }))
 }
 
-/// A server to be created.
+/// A server to create.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct CreateServerRequest {
     #[schema(value_type = String, pattern = "^[A-Za-z0-9_.-]{1,64}$")]
     id: ServerId,
-    /// As in the configuration: [providers.NAME].
+    /// Name of the provider in the configuration: `[providers.NAME]`.
     #[schema(value_type = String)]
     provider: ProviderName,
     #[schema(max_length = 500)]
     base_url: String,
-    /// Calls that may be open at the same time.
+    /// Maximum number of open calls.
     #[schema(minimum = 1, maximum = 1000, default = 2)]
     max_concurrent: Option<i32>,
     #[schema(default = true)]
     enabled: Option<bool>,
-    /// False: after a lost answer the server is asked before a start is repeated.
+    /// If false, the server is asked for the state of a transaction before a start with a lost answer is repeated.
     #[schema(default = true)]
     repeats_are_safe: Option<bool>,
-    /// Why; for the audit.
+    /// Reason, kept in the audit record.
     #[serde(default)]
     #[schema(value_type = String, required, min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
     reason: StaffReason,
@@ -194,7 +194,7 @@ struct CreateServerRequest {
         example = json!({ "id": "S1", "provider": "acme", "base_url": "https://s1.acme.example/api",
                           "reason": "acme opens a second server" })),
     responses(
-        (status = 201, description = "done", body = ServerView,
+        (status = 201, description = "success", body = ServerView,
          example = json!(example_server())),
         CallErrors,
     ))]
@@ -219,7 +219,7 @@ async fn create_provider_server(
     let by = ActionAuthor { actor: &actor, reason: reason.as_deref() };
     let work = async |work: WorkContext| {
         let made = match servers::create_server(&app.bindings, &id, &settings, by).await {
-            // It is the same server, made by a request whose answer got lost.
+            // An earlier request with this Idempotency-Key created the server, and its answer was lost.
             Err(BindingError::ServerExists(_)) if work.resumed => {
                 let made = rows::find_server(&app.core.db, &id).await?;
                 let is_same = |row: &ProviderServer| {
@@ -237,7 +237,7 @@ async fn create_provider_server(
 
 /// Returns a provider's server.
 #[utoipa::path(get, path = "/{id}", tag = "bindings", params(ServerPath), extensions(("x-roles" = json!(READERS))),
-    responses((status = 200, description = "done", body = ServerView, example = json!(example_server())), CallErrors))]
+    responses((status = 200, description = "success", body = ServerView, example = json!(example_server())), CallErrors))]
 async fn show_provider_server(
     State(app): State<App>,
     caller: ApiCaller,
@@ -260,7 +260,7 @@ struct PatchServerRequest {
     max_concurrent: Option<i32>,
     enabled: Option<bool>,
     repeats_are_safe: Option<bool>,
-    /// Why; for the audit.
+    /// Reason, kept in the audit record.
     #[serde(default)]
     #[schema(value_type = String, required, min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
     reason: StaffReason,
@@ -268,13 +268,14 @@ struct PatchServerRequest {
 
 /// Changes a provider's server.
 ///
-/// The host of `base_url` must be one that the configuration lists in `[providers.NAME] hosts`. What the body leaves out stays as it is. A limit holds at once; calls beyond a lower one may end. On a server that is
-/// disabled each binding stops where its next cycle would begin.
+/// The host of `base_url` must be listed in `[providers.NAME] hosts` of the configuration. A member that the body omits
+/// stays unchanged. A limit applies immediately; calls beyond a lower limit may finish. On a disabled server each
+/// binding stops when its next cycle would start.
 #[utoipa::path(patch, path = "/{id}", tag = "bindings", params(ServerPath, IdempotencyHeader),
     extensions(("x-roles" = json!(WRITERS))),
     request_body(content = PatchServerRequest, example = json!({ "max_concurrent": 4, "reason": "acme allows more" })),
     responses(
-        (status = 200, description = "done", body = ServerView,
+        (status = 200, description = "success", body = ServerView,
          example = json!(example_server())),
         CallErrors,
     ))]
@@ -297,11 +298,11 @@ async fn patch_provider_server(call: KeyedCall<ServerPath, PatchServerRequest>) 
     request.run_once("patch provider server", id.as_str().as_bytes(), work).await
 }
 
-/// How many calls may be open at the same time, on all servers together.
+/// Maximum number of open calls on all servers together.
 #[derive(Debug, Serialize, ToSchema)]
 struct CallLimitView {
     max_concurrent_calls: u32,
-    /// False: the configuration's.
+    /// False if the limit is that of the configuration.
     set_by_operator: bool,
 }
 
@@ -311,10 +312,10 @@ impl From<TotalLimit> for CallLimitView {
     }
 }
 
-/// Returns how many calls of providers may be open, in all.
+/// Returns the limit of open calls on all servers together.
 #[utoipa::path(get, path = "/", tag = "bindings", extensions(("x-roles" = json!(READERS))),
     responses(
-        (status = 200, description = "done", body = CallLimitView,
+        (status = 200, description = "success", body = CallLimitView,
          example = json!({ "max_concurrent_calls": 50, "set_by_operator": false })),
         CallErrors,
     ))]
@@ -327,23 +328,23 @@ async fn show_call_limit(State(app): State<App>, caller: ApiCaller) -> Result<Js
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct CallLimitRequest {
-    /// Null goes back to the configuration's.
+    /// Maximum number of open calls; null restores the configured value.
     #[serde(deserialize_with = "Option::deserialize")]
     #[schema(required, minimum = 1, maximum = 100000)]
     max_concurrent_calls: Option<i32>,
-    /// Why; for the audit.
+    /// Reason, kept in the audit record.
     #[serde(default)]
     #[schema(value_type = String, required, min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
     reason: StaffReason,
 }
 
-/// Sets how many calls of providers may be open, in all.
+/// Sets the limit of open calls on all servers together.
 ///
-/// It holds at once; calls beyond a lower limit may end.
+/// It applies immediately; calls beyond a lower limit may finish.
 #[utoipa::path(put, path = "/", tag = "bindings", params(IdempotencyHeader), extensions(("x-roles" = json!(WRITERS))),
     request_body(content = CallLimitRequest, example = json!({ "max_concurrent_calls": 60, "reason": "the link was widened" })),
     responses(
-        (status = 200, description = "done", body = CallLimitView,
+        (status = 200, description = "success", body = CallLimitView,
          example = json!({ "max_concurrent_calls": 60, "set_by_operator": true })),
         CallErrors,
     ))]

@@ -1,4 +1,4 @@
-//! Reasons of staff actions, as bodies say them.
+//! Reasons of staff actions in requests.
 
 use std::fmt;
 
@@ -10,11 +10,11 @@ use serde::{
 
 use super::{auth::ApiCaller, error::ApiError};
 
-/// The `reason` of a staff action. The command line in this process may leave it out, by null.
+/// The `reason` of a staff action. The command line that runs in this process may send null instead.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StaffReason(Option<String>);
 
-/// An empty reason, which [`check`](StaffReason::check) refuses as it refuses a missing one.
+/// Creates an empty reason, which [`check`](StaffReason::check) refuses in the same way as a missing one.
 impl Default for StaffReason {
     fn default() -> Self {
         Self(Some(String::new()))
@@ -22,7 +22,7 @@ impl Default for StaffReason {
 }
 
 impl StaffReason {
-    /// Returns the reason, or the error of a reason that breaks [`input::REASON`].
+    /// Returns the reason, or an error if it breaks [`input::REASON`].
     pub(crate) fn check(self, caller: &ApiCaller) -> Result<Option<String>, ApiError> {
         let Self(given) = self;
         match given {
@@ -33,7 +33,7 @@ impl StaffReason {
     }
 }
 
-/// Checks a reason that must be there.
+/// Checks a required reason.
 pub(crate) fn given_reason(reason: String) -> Result<String, ApiError> {
     match input::REASON.find_problem(&reason) {
         Some(problem) => Err(ApiError::invalid_member("reason", format!("reason {problem}"))),
@@ -41,12 +41,12 @@ pub(crate) fn given_reason(reason: String) -> Result<String, ApiError> {
     }
 }
 
-/// Checks the `reason` of a body. It may be left out; a given one must fit [`input::REASON`].
+/// Checks the optional `reason` of a body. A given reason must satisfy [`input::REASON`].
 pub(crate) fn optional_reason(reason: Option<String>) -> Result<Option<String>, ApiError> {
     reason.map(given_reason).transpose()
 }
 
-/// Checks the `reason` of a query. It may be left out; a given one must fit [`input::REASON`].
+/// Checks the optional `reason` of a query. A given reason must satisfy [`input::REASON`].
 pub(crate) fn optional_reason_parameter(reason: Option<String>) -> Result<Option<String>, ApiError> {
     match reason.as_deref().and_then(|text| input::REASON.find_problem(text)) {
         Some(problem) => Err(ApiError::invalid_parameter("reason", format!("reason {problem}"))),
@@ -56,7 +56,7 @@ pub(crate) fn optional_reason_parameter(reason: Option<String>) -> Result<Option
 
 impl<'de> Deserialize<'de> for StaffReason {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // By the value's own type: read as an option, a missing member would pass for null.
+        // Reads any type. If it were read as an option, a missing member would count as null.
         deserializer.deserialize_any(ReasonVisitor)
     }
 }
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_reason_is_no_null() {
+    fn missing_reason_differs_from_null() {
         let read = |text: &str| serde_json::from_str::<Request>(text).map(|request| request.reason);
         assert_eq!(read(r#"{"reason":"a test"}"#).unwrap(), StaffReason(Some("a test".to_owned())));
         assert_eq!(read(r#"{"reason":null}"#).unwrap(), StaffReason(None));

@@ -1,5 +1,4 @@
-//! The money that is to go back: `/api/v1/refunds`. What is done about it is recorded at the order, by
-//! `POST /api/v1/orders/{id}/refund`.
+//! Refunds that are due: `/api/v1/refunds`. `POST /api/v1/orders/{id}/refund` records their progress at the order.
 
 use axum::{
     Json,
@@ -32,7 +31,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::default().routes(routes!(list_refunds))
 }
 
-/// How far refunds are.
+/// Progress of a refund.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum RefundState {
@@ -40,7 +39,7 @@ enum RefundState {
     Owed,
     /// Support started it.
     Started,
-    /// The money is back.
+    /// The money was paid back.
     Completed,
 }
 
@@ -58,13 +57,13 @@ impl From<RefundProgress> for RefundState {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct RefundQuery {
-    /// only refunds in this state; without it those that are owed or started
+    /// Only refunds in this state. Default: `owed` and `started`.
     #[param(schema_with = progress_schema)]
     state: Option<RefundState>,
-    /// the `next_cursor` of the page before
+    /// The `next_cursor` of the previous page.
     #[param(pattern = "^[0-9]{1,15}\\.[A-Za-z0-9_-]{1,64}$")]
     cursor: Option<String>,
-    /// refunds of one page
+    /// Maximum number of refunds per page.
     #[param(minimum = 1, maximum = 500, default = 50)]
     limit: Option<u32>,
 }
@@ -78,10 +77,10 @@ struct RefundView {
     state: RefundState,
     order_status: OrderStatus,
     payment_status: PaymentStatus,
-    /// When the order was first reported as paid.
+    /// Time when the order was first reported as paid.
     #[schema(required)]
     paid_at: Option<DateTime<Utc>>,
-    /// In the smallest unit of the currency.
+    /// Amount in the smallest unit of the currency.
     #[schema(required)]
     amount_minor: Option<i64>,
     #[schema(required)]
@@ -92,12 +91,12 @@ struct RefundView {
     service_type: ServiceType,
     #[schema(required, value_type = Option<String>)]
     area_id: Option<AreaId>,
-    /// When the order ended.
+    /// Time when the order ended.
     #[schema(required)]
     closed_at: Option<DateTime<Utc>>,
-    /// Seconds since then.
+    /// Seconds since the order ended.
     waits_sec: i64,
-    /// The tickets that ask for it, the oldest first.
+    /// Tickets for this refund, oldest first.
     tickets: Vec<AlertTicket>,
 }
 
@@ -130,17 +129,17 @@ fn progress_schema() -> Object {
 #[derive(Debug, Serialize, ToSchema)]
 struct RefundPage {
     refunds: Vec<RefundView>,
-    /// `cursor` of the next page; null on the last.
+    /// Value of `cursor` for the next page; null on the last page.
     #[schema(required)]
     next_cursor: Option<String>,
 }
 
-/// Lists refunds that are owed or started, the oldest first, page by page.
+/// Lists refunds that are owed or started, oldest first, page by page.
 ///
-/// `state=completed` lists refunds whose money is back, the newest order first.
+/// `state=completed` lists refunds that were paid back, newest order first.
 #[utoipa::path(get, path = "/", tag = "refunds", params(RefundQuery), extensions(("x-roles" = json!(STAFF))),
     responses(
-        (status = 200, description = "done", body = RefundPage,
+        (status = 200, description = "success", body = RefundPage,
          example = json!({ "refunds": [{
              "order_id": "ORD-1", "state": "owed", "order_status": "CANCELLED_BY_USER", "payment_status": "PAID",
              "paid_at": "2026-01-09T08:00:00Z",

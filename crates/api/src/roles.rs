@@ -1,5 +1,5 @@
-//! Who may call an operation. The role is checked before the path, the query and the body are read, by the `x-roles` that the
-//! OpenAPI document names for the operation; so later operations are covered, too.
+//! Role check before the path, query and body of a request are read. It uses the `x-roles` of the operation in the
+//! OpenAPI document, so that it also covers new operations.
 
 use std::{collections::HashMap, sync::LazyLock};
 
@@ -19,7 +19,7 @@ use super::{
 use accounts::api_keys::AccountRole;
 use app::App;
 
-/// The roles of each operation, by path and method. Operations without a key are not among them.
+/// Roles of each operation, by path and method. Operations without a key are not included.
 static ROLES: LazyLock<HashMap<(String, Method), Vec<AccountRole>>> = LazyLock::new(|| {
     let document: Value = serde_json::from_str(&OPENAPI).unwrap_or_default();
     let paths = document["paths"].as_object().into_iter().flatten();
@@ -34,8 +34,8 @@ static ROLES: LazyLock<HashMap<(String, Method), Vec<AccountRole>>> = LazyLock::
     roles.collect()
 });
 
-/// Middleware: finds the caller, and answers 403 to a caller whose role may not call the operation. The handler takes the caller from
-/// the request.
+/// Middleware that identifies the caller, and answers 403 if the role may not call the operation. The handler takes the
+/// caller from the request.
 pub(super) async fn check_role(State(app): State<App>, request: Request, next: Next) -> Response {
     let Some(roles) = roles_of(&request) else { return next.run(request).await };
     let (mut parts, body) = request.into_parts();
@@ -47,7 +47,7 @@ pub(super) async fn check_role(State(app): State<App>, request: Request, next: N
     if let Some(refusal) = refusal {
         return refusal.into_response();
     }
-    // The operation has its own answer for a key that cannot be looked up.
+    // Operations have their own answer for a key that cannot be looked up.
     let caller = match caller {
         Err(error) if !error.is_unavailable() => return error.into_response(),
         caller => caller,
@@ -56,7 +56,8 @@ pub(super) async fn check_role(State(app): State<App>, request: Request, next: N
     next.run(Request::from_parts(parts, body)).await
 }
 
-/// Middleware: refuses an address with the character U+0000 by 422, where [`check_role`] does not check it: no role is needed.
+/// Middleware that refuses the character U+0000 in the address of operations without a role, which [`check_role`] does
+/// not check. The status is 422.
 pub(super) async fn printable_url(request: Request, next: Next) -> Response {
     if roles_of(&request).is_none()
         && let Err(refusal) = body::without_nul_in_url(request.uri())
@@ -66,7 +67,7 @@ pub(super) async fn printable_url(request: Request, next: Next) -> Response {
     next.run(request).await
 }
 
-/// Returns the roles that may call the operation of a request; `None` if it needs no key, or is none.
+/// Returns the roles that may call the operation of a request; `None` if it needs no key or does not exist.
 pub(super) fn roles_of(request: &Request) -> Option<&'static [AccountRole]> {
     let path = request.extensions().get::<MatchedPath>()?.as_str().to_owned();
     let method = if request.method() == Method::HEAD { Method::GET } else { request.method().clone() };

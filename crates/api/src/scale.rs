@@ -1,6 +1,7 @@
-//! GET /admin/scale: how many replicas of `work` are wanted, for an autoscaler that asks by HTTP (KEDA's metrics-api scaler).
+//! GET /admin/scale: the number of `work` replicas that are wanted, for an autoscaler that reads it over HTTP (KEDA's
+//! metrics-api scaler).
 //!
-//! What cannot be known is 503 and no number: an autoscaler then leaves the replicas as they are.
+//! If the number is unknown, the answer is 503 without a number, and the autoscaler keeps the current replicas.
 
 use axum::{
     Json,
@@ -18,17 +19,18 @@ use super::{
 use app::App;
 use desk::reports::scale::{WorkerGroup, read_scale};
 
-/// The group of workers that is asked about.
+/// The group of workers to scale.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ScaleQuery {
-    /// Names of queues with commas between them, as of `work --queues`; all if it is left out.
+    /// Queue names separated by commas, as in `work --queues`. Default: all.
     queues: Option<String>,
-    /// As of `work --concurrency`.
+    /// Jobs per worker, as in `work --concurrency`.
     concurrency: Option<u32>,
 }
 
-/// Says how many replicas of `work` are wanted a minute from now, and why. 503 when Redis does not answer or holds no timers.
+/// Returns the number of `work` replicas wanted a minute from now, and the cause. Answers 503 if Redis does not answer
+/// or has no timers.
 pub(super) async fn show_scale(
     State(app): State<App>,
     wanted: Result<Query<ScaleQuery>, QueryRejection>,
@@ -46,9 +48,10 @@ pub(super) async fn show_scale(
 }
 
 fn refuse_blind() -> Response {
-    let message = "Redis does not say what waits, so how many workers are wanted is not known; keep those there are";
+    let message =
+        "Redis does not report the waiting jobs, so the number of wanted workers is unknown; keep the current workers";
     let mut answer = Problem::new(&codes::UNAVAILABLE, message).into_response();
-    // Redis is looked for all the time; a rebuild takes seconds.
+    // The connection to Redis is retried continuously, and a rebuild takes seconds.
     answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
     answer
 }

@@ -1,4 +1,4 @@
-//! Listening, and ending in good order.
+//! HTTP server: listener, connections and graceful shutdown.
 
 use std::{
     convert::Infallible,
@@ -52,13 +52,13 @@ pub async fn bind_listener(address: &str, setting: &str) -> anyhow::Result<TcpLi
     })
 }
 
-/// What running requests may take once told to stop; a client that sends no more must not hold up the end.
+/// Time for running requests to finish after the stop signal. A client that sends nothing must not delay the shutdown.
 const GRACE: Duration = Duration::from_secs(10);
-/// Files and connections of this process besides those of clients: to Postgres, to Redis, to partners.
+/// File descriptors reserved for connections to Postgres, Redis and partners, and for files.
 const OTHER_FILES: usize = 256;
 
-/// Serves the API, with pages beside it, until `stop`; then requests that wait for an offer, a step or a change are answered, so that none of them
-/// holds up the end.
+/// Serves the API and `pages` until `stop`. Then requests that wait for an offer, an event or a change are answered, so
+/// that they do not delay the shutdown.
 pub async fn serve_api(
     listener: TcpListener,
     app: App,
@@ -78,7 +78,7 @@ pub async fn serve_api(
     tokio::spawn(closing);
     tokio::spawn(app.areas.clone().keep_fresh(stop.clone()));
     tokio::spawn(app.core.shards.clone().keep_fresh(app.core.upkeep.clone(), app.core.loops.clone(), stop.clone()));
-    // On connections apart: however many requests wait for Postgres, known keys stay known.
+    // Uses separate connections, so that known keys stay cached while requests wait for Postgres.
     tokio::spawn(app.accounts.keys.clone().watch_revision(
         app.core.upkeep.clone(),
         app.core.loops.clone(),
@@ -89,15 +89,15 @@ pub async fn serve_api(
     serve_router(listener, super::router_with_pages(app, pages), config, stop).await?;
     behind.close();
     if timeout(GRACE, behind.wait()).await.is_err() {
-        tracing::warn!("Redis was not told of every accept before the end; the reconciler puts the timers back.");
+        tracing::warn!("Redis did not receive every accept before the shutdown; the reconciler restores the timers.");
     }
     Ok(())
 }
 
-/// Serves until `stop`, then lets running requests finish. By hyper itself: `axum::serve` waits for ever for the head of a
-/// request, and takes as many connections as come.
+/// Serves until `stop`, then lets running requests finish. Uses hyper directly: `axum::serve` waits forever for the
+/// head of a request and accepts any number of connections.
 ///
-/// Requests whose client has hung up count as running, too: see [`finish`].
+/// Requests whose client disconnected count as running, too: see [`finish`].
 pub async fn serve_router(
     mut listener: TcpListener,
     router: Router,
@@ -110,12 +110,12 @@ pub async fn serve_router(
     http.timer(TokioTimer::new()).header_read_timeout(config.keep_alive);
     let connections = OpenConnections::new(connection_limits(&config)?);
     let running = TaskTracker::new();
-    // Connections and requests are waited for alike.
+    // The shutdown waits for connections and requests alike.
     let requests = RunningRequests { running: running.clone(), deadline: DEADLINE };
     let router = router.layer(from_fn_with_state(requests, finish::run_to_end));
     while let Some((stream, peer)) = stop.run_until_cancelled(Listener::accept(&mut listener)).await {
         let Some(connection) = admit_peer(&connections, peer, &stop).await else {
-            tracing::debug!(%peer, "A connection was turned away: all others are at work.");
+            tracing::debug!(%peer, "A connection was refused because all others have a request in progress.");
             continue;
         };
         let io = TokioIo::new(WriteDeadline::new(stream, config.write));
@@ -128,13 +128,13 @@ pub async fn serve_router(
     drop(listener);
     running.close();
     if timeout(GRACE, running.wait()).await.is_err() {
-        tracing::warn!("Requests that did not finish in time are cut off.");
+        tracing::warn!("Requests that did not finish in time are aborted.");
     }
     Ok(())
 }
 
-/// Admits a connection. Waits while the connection that would close for it still has its first chance; meanwhile the kernel keeps
-/// newer callers in its backlog.
+/// Admits a connection. Waits while the connection that would close is younger than its first chance; in this time the
+/// kernel keeps new connections in its backlog.
 async fn admit_peer(
     connections: &OpenConnections,
     peer: SocketAddr,
@@ -149,9 +149,9 @@ async fn admit_peer(
     }
 }
 
-/// How many connections there may be; never more than leave room for files and other connections of the process.
+/// Returns the connection limits. They leave room for files and other connections of the process.
 fn connection_limits(config: &HttpConfig) -> anyhow::Result<ConnectionLimits> {
-    let (open_files, _) = Resource::NOFILE.get().context("cannot ask for the limit of open files")?;
+    let (open_files, _) = Resource::NOFILE.get().context("cannot read the limit of open files")?;
     let room = usize::try_from(open_files).unwrap_or(usize::MAX);
     let room = room.saturating_sub(OTHER_FILES).max(room / 2).max(1);
     let wanted = |most: u32| if most == 0 { usize::MAX } else { usize::try_from(most).unwrap_or(usize::MAX) };
@@ -162,15 +162,15 @@ fn connection_limits(config: &HttpConfig) -> anyhow::Result<ConnectionLimits> {
     })
 }
 
-/// Raises this process' limit of open files as far as it may.
+/// Raises this process's limit of open files to its maximum.
 pub fn raise_open_files() {
     match rlimit::increase_nofile_limit(u64::MAX) {
-        Ok(limit) => tracing::debug!(limit, "The limit of open files is as high as it may be."),
-        Err(error) => tracing::warn!(%error, "The limit of open files stays as it is."),
+        Ok(limit) => tracing::debug!(limit, "The limit of open files was raised to its maximum."),
+        Err(error) => tracing::warn!(%error, "The limit of open files could not be raised."),
     }
 }
 
-/// Sees a connection through: until it ends, has to go, or has been silent for too long from its beginning.
+/// Serves a connection until it ends, must close, or sends no request within `first_head`.
 async fn serve_connection<C>(serving: C, connection: Arc<ClientConnection>, first_head: Duration)
 where
     C: GracefulConnection<Error = hyper::Error>,
@@ -182,7 +182,7 @@ where
         tokio::select! {
             ended = serving.as_mut() => {
                 if let Err(error) = ended {
-                    tracing::debug!(%error, "A connection broke.");
+                    tracing::debug!(%error, "A connection failed.");
                 }
                 return;
             }
@@ -203,7 +203,7 @@ where
     }
 }
 
-/// Answers one request; its connection is at work until the answer's body is taken.
+/// Answers one request. The request is in progress until the answer's body is sent.
 async fn answer_request(
     mut router: Router,
     connection: Arc<ClientConnection>,
@@ -220,7 +220,7 @@ async fn answer_request(
     Ok(answer.map(|body| Body::new(TrackedBody { body, _at_work: at_work })))
 }
 
-/// The body of a request, whose connection learns when it is complete.
+/// The body of a request. It reports its completion to the connection.
 struct RequestBody {
     body: Incoming,
     connection: RequestConnection,
@@ -250,7 +250,7 @@ impl HttpBody for RequestBody {
     }
 }
 
-/// The body of an answer, and what is to live as long.
+/// The body of an answer, with the guard that marks the request as in progress.
 struct TrackedBody {
     body: Body,
     _at_work: AtWork,
@@ -289,7 +289,7 @@ mod tests {
     use super::{super::body::limit_body_time, *};
     use settings::Config;
 
-    /// More than both sides' buffers hold.
+    /// More bytes than the buffers of both sides can store.
     const LONG_ANSWER: usize = 64 * 1024 * 1024;
     const SOON: Duration = Duration::from_millis(200);
     const LONG: Duration = Duration::from_secs(30);
@@ -316,7 +316,7 @@ mod tests {
         (address, stop, serving)
     }
 
-    /// What the server says until it hangs up.
+    /// Reads the server's output until it disconnects.
     async fn rest(stream: &mut TcpStream) -> String {
         let mut said = String::new();
         timeout(LONG, stream.read_to_string(&mut said)).await.expect("the server hangs up").unwrap();
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_does_not_finish_asking_is_hung_up_on() {
+    async fn incomplete_request_head_closes_connection() {
         let (address, _stop) = start(SOON).await;
         for said in ["", "GET / HTTP/1.1\r\nHost: dispatchq\r\nX-Slow"] {
             let mut stream = TcpStream::connect(address).await.unwrap();
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_that_does_not_come_is_not_waited_for() {
+    async fn incomplete_body_is_answered_408() {
         let (address, _stop) = start(LONG).await;
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(b"POST / HTTP/1.1\r\nHost: dispatchq\r\nContent-Length: 10\r\n\r\nhalf").await.unwrap();
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_idle_connection_does_not_hold_up_the_end() {
+    async fn idle_connection_does_not_delay_shutdown() {
         let (address, stop) = start(LONG).await;
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(b"GET / HTTP/1.1\r\nHost: dispatchq\r\n\r\n").await.unwrap();
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn f01_request_finishes_after_its_client_hangs_up() {
+    async fn f01_request_finishes_after_client_disconnects() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (begun, released, done) =
@@ -381,7 +381,7 @@ mod tests {
         begun.acquire().await.unwrap().forget();
         drop(stream);
         stop.cancel();
-        // The connection is gone, the request is not: the server stays.
+        // The connection is closed, but the request still runs, so the server must not stop.
         assert!(timeout(SOON, &mut server).await.is_err(), "the server ended before its request");
         released.add_permits(1);
         server.await.unwrap().unwrap();
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn f08_a_request_that_gets_no_answer_ends() {
+    async fn f08_request_without_answer_times_out() {
         let requests = RunningRequests { running: TaskTracker::new(), deadline: SOON };
         let hangs = std::future::pending::<()>;
         let router = Router::new().route("/", get(hangs).post(hangs));
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn f01_a_handler_that_panics_is_answered() {
+    async fn f01_panicking_handler_is_answered() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let panics = async || -> () { panic!("as this test wants it") };
@@ -442,7 +442,8 @@ mod tests {
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(b"GET /long HTTP/1.1\r\nHost: dispatchq\r\n\r\n").await.unwrap();
         stream.readable().await.unwrap();
-        // Told to stop, the server waits for answers that are being read: it ends when it has given this one up.
+        // After the stop signal the server waits for unread answers. It ends once the time limit of this answer is
+        // over.
         stop.cancel();
         serving.await.unwrap().unwrap();
         let mut said = Vec::new();

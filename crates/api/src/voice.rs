@@ -1,8 +1,8 @@
-//! What a voice provider calls back: how a call ended, and which key was pressed.
-//! `POST /api/v1/voice/{channel}/status|answer?message={id}`, form fields as Twilio sends them.
+//! Callbacks of a provider of phone calls: how a call ended, and which key the driver pressed. `POST
+//! /api/v1/voice/{channel}/status|answer?message={id}`, with form fields as Twilio sends them.
 //!
-//! Doubled, late and lost callbacks are harmless: a key is pressed for an offer that is live or not, and an offer
-//! without an answer lapses.
+//! Repeated, late and lost callbacks are harmless. A key press counts only while the offer is live, and an unanswered
+//! offer expires.
 
 use axum::{
     Json,
@@ -33,7 +33,7 @@ use notify::{
 };
 use orders::{accept, commit::ChangeError, update};
 
-/// How a call ends. With a key pressed the offer is answered by then; without one no answer will come.
+/// Values of `CallStatus` that end a call. By then the driver has pressed a key or will not answer by this call.
 const ENDS: [&str; 5] = ["completed", "busy", "no-answer", "failed", "canceled"];
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
@@ -43,7 +43,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(names("channel"), parameter_in = Path)]
 struct ChannelPath(
-    /// the voice channel's name in config.toml
+    /// The name of the voice channel in config.toml.
     #[param(pattern = "^[A-Za-z0-9_-]{1,64}$", example = "calls")]
     String,
 );
@@ -51,25 +51,25 @@ struct ChannelPath(
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct MessageQuery {
-    /// the message that the call was to deliver
+    /// The message that the call delivers.
     message: Uuid,
 }
 
-/// A callback whose signature holds, and the offer its call was about.
+/// A callback with a valid signature, and the offer of its call.
 struct VerifiedCallback<'a> {
     voice: &'a VoiceChannel,
     fields: Vec<(String, String)>,
-    /// `None`: the call was about something else.
+    /// `None` if the call was not about an offer.
     offer: Option<CalledOffer>,
 }
 
-/// The offer of a call.
+/// The offer that a call was about.
 struct CalledOffer {
     outbox_id: i64,
     order: OrderId,
     driver: DriverId,
     offer: OfferId,
-    /// Calls made: of two the second may be busy because of the first.
+    /// Number of calls made. A second call may find the line busy because of the first.
     tries: i32,
 }
 
@@ -87,16 +87,16 @@ async fn find_call<'a>(
     headers: &HeaderMap,
     body: &FormBody,
 ) -> Result<VerifiedCallback<'a>, ApiError> {
-    // A stranger does not learn which channels there are.
+    // An unknown channel gets the same error as a wrong signature, so a stranger cannot find out which channels exist.
     let voice = app.notify.channels.voice_channel(channel);
     let voice =
         voice.ok_or_else(|| ApiError::BadSignature("no voice channel of this name in config.toml".to_owned()))?;
     let Query(MessageQuery { message }) =
-        about.map_err(|_| ApiError::invalid_parameter("message", "message must be a message's id"))?;
+        about.map_err(|_| ApiError::invalid_parameter("message", "message must be the id of a message"))?;
     let fields = parse_form(&body.bytes)?;
     let signature = headers.get("x-twilio-signature").and_then(|value| value.to_str().ok()).unwrap_or_default();
     if !voice.verifies_signature(event, message, &fields, signature) {
-        return Err(ApiError::BadSignature(format!("not signed by the provider of channel {channel}")));
+        return Err(ApiError::BadSignature(format!("no valid signature of the provider of channel {channel}")));
     }
     if !body.is_form {
         return Err(ApiError::NotForm);
@@ -122,15 +122,17 @@ fn parse_form(bytes: &Bytes) -> Result<Vec<(String, String)>, ApiError> {
 
 #[derive(Debug, Serialize, ToSchema)]
 struct CallReceipt {
-    /// ok
+    /// Always `ok`.
     status: &'static str,
 }
 
-/// Receives from a provider of phone calls how a call ended; signed as Twilio signs.
+/// Receives the end of a phone call from the provider of calls.
+///
+/// The request is signed as Twilio signs requests.
 #[utoipa::path(post, path = "/{channel}/status", tag = "callbacks", security(()), params(ChannelPath, MessageQuery),
     request_body(content = Object, content_type = "application/x-www-form-urlencoded",
-        description = "the form fields of the provider, among them CallStatus", example = json!({ "CallStatus": "busy" })),
-    responses((status = 200, description = "done", body = CallReceipt, example = json!({ "status": "ok" })), CallErrors))]
+        description = "the form fields of the provider, including CallStatus", example = json!({ "CallStatus": "busy" })),
+    responses((status = 200, description = "success", body = CallReceipt, example = json!({ "status": "ok" })), CallErrors))]
 async fn record_call_status(
     State(app): State<App>,
     Path(ChannelPath(channel)): Path<ChannelPath>,
@@ -145,7 +147,7 @@ async fn record_call_status(
         outbox::mark_unreachable(&app.core.db, call.outbox_id).await?;
     }
     if let Some(call) = ended
-        // Who has the offer on another way may still answer.
+        // If the offer also reached the driver over another channel, the driver may still answer there.
         && outbox::undelivered_offer(&app.core.db, call.outbox_id).await?.is_some()
     {
         let why = if status == "completed" {
@@ -159,13 +161,14 @@ async fn record_call_status(
     Ok(Json(CallReceipt { status: "ok" }))
 }
 
-/// Receives from a provider of phone calls which key was pressed; signed as Twilio signs.
+/// Receives the key that a driver pressed during a call.
 ///
-/// 1 accepts the offer and 2 declines it. The answer says what the provider is to read out.
+/// 1 accepts the offer and 2 declines it. The request is signed as Twilio signs requests. The answer is an XML document
+/// with the text that the provider reads out.
 #[utoipa::path(post, path = "/{channel}/answer", tag = "callbacks", security(()), params(ChannelPath, MessageQuery),
     request_body(content = Object, content_type = "application/x-www-form-urlencoded",
-        description = "the form fields of the provider, among them Digits", example = json!({ "Digits": "1" })),
-    responses((status = 200, description = "done", body = String, content_type = "text/xml"), CallErrors))]
+        description = "the form fields of the provider, including Digits", example = json!({ "Digits": "1" })),
+    responses((status = 200, description = "success", body = String, content_type = "text/xml"), CallErrors))]
 async fn answer_call(
     State(app): State<App>,
     Path(ChannelPath(channel)): Path<ChannelPath>,

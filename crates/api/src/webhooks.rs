@@ -1,4 +1,4 @@
-//! What producers are posted, for the document alone: no request of this form comes here.
+//! Webhooks that producers receive, only for the OpenAPI document. The server accepts no such requests.
 
 use chrono::{DateTime, Utc};
 use model::{
@@ -13,47 +13,48 @@ use uuid::Uuid;
 use super::openapi::example_step;
 use orders::feed::StepData;
 
-/// An event as a webhook brings it.
+/// An event in a webhook.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct StepWebhook {
-    /// The same whenever the event is sent again; the header `webhook-id` has it, too.
+    /// Id of the event. It is the same when the event is sent again, and also in the header `webhook-id`.
     pub id: Uuid,
     #[serde(rename = "type")]
     pub step: OrderStep,
-    /// When the step happened.
+    /// Time of the event.
     pub timestamp: DateTime<Utc>,
-    /// Of this form. Fields may be added to a version.
+    /// Version of this format. A version may get additional members.
     pub version: u16,
     pub data: StepData,
 }
 
-/// The webhook of any step, as if it were a path.
+/// The webhook of any order event, in the form of a path.
 #[derive(OpenApi)]
 #[openapi(paths(take_step))]
 struct StepDocument;
 
-/// An order took a step.
+/// Reports an event of an order.
 ///
-/// Sent to the producer that the order belongs to, if it subscribes to this event (`[producers.NAME]`). It may come more than
-/// once, and after later steps: `data.seq` orders the steps of one order. Check the signature before anything else.
+/// The webhook is sent to the producer that owns the order, if the producer subscribes to this event
+/// (`[producers.NAME]`). An event may arrive more than once, and after later events: `data.seq` orders the events of
+/// one order. Check the signature before using the body.
 #[utoipa::path(post, path = "/step", tag = "webhooks", security(()),
     params(
-        ("webhook-id" = Uuid, Header, description = "the same whenever the event is sent again"),
-        ("webhook-timestamp" = i64, Header, description = "when this try was made, in seconds since 1970"),
+        ("webhook-id" = Uuid, Header, description = "id of the event; the same when the event is sent again"),
+        ("webhook-timestamp" = i64, Header, description = "time of this attempt, in seconds since 1970"),
         ("webhook-signature" = String, Header,
          description = "`v1,` and base64 of the HMAC-SHA256 of `{webhook-id}.{webhook-timestamp}.{body}`; while a secret \
-                        changes there are two, with a space between them"),
+                        changes there are two, separated by a space"),
     ),
     request_body(content = StepWebhook),
-    responses((status = "2XX", description = "received"), (status = "default", description = "it will be sent again")))]
+    responses((status = "2XX", description = "received"), (status = "default", description = "the webhook is sent again")))]
 pub fn take_step() {}
 
-/// The id of a partner's job, as the webhook of a subscriber says it.
+/// Data of the webhook about a partner's job id.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct JobIdData {
     pub order_id: String,
     pub job_id: String,
-    /// Questions to the partner until then; 0 if a callback was quicker.
+    /// Number of status requests to the partner; 0 if a callback was faster.
     pub attempts: u32,
     /// Time since the booking, such as `5.1s`.
     pub duration: String,
@@ -61,13 +62,13 @@ pub struct JobIdData {
     pub method: String,
 }
 
-/// The end of a paid order without a ride, as the webhook of a subscriber says it.
+/// Data of the webhook about a paid order that ended without a ride.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct PaidCancelData {
     pub order_id: String,
     pub status: String,
     pub payment_status: String,
-    /// Questions for the job id, over all bookings; 0 of the own fleet.
+    /// Number of requests for the job id over all bookings; 0 for own drivers.
     pub total_attempts: i32,
     /// `MANUAL_REFUND_REQUIRED`.
     pub action: String,
@@ -101,7 +102,7 @@ pub struct PaidCancelWebhook {
 #[openapi(components(schemas(JobIdWebhook, PaidCancelWebhook)))]
 struct NoticeDocument;
 
-/// The webhooks that are no steps: name, summary, schema and example of the data.
+/// Returns the webhooks that are not order events: name, summary, schema and example data.
 fn notices() -> [(&'static str, &'static str, &'static str, Value); 2] {
     let retrieved =
         json!({ "order_id": "ORD-1", "job_id": "JOB-1", "attempts": 1, "duration": "5.1s", "method": "proactive" });
@@ -113,14 +114,14 @@ fn notices() -> [(&'static str, &'static str, &'static str, Value); 2] {
         (JOB_ID_RETRIEVED, "A partner's job id is known.", "JobIdWebhook", retrieved),
         (
             CANCELLED_AFTER_PAYMENT,
-            "A paid order ended without a ride; a refund is owed.",
+            "A paid order ended without a ride; a refund is due.",
             "PaidCancelWebhook",
             cancelled,
         ),
     ]
 }
 
-/// Adds the schemas of webhooks to a document. Returns what it lists under `webhooks`.
+/// Adds the schemas of webhooks to a document. Returns the value of its member `webhooks`.
 pub(crate) fn describe_webhooks(document: &mut Document) -> Value {
     let mut described = StepDocument::openapi();
     let paths = std::mem::take(&mut described.paths);
@@ -151,14 +152,14 @@ pub(crate) fn describe_webhooks(document: &mut Document) -> Value {
 
 fn summary_of(step: OrderStep) -> &'static str {
     match step {
-        OrderStep::Created => "An order is there.",
-        OrderStep::Offered => "An attempt began: drivers are asked, or a partner is.",
-        OrderStep::Assigned => "A driver has the order, or another driver than before.",
-        OrderStep::PickedUp => "The passenger is aboard, or the work has begun.",
+        OrderStep::Created => "An order was created.",
+        OrderStep::Offered => "An attempt started: drivers or a partner get an offer.",
+        OrderStep::Assigned => "A driver, or a different driver, has the order.",
+        OrderStep::PickedUp => "The passenger was picked up, or the work has started.",
         OrderStep::Completed => "The order was carried out.",
-        OrderStep::Cancelled => "The order ended without being carried out.",
-        OrderStep::Held => "A person must decide: no timer of the order runs.",
-        OrderStep::Refunded => "The money is back.",
+        OrderStep::Cancelled => "The order ended without a completed trip.",
+        OrderStep::Held => "A person must decide; the timers of the order are stopped.",
+        OrderStep::Refunded => "The refund was paid.",
     }
 }
 

@@ -1,4 +1,4 @@
-//! A connection whose answers must be read in time.
+//! A stream that limits how long the other side may take to read an answer.
 
 use std::{
     io,
@@ -12,8 +12,10 @@ use tokio::{
     time::{Sleep, sleep},
 };
 
-/// A stream whose writes fail once the other side has not taken an answer within `limit`. The time begins when it takes no
-/// more for the moment, and ends when all is written: reading a byte now and then does not help.
+/// Stream whose writes fail when the other side does not read an answer within `limit`.
+///
+/// The time starts when a write cannot proceed, and ends when everything is flushed. Reading single bytes does not
+/// extend it.
 #[derive(Debug)]
 pub(super) struct WriteDeadline<T> {
     stream: T,
@@ -64,7 +66,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for WriteDeadline<T> {
         self.stream.is_write_vectored()
     }
 
-    /// Comes when all is written.
+    /// Ends the time limit once everything is written.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(context);
         if flushed.is_ready() {

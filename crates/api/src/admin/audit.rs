@@ -1,4 +1,4 @@
-//! What staff did: `/api/v1/admin/audit`.
+//! The audit trail of staff actions: `/api/v1/admin/audit`.
 
 use axum::{
     Json,
@@ -22,7 +22,8 @@ use app::App;
 use foundation::db;
 use maintenance::audit::trail::{self, TrailFilter, TrailPlace, TrailSource, TrailSpan};
 
-const TOO_MUCH: &str = "what staff did in this time could not be read within 2 s: name a shorter time, or a source";
+const TOO_MUCH: &str =
+    "the actions in this time range could not be read within 2 s: use a shorter time range, or a source";
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::default().routes(routes!(list_audit_entries))
@@ -36,41 +37,41 @@ fn source_schema() -> Object {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct AuditListQuery {
-    /// only changes of this kind of thing
+    /// Only changes from this source.
     #[param(schema_with = source_schema)]
     source: Option<TrailSource>,
-    /// only by this person: a name, or role and name such as support:anna
+    /// Only actions of this person: a name, or role and name such as `support:anna`.
     who: Option<String>,
-    /// only of what has this id
+    /// Only actions on the object with this id.
     subject: Option<String>,
-    /// only at this time or later; without it the seven days before `to`
+    /// Only actions at this time or later. Default: seven days before `to`.
     #[param(value_type = Option<DateTime<Utc>>)]
     from: Option<GivenTime>,
-    /// only before this time; without it until now
+    /// Only actions before this time. Default: now.
     #[param(value_type = Option<DateTime<Utc>>)]
     to: Option<GivenTime>,
-    /// the `next_cursor` of the page before
+    /// The `next_cursor` of the previous page.
     #[param(pattern = "^[0-9]{1,15}\\.[!-~]{1,300}$")]
     cursor: Option<String>,
-    /// entries of one page
+    /// Maximum number of entries per page.
     #[param(minimum = 1, maximum = 500, default = 50)]
     limit: Option<u32>,
 }
 
-/// Lists what staff did, the newest first, page by page.
+/// Lists the actions of staff, newest first, page by page.
 ///
-/// `entries`: when, who, with which key, what was done to what, from which old
-/// value to which new one, why, and from which address by which route. At most 93 days are read at once;
-/// days that take longer than two seconds are refused.
+/// Each of the `entries` has the time, the actor and key, the action and its object, the old and new value, the reason,
+/// the client address and the route. One request covers at most 93 days. It is refused with 422 if the range takes
+/// longer than two seconds to read.
 #[utoipa::path(get, path = "/", tag = "admin", params(AuditListQuery), extensions(("x-roles" = json!(OPERATORS))),
-    responses((status = 200, description = "done", body = Object, example = json!(example_audit())), CallErrors))]
+    responses((status = 200, description = "success", body = Object, example = json!(example_audit())), CallErrors))]
 async fn list_audit_entries(
     State(app): State<App>,
     caller: ApiCaller,
     wanted: Result<Query<AuditListQuery>, QueryRejection>,
 ) -> Result<Json<Value>, ApiError> {
     caller.require_role(&OPERATORS)?;
-    // Eleven histories at once: on the connections of pages, whose statements end, and which no order waits for.
+    // Reads eleven tables. The connections for pages have a statement timeout, and orders do not use them.
     let app = app.showing();
     let Query(AuditListQuery { source, who, subject, from, to, cursor, limit }) = wanted?;
     let limit = page_size(limit)?;

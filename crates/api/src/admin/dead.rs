@@ -1,4 +1,4 @@
-//! Jobs that were given up: `/api/v1/admin/dead`. Many at once are decided on by a plan, `POST .../actions`.
+//! Dead jobs: `/api/v1/admin/dead`. A plan (`POST .../actions`) decides on many of them at once.
 
 use axum::{
     Json,
@@ -49,27 +49,28 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct DeadJobQuery {
-    /// only of this queue
+    /// Only jobs of this queue.
     #[param(schema_with = super::queue_schema)]
     queue: Option<String>,
-    /// only those whose error contains this text
+    /// Only jobs whose error contains this text.
     #[param(max_length = 500)]
     error: Option<String>,
-    /// only those dead for at least so many seconds
+    /// Only jobs that died at least this many seconds ago.
     #[param(minimum = 0, maximum = 2147483647)]
     older_than_sec: Option<u32>,
-    /// the `next_cursor` of the page before
+    /// The `next_cursor` of the previous page.
     cursor: Option<String>,
-    /// jobs of one page
+    /// Maximum number of jobs per page.
     #[param(minimum = 1, maximum = 500, default = 50)]
     limit: Option<u32>,
 }
 
-/// Lists dead jobs, queue by queue, in each the longest dead first.
+/// Lists dead jobs, queue by queue, the longest dead first within each queue.
 ///
-/// `jobs`: id, queue, error, failed and lost runs, when it was due and died, payload. `next_cursor` is null on the last page.
+/// Each of the `jobs` has id, queue, error, failed and lost runs, due time, time of death, and payload. `next_cursor`
+/// is null on the last page.
 #[utoipa::path(get, path = "/", tag = "admin", params(DeadJobQuery), extensions(("x-roles" = json!(OPERATORS))),
-    responses((status = 200, description = "done", body = Object, example = json!(example_dead_jobs())), CallErrors))]
+    responses((status = 200, description = "success", body = Object, example = json!(example_dead_jobs())), CallErrors))]
 async fn list_dead_jobs(
     State(app): State<App>,
     caller: ApiCaller,
@@ -89,15 +90,15 @@ async fn list_dead_jobs(
     Ok(Json(json!({ "jobs": page.entries, "next_cursor": next_cursor })))
 }
 
-/// The dead letters that a filter means.
+/// Returns the selection of dead letters that match a filter.
 pub(crate) fn select(filter: &DeadJobFilter) -> Result<walk::DeadSelection, ApiError> {
     let named = || filter.queue.clone().unwrap_or_default();
     filter.to_selection().ok_or_else(|| StaffError::NoSuchQueue(named().chars().take(64).collect()).into())
 }
 
-/// Explains a dead job: why it died, what it was about, what was decided before, and what can be done.
+/// Explains a dead job: the cause of death, its order or message, earlier decisions, and the possible actions.
 #[utoipa::path(get, path = "/{job_id}", tag = "admin", params(JobPath), extensions(("x-roles" = json!(OPERATORS))),
-    responses((status = 200, description = "done", body = Object, example = json!(example_dead_job())), CallErrors))]
+    responses((status = 200, description = "success", body = Object, example = json!(example_dead_job())), CallErrors))]
 async fn show_dead_job(
     State(app): State<App>,
     caller: ApiCaller,
@@ -110,7 +111,7 @@ async fn show_dead_job(
     }
 }
 
-/// The refusal to explain a job that is not dead. One that was dead has a story all the same.
+/// Returns the error for a job that is not dead. If the job was dead before, the message reports the decision on it.
 async fn not_dead(app: &App, id: &JobId) -> Result<ApiError, ApiError> {
     let deaths = dead_letter_rows::list_deaths(&app.core.db, id.as_str()).await?;
     let story = deaths.first().map(|last| format!(" any more: it {}", tell_story(last)));
@@ -129,7 +130,7 @@ fn tell_story(death: &DeadLetterRow) -> String {
     story
 }
 
-/// The answer to a decision.
+/// Returns the answer to a decision.
 fn answer_decision(
     outcome: DecisionOutcome,
     resumed: bool,
@@ -138,7 +139,7 @@ fn answer_decision(
 ) -> Result<(StatusCode, Value), ApiError> {
     match outcome {
         DecisionOutcome::Done => {}
-        // The answer of the request that decided may have got lost.
+        // An earlier request with this Idempotency-Key made the decision, and its answer was lost.
         DecisionOutcome::NotDead if resumed => {}
         DecisionOutcome::NotDead => return Err(StaffError::NotDead.into()),
         DecisionOutcome::Refused(refusal) => return Err(StaffError::StaysDead(refusal).into()),
@@ -146,14 +147,14 @@ fn answer_decision(
     Ok((StatusCode::OK, json!({ "id": id.0.as_str(), "result": result })))
 }
 
-/// Gives a dead job another life, if its order or message still waits for it.
+/// Requeues a dead job, if its order or message still needs it.
 ///
-/// An order that is under review because the job died goes on.
+/// An order that is under review because the job died continues.
 #[utoipa::path(post, path = "/{job_id}/requeue", tag = "admin", params(JobPath, IdempotencyHeader),
     extensions(("x-roles" = json!(OPERATORS))),
     request_body(content = ActionRequest, example = json!({ "reason": "the map service is back" })),
     responses(
-        (status = 200, description = "done", body = Object,
+        (status = 200, description = "success", body = Object,
          example = json!({ "id": "dispatch:ORD-1:1", "result": "REQUEUED" })),
         CallErrors,
     ))]
@@ -169,14 +170,15 @@ async fn requeue_dead_job(call: KeyedCall<JobPath, ActionRequest>) -> Result<Res
     request.run_once("requeue dead job", id.0.as_str().as_bytes(), work).await
 }
 
-/// Forgets a dead job.
+/// Discards a dead job.
 ///
-/// What its order still waits for is put back; an order under review stays there until staff decide.
+/// If its order still needs other jobs, they are enqueued again. An order under review stays under review until staff
+/// decide.
 #[utoipa::path(post, path = "/{job_id}/discard", tag = "admin", params(JobPath, IdempotencyHeader),
     extensions(("x-roles" = json!(OPERATORS))),
     request_body(content = ActionRequest, example = json!({ "reason": "its order was cancelled" })),
     responses(
-        (status = 200, description = "done", body = Object,
+        (status = 200, description = "success", body = Object,
          example = json!({ "id": "dispatch:ORD-1:1", "result": "DISCARDED" })),
         CallErrors,
     ))]

@@ -1,4 +1,4 @@
-//! Erasing what is known about a person: `/api/v1/admin/erasures`. docs/PRIVACY.md says what is erased.
+//! Erasure of personal data: `/api/v1/admin/erasures`. docs/PRIVACY.md lists the erased data.
 
 use app::App;
 use axum::{Json, extract::State};
@@ -21,7 +21,7 @@ use crate::{
     reason::given_reason,
 };
 
-/// Times of erasures that Postgres and calendars know for sure.
+/// Years accepted for the time of an erasure. Postgres and calendars support all of them.
 const YEARS: std::ops::Range<i32> = 2000..3000;
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
@@ -32,11 +32,12 @@ fn subject_schema() -> Object {
     word_schema(["customer", "driver", "order"])
 }
 
-/// Lists who was erased, to be kept apart from the backups.
+/// Lists erasures. Keep the list outside the backups, to repeat the erasures after a restore.
 ///
-/// `erasures`: subject, id, pseudonym, reason, actor, time, and orders that held something; null while it is not finished.
+/// Each of the `erasures` has subject, id, pseudonym, reason, actor, time, and the number of erased orders. The number
+/// is null while the erasure is unfinished.
 #[utoipa::path(get, path = "/", tag = "admin", extensions(("x-roles" = json!(ADMINS))),
-    responses((status = 200, description = "done", body = Object, example = json!({ "erasures": [example_erasure()] })), CallErrors))]
+    responses((status = 200, description = "success", body = Object, example = json!({ "erasures": [example_erasure()] })), CallErrors))]
 async fn list_erasures(State(app): State<App>, caller: ApiCaller) -> Result<Json<Value>, ApiError> {
     caller.require_role(&ADMINS)?;
     Ok(Json(json!({ "erasures": privacy::list_erasures(&app.core).await? })))
@@ -47,25 +48,25 @@ async fn list_erasures(State(app): State<App>, caller: ApiCaller) -> Result<Json
 struct EraseRequest {
     #[schema(schema_with = subject_schema)]
     subject: ErasureSubject,
-    /// The id of the customer, the driver or the order.
+    /// Id of the customer, the driver or the order.
     #[schema(min_length = 1, max_length = 500)]
     id: String,
-    /// Why; kept with who did it.
+    /// Reason, kept in the record together with the actor.
     #[schema(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
     reason: String,
-    /// True: nothing is erased; `known` of the answer says what would be.
+    /// If true, nothing is erased; `known` of the answer lists the data that would be erased.
     dry_run: bool,
 }
 
-/// Erases what is known about a person. It cannot be undone.
+/// Erases the data about a person. This cannot be undone.
 ///
-/// `known`: the orders that hold something, those of them that are in use, and whether there is a driver. `erased`: orders that were
-/// erased; null in a dry run. While an order is in use nothing is erased.
+/// `known` lists the orders with personal data and those of them in use, and tells whether a driver has this id.
+/// `erased` is the number of erased orders, or null in a dry run. Nothing is erased while one of the orders is in use.
 #[utoipa::path(post, path = "/", tag = "admin", extensions(("x-roles" = json!(ADMINS))),
     request_body(content = EraseRequest,
         example = json!({ "subject": "customer", "id": "CUS-1", "reason": "request 12", "dry_run": true })),
     responses(
-        (status = 200, description = "done", body = Object,
+        (status = 200, description = "success", body = Object,
          example = json!({ "dry_run": true, "known": { "orders": ["ORD-1"], "in_use": [], "driver": false }, "erased": null })),
         CallErrors,
     ))]
@@ -89,7 +90,7 @@ async fn erase_subject(
     Ok(Json(json!({ "dry_run": false, "known": known, "erased": erased })))
 }
 
-/// Returns the number of orders that were erased.
+/// Erases the data and returns the number of erased orders.
 async fn carry_out(app: &App, erasure: &ErasureRecord) -> Result<i64, ApiError> {
     match privacy::erase_subject(&app.core, erasure).await? {
         ErasureOutcome::Done { orders } => Ok(orders),
@@ -97,7 +98,7 @@ async fn carry_out(app: &App, erasure: &ErasureRecord) -> Result<i64, ApiError> 
     }
 }
 
-/// An erasure as the list shows it.
+/// A record of an erasure.
 #[derive(ToSchema)]
 #[schema(as = Erasure)]
 #[expect(dead_code, reason = "describes the record; the service reads it")]
@@ -105,7 +106,7 @@ struct ErasureSchema {
     #[schema(schema_with = subject_schema)]
     subject: String,
     subject_id: String,
-    /// What stands for a driver in the history.
+    /// Pseudonym that replaces a driver's id in the history.
     pseudonym: Option<String>,
     reason: String,
     actor: String,
@@ -118,14 +119,14 @@ struct ErasureSchema {
 struct RepeatRequest {
     #[schema(value_type = ErasureSchema)]
     erasure: ErasureRecord,
-    /// True: nothing is erased; `orders` of the answer counts what would be.
+    /// If true, nothing is erased; `orders` of the answer is the number of orders that would be erased.
     dry_run: bool,
 }
 
-/// Repeats an erasure on a restored backup. Repeating is harmless.
+/// Repeats an erasure on a restored backup. Repeating it again is harmless.
 #[utoipa::path(post, path = "/repeat", tag = "admin", extensions(("x-roles" = json!(ADMINS))),
     request_body(content = RepeatRequest, example = json!({ "erasure": example_erasure(), "dry_run": true })),
-    responses((status = 200, description = "done", body = Object, example = json!({ "orders": 1 })), CallErrors))]
+    responses((status = 200, description = "success", body = Object, example = json!({ "orders": 1 })), CallErrors))]
 async fn repeat_erasure(
     State(app): State<App>,
     caller: ApiCaller,

@@ -1,4 +1,4 @@
-//! Examples of what operators and admins are answered, for the OpenAPI document.
+//! Examples of answers to operators and admins, for the OpenAPI document.
 
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
-//! Keys of programs, drivers and staff: `/api/v1/admin/keys`.
+//! Keys of producers, drivers and staff: `/api/v1/admin/keys`.
 //!
-//! A key's text is in the answer that makes it, and nowhere else: such a request takes no Idempotency-Key, for answers under a
-//! key are kept. Sent again it is refused, because the name is taken.
+//! Only the answer that creates a key contains its text. Such a request takes no Idempotency-Key, because answers are
+//! stored under that header. A repeated request is refused because the name is taken.
 
 use std::time::Duration;
 
@@ -36,9 +36,9 @@ use app::App;
 use foundation::staff_actions::ActionAuthor;
 use model::ids::DriverId;
 
-/// Ten years.
+/// Maximum lifetime in seconds: ten years.
 const LONGEST_SEC: u32 = 315_360_000;
-/// How long a key that was replaced goes on working, unless that is said.
+/// Default time in seconds that a replaced key stays valid.
 const OVERLAP_SEC: u32 = 86_400;
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
@@ -56,32 +56,33 @@ fn role_schema() -> Object {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct KeyListQuery {
-    /// only of this role
+    /// Only keys of this role.
     #[param(schema_with = role_schema)]
     role: Option<AccountRole>,
-    /// only of this driver
+    /// Only keys of this driver.
     #[param(value_type = Option<String>)]
     driver_id: Option<DriverId>,
-    /// only those whose name holds this text
+    /// Only keys whose name contains this text.
     name: Option<String>,
-    /// only those not used for so many seconds, or never
+    /// Only keys not used for this many seconds, or never.
     #[param(minimum = 1, maximum = 315360000)]
     unused_for_sec: Option<u32>,
-    /// also those that open nothing any more
+    /// Also keys that are expired or revoked.
     #[serde(default)]
     all: bool,
-    /// the `next_cursor` of the page before
+    /// The `next_cursor` of the previous page.
     cursor: Option<Uuid>,
-    /// keys of one page
+    /// Maximum number of keys per page.
     #[param(minimum = 1, maximum = 500, default = 50)]
     limit: Option<u32>,
 }
 
-/// Lists keys without the keys themselves, oldest first, page by page.
+/// Lists keys without their text, oldest first, page by page.
 ///
-/// `keys`: id, name, role, driver, when each was created, last used, replaced, revoked, when it expires, and whether it is valid.
+/// Each of the `keys` has id, name, role and driver, the times when it was created, last used, replaced and revoked,
+/// its expiry, and `valid`.
 #[utoipa::path(get, path = "/", tag = "admin", params(KeyListQuery), extensions(("x-roles" = json!(ADMINS))),
-    responses((status = 200, description = "done", body = Object, example = json!(example_keys())), CallErrors))]
+    responses((status = 200, description = "success", body = Object, example = json!(example_keys())), CallErrors))]
 async fn list_keys(
     State(app): State<App>,
     caller: ApiCaller,
@@ -103,25 +104,26 @@ async fn list_keys(
     Ok(Json(json!({ "keys": keys, "next_cursor": next_cursor })))
 }
 
-/// A key to be made.
+/// A key to create.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct CreateKeyRequest {
-    /// What the history names the holder; no other live key has it. Stored trimmed and in NFKC, compared without case.
+    /// Name of the key's holder in the history. It is unique among live keys. It is stored trimmed and in NFKC, and
+    /// compared without case.
     #[schema(min_length = 1, max_length = 64)]
     name: String,
     #[schema(schema_with = role_schema)]
     role: AccountRole,
-    /// The driver it acts for: of role driver, and no other.
+    /// Driver of the key. Required for the role driver, and refused for all others.
     #[schema(value_type = Option<String>, pattern = "^[A-Za-z0-9_-]{1,64}$")]
     driver_id: Option<Given<DriverId>>,
-    /// Left out, it is valid until it is revoked.
+    /// Lifetime in seconds. Default: valid until revoked.
     #[schema(minimum = 1, maximum = 315360000)]
     expires_in_sec: Option<u32>,
-    /// Whether the key is to have the orders of an earlier producer of this name; without it such a name is refused.
+    /// Whether the key takes over the orders of an earlier producer of this name. Without it, such a name is refused.
     #[serde(default)]
     take_over: bool,
-    /// Why; kept in the record.
+    /// Reason, kept in the record.
     #[schema(value_type = String, min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
     reason: StaffReason,
 }
@@ -134,7 +136,7 @@ struct NewKeyAnswer {
     name: String,
     #[schema(schema_with = role_schema)]
     role: AccountRole,
-    /// The key itself. It is stored nowhere, and shown this once.
+    /// Text of the key. It is shown only once and not stored.
     key: String,
 }
 
@@ -154,12 +156,12 @@ fn check_seconds(name: &str, secs: Option<u32>) -> Result<Option<Duration>, ApiE
     }
 }
 
-/// Makes a key. Its text is in this answer, and nowhere else.
+/// Creates a key. Only this answer contains its text.
 #[utoipa::path(post, path = "/", tag = "admin", extensions(("x-roles" = json!(ADMINS))),
     request_body(content = CreateKeyRequest,
         example = json!({ "name": "anna", "role": "dispatcher", "reason": "begins on Monday" })),
     responses(
-        (status = 201, description = "done", body = NewKeyAnswer, example = json!(example_key())),
+        (status = 201, description = "success", body = NewKeyAnswer, example = json!(example_key())),
         CallErrors,
     ))]
 async fn create_key(
@@ -170,7 +172,10 @@ async fn create_key(
     caller.require_role(&ADMINS)?;
     let reason = new.reason.check(&caller)?;
     if (new.role == AccountRole::Driver) != new.driver_id.is_some() {
-        return Err(ApiError::invalid_member("driver_id", "driver_id goes with role driver, and with no other"));
+        return Err(ApiError::invalid_member(
+            "driver_id",
+            "driver_id is required for the role driver, and refused for all others",
+        ));
     }
     let driver_id = new.driver_id.map(|Given(id)| id);
     let expires_in = check_seconds("expires_in_sec", new.expires_in_sec)?;
@@ -190,22 +195,22 @@ async fn create_key(
 struct RotateKeyRequest {
     #[schema(min_length = 1, max_length = 64)]
     name: String,
-    /// How long the old key goes on working: a day if it is left out.
+    /// Seconds that the old key stays valid. Default: one day.
     #[schema(minimum = 1, maximum = 315360000)]
     overlap_sec: Option<u32>,
-    /// Left out, the new key is valid until it is revoked.
+    /// Lifetime of the new key in seconds. Default: valid until revoked.
     #[schema(minimum = 1, maximum = 315360000)]
     expires_in_sec: Option<u32>,
-    /// Why; kept in the record.
+    /// Reason, kept in the record.
     #[schema(value_type = String, min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
     reason: StaffReason,
 }
 
-/// Replaces the key of a name by a new one with the same rights.
+/// Replaces the key of a name by a new key with the same rights.
 #[utoipa::path(post, path = "/rotate", tag = "admin", extensions(("x-roles" = json!(ADMINS))),
     request_body(content = RotateKeyRequest, example = json!({ "name": "anna", "reason": "a laptop was lost" })),
     responses(
-        (status = 200, description = "done", body = NewKeyAnswer, example = json!(example_key())),
+        (status = 200, description = "success", body = NewKeyAnswer, example = json!(example_key())),
         CallErrors,
     ))]
 async fn rotate_key(
@@ -223,11 +228,11 @@ async fn rotate_key(
     Ok(answer_with_key(StatusCode::OK, made))
 }
 
-/// The key a path names.
+/// The key that a path names.
 #[derive(Debug, IntoParams)]
 #[into_params(names("id"), parameter_in = Path)]
 struct KeyPath(
-    /// the key's id
+    /// The key's id.
     #[param(value_type = String, pattern = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$",
         example = "01937c3e-8f00-7000-8000-000000000001")]
     Uuid,
@@ -242,10 +247,10 @@ impl<S: Send + Sync> FromRequestParts<S> for KeyPath {
     }
 }
 
-/// Revokes a key: within a second it opens nothing. Sent again it is answered 404.
+/// Revokes a key. It is invalid within a second. A repeated request is answered 404.
 #[utoipa::path(post, path = "/{id}/revoke", tag = "admin", params(KeyPath), extensions(("x-roles" = json!(ADMINS))),
     request_body(content = ActionRequest, example = json!({ "reason": "left the company" })),
-    responses((status = 200, description = "done", body = Object, example = json!({ "revoked": { "id": "01937c3e-8f00-7000-8000-000000000001", "name": "anna" } })), CallErrors))]
+    responses((status = 200, description = "success", body = Object, example = json!({ "revoked": { "id": "01937c3e-8f00-7000-8000-000000000001", "name": "anna" } })), CallErrors))]
 async fn revoke_key(
     State(app): State<App>,
     caller: ApiCaller,
@@ -260,7 +265,7 @@ async fn revoke_key(
     Ok(Json(json!({ "revoked": { "id": id, "name": name } })))
 }
 
-/// A key of a dispatcher.
+/// Returns the key of a dispatcher.
 fn example_key() -> Value {
     json!({ "id": "01937c3e-8f00-7000-8000-000000000001", "name": "anna", "role": "dispatcher", "key": "dq_..." })
 }

@@ -73,29 +73,30 @@ fn state_schema() -> Object {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct JobQuery {
-    /// the queue's name
+    /// Name of the queue.
     #[param(pattern = "^[a-z-]{1,64}$", example = "dispatch-queue")]
     queue: String,
-    /// where the jobs are; due ones if it is left out
+    /// State of the jobs. Default: due.
     #[param(schema_with = state_schema)]
     state: Option<WantedState>,
-    /// so many are left out
+    /// Number of jobs to skip.
     #[serde(default)]
     #[param(maximum = 100000)]
     offset: u32,
-    /// jobs of one page
+    /// Maximum number of jobs per page.
     #[param(minimum = 1, maximum = 500, default = 50)]
     limit: Option<u32>,
 }
 
-/// Most jobs that may be left out: Redis reads past them.
+/// Maximum offset. Redis reads the skipped jobs, too.
 const LARGEST_OFFSET: u32 = 100_000;
 
-/// Lists the jobs of a queue in one state, the earliest first.
+/// Lists the jobs of a queue in one state, earliest first.
 ///
-/// `jobs`: id, `at_ms` (due, parked since, end of the lease, or death), failed and lost runs, error. `next_offset` is null on the last page.
+/// Each of the `jobs` has id, `at_ms`, failed and lost runs, and error. `at_ms` is the time when the job is due, was
+/// parked or died, or when its lease ends. `next_offset` is null on the last page.
 #[utoipa::path(get, path = "/", tag = "admin", params(JobQuery), extensions(("x-roles" = json!(OPERATORS))),
-    responses((status = 200, description = "done", body = Object, example = json!(example_jobs())), CallErrors))]
+    responses((status = 200, description = "success", body = Object, example = json!(example_jobs())), CallErrors))]
 async fn list_jobs(
     State(app): State<App>,
     caller: ApiCaller,
@@ -114,21 +115,21 @@ async fn list_jobs(
     Ok(Json(json!({ "jobs": jobs, "next_offset": next_offset })))
 }
 
-/// Returns where a job is, and all that is known of it.
+/// Returns the state and details of a job.
 #[utoipa::path(get, path = "/{job_id}", tag = "admin", params(JobPath), extensions(("x-roles" = json!(OPERATORS))),
-    responses((status = 200, description = "done", body = Object, example = json!(example_job())), CallErrors))]
+    responses((status = 200, description = "success", body = Object, example = json!(example_job())), CallErrors))]
 async fn show_job(State(app): State<App>, caller: ApiCaller, JobPath(id): JobPath) -> Result<Json<Value>, ApiError> {
     caller.require_role(&OPERATORS)?;
     let found = app.core.queue().find_job(&id, &jobs::queues::ALL).await.map_err(ServiceError::from)?;
     Ok(Json(json!(found.ok_or(StaffError::NoSuchJob)?)))
 }
 
-/// Removes a waiting job that no row asks for.
+/// Removes a waiting job that no row needs.
 #[utoipa::path(post, path = "/{job_id}/cancel", tag = "admin", params(JobPath, IdempotencyHeader),
     extensions(("x-roles" = json!(OPERATORS))),
     request_body(content = ActionRequest, example = json!({ "reason": "left behind by a test" })),
     responses(
-        (status = 200, description = "done", body = Object,
+        (status = 200, description = "success", body = Object,
          example = json!({ "id": "notify:ORD-1:7", "result": "CANCELLED" })),
         CallErrors,
     ))]
@@ -145,22 +146,22 @@ async fn cancel_job(call: KeyedCall<JobPath, ActionRequest>) -> Result<Response,
     request.run_once("cancel job", id.as_str().as_bytes(), work).await
 }
 
-/// Time at which a job is to run instead. One of `in_sec` and `at` says it.
+/// New time for a job: either `in_sec` or `at`.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct RescheduleRequest {
     /// Seconds from now; 0 runs the job now.
     #[schema(maximum = 315360000)]
     in_sec: Option<u32>,
-    /// By the clock of Postgres.
+    /// Absolute time, by the clock of Postgres.
     #[schema(value_type = Option<DateTime<Utc>>)]
     at: Option<GivenTime>,
-    /// Why; kept in the record.
+    /// Reason, kept in the record.
     #[schema(value_type = String, min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
     reason: StaffReason,
 }
 
-/// Longest delay in seconds: ten years.
+/// Maximum delay in seconds: ten years.
 const LONGEST_DELAY_SEC: u32 = 315_360_000;
 
 impl RescheduleRequest {
@@ -172,20 +173,20 @@ impl RescheduleRequest {
             (Some(delay), None) => Ok(RescheduleTime::In(Duration::from_secs(delay.into()))),
             (None, Some(at)) => Ok(RescheduleTime::At(at.time())),
             (Some(_), Some(_)) | (None, None) => {
-                Err(ApiError::invalid_member("in_sec", "give in_sec or at, and not both"))
+                Err(ApiError::invalid_member("in_sec", "give exactly one of in_sec and at"))
             }
         }
     }
 }
 
-/// Lets a waiting job run at another time, or now.
+/// Moves a waiting job to another time, or runs it now.
 ///
-/// The row of the job decides: a job that runs before its row's time does nothing but wait on. `not_before` names that time.
+/// The job's row decides: a job that runs before its row's time only waits again. `not_before` is that time.
 #[utoipa::path(post, path = "/{job_id}/reschedule", tag = "admin", params(JobPath, IdempotencyHeader),
     extensions(("x-roles" = json!(OPERATORS))),
     request_body(content = RescheduleRequest, example = json!({ "in_sec": 0, "reason": "the receiver is back" })),
     responses(
-        (status = 200, description = "done", body = Object,
+        (status = 200, description = "success", body = Object,
          example = json!({ "id": "notify:ORD-1:7", "result": "MOVED", "due": "2026-01-09T08:00:00.000Z", "not_before": null })),
         CallErrors,
     ))]

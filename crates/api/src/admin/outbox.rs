@@ -1,4 +1,4 @@
-//! Messages: what was delivered, what is on its way, and dead ones sent again: `/api/v1/admin/outbox`.
+//! Outbox messages, their deliveries, and replay of dead ones: `/api/v1/admin/outbox`.
 
 use axum::{
     Json,
@@ -71,32 +71,33 @@ fn state_schema() -> Object {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct OutboxListQuery {
-    /// only in this state
+    /// Only messages in this state.
     #[param(schema_with = state_schema)]
     state: Option<WantedMessageState>,
-    /// only over this channel
+    /// Only messages over this channel.
     channel: Option<String>,
-    /// only of this kind, such as MANUAL_REFUND_REQUIRED
+    /// Only messages of this kind, such as MANUAL_REFUND_REQUIRED.
     kind: Option<String>,
-    /// only about this order
+    /// Only messages about this order.
     #[param(value_type = Option<String>, pattern = "^[A-Za-z0-9_-]{1,64}$")]
     order_id: Option<OrderId>,
-    /// only about this binding
+    /// Only messages about this binding.
     #[param(value_type = Option<String>, pattern = "^[A-Za-z0-9_-]{1,64}$")]
     binding_id: Option<BindingId>,
-    /// the `next_cursor` of the page before
+    /// The `next_cursor` of the previous page.
     #[param(minimum = 0)]
     cursor: Option<i64>,
-    /// messages of one page
+    /// Maximum number of messages per page.
     #[param(minimum = 1, maximum = 500, default = 50)]
     limit: Option<u32>,
 }
 
-/// Lists messages, the newest first, page by page.
+/// Lists messages, newest first, page by page.
 ///
-/// `messages`: id, what it is about, kind, channel, state, tries, last error, times. `next_cursor` is null on the last page.
+/// Each of the `messages` has id, subject, kind, channel, state, number of tries, last error, and times. `next_cursor`
+/// is null on the last page.
 #[utoipa::path(get, path = "/", tag = "admin", params(OutboxListQuery), extensions(("x-roles" = json!(OPERATORS))),
-    responses((status = 200, description = "done", body = Object, example = json!(example_messages())), CallErrors))]
+    responses((status = 200, description = "success", body = Object, example = json!(example_messages())), CallErrors))]
 async fn list_messages(
     State(app): State<App>,
     caller: ApiCaller,
@@ -129,7 +130,7 @@ async fn find_message(app: &App, id: i64) -> Result<OutboxMessage, ApiError> {
 /// Returns a message and its delivery log.
 #[utoipa::path(get, path = "/{id}", tag = "admin", extensions(("x-roles" = json!(OPERATORS))),
     params(("id" = i64, Path, description = "the message's id", example = 1)),
-    responses((status = 200, description = "done", body = Object, example = json!(example_message())), CallErrors))]
+    responses((status = 200, description = "success", body = Object, example = json!(example_message())), CallErrors))]
 async fn show_message(
     State(app): State<App>,
     caller: ApiCaller,
@@ -142,12 +143,12 @@ async fn show_message(
     Ok(Json(json!({ "message": message, "log": log })))
 }
 
-/// Sends a dead message again, under the id it had, for as long as a new one would be.
+/// Sends a dead message again. It keeps its id and gets the lifetime of a new message.
 #[utoipa::path(post, path = "/{id}/replay", tag = "admin", extensions(("x-roles" = json!(OPERATORS))),
     params(("id" = i64, Path, description = "the message's id", example = 1), IdempotencyHeader),
     request_body(content = ActionRequest, example = json!({ "reason": "Slack is back" })),
     responses(
-        (status = 200, description = "done", body = Object,
+        (status = 200, description = "success", body = Object,
          example = json!(example_replayed_message())),
         CallErrors,
     ))]
@@ -165,11 +166,11 @@ async fn replay_message(
     let work = async |work: WorkContext| {
         let message = find_message(&app, id).await?;
         let is_sent = match redeliver::replay_message(&app.desk, &message, &by).await {
-            // Why it stays dead: it was delivered meanwhile, or is an offer that no driver can answer any more.
+            // The message stays dead: it was delivered in the meantime, or no driver can still answer its offer.
             Err(ServiceError::Unusable(_)) => false,
             replayed => replayed?,
         };
-        // The answer of the request that had it sent may have got lost.
+        // An earlier request with this Idempotency-Key sent the message, and its answer was lost.
         if !is_sent && !work.resumed {
             return Err(ApiError::from(StaffError::MessageNotDead));
         }

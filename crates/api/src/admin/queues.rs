@@ -1,4 +1,4 @@
-//! Queues and the workers that serve them: `/api/v1/admin/queues`, `/api/v1/admin/workers`.
+//! Queues and workers: `/api/v1/admin/queues`, `/api/v1/admin/workers`.
 
 use axum::{
     Json,
@@ -34,11 +34,11 @@ pub(crate) fn worker_routes() -> OpenApiRouter<App> {
     OpenApiRouter::default().routes(routes!(list_workers))
 }
 
-/// The queue a path names.
+/// The queue that a path names.
 #[derive(Debug, IntoParams)]
 #[into_params(names("queue"), parameter_in = Path)]
 struct QueuePath(
-    /// the queue's name
+    /// Name of the queue.
     #[param(value_type = String, pattern = "^[a-z-]{1,64}$", example = "dispatch-queue")]
     &'static str,
 );
@@ -52,12 +52,12 @@ impl<S: Send + Sync> FromRequestParts<S> for QueuePath {
     }
 }
 
-/// Lists the queues with their depths, and how late jobs start.
+/// Lists the queues with their depths, and the lateness of jobs.
 ///
-/// `queues`: due, scheduled, leased, dead, parked, paused, and how long the oldest due job has waited. `lateness`: in ms, of all
-/// workers, since the start of the last hour.
+/// Each of the `queues` has the numbers of due, scheduled, leased, dead and parked jobs, `paused`, and the wait of its
+/// oldest due job. `lateness` is in ms, over all workers, since the start of the last hour.
 #[utoipa::path(get, path = "/", tag = "admin", extensions(("x-roles" = json!(OPERATORS))),
-    responses((status = 200, description = "done", body = Object, example = json!(example_queues())), CallErrors))]
+    responses((status = 200, description = "success", body = Object, example = json!(example_queues())), CallErrors))]
 async fn list_queues(State(app): State<App>, caller: ApiCaller) -> Result<Json<Value>, ApiError> {
     caller.require_role(&OPERATORS)?;
     let queues = app.core.queue().queue_stats(&jobs::queues::ALL).await.map_err(ServiceError::from)?;
@@ -67,7 +67,7 @@ async fn list_queues(State(app): State<App>, caller: ApiCaller) -> Result<Json<V
 
 type QueueCall = KeyedCall<QueuePath, ActionRequest>;
 
-/// Stops a queue or lets it run again, once per Idempotency-Key. `name` is that of the request.
+/// Pauses or resumes a queue, once per Idempotency-Key. `name` identifies the kind of request.
 async fn set_paused(call: QueueCall, name: &str, paused: bool) -> Result<Response, ApiError> {
     let KeyedCall { request, subject: QueuePath(queue), value: ActionRequest { reason } } = call;
     let KeyedRequest { app, caller, .. } = &request;
@@ -85,12 +85,12 @@ async fn set_paused(call: QueueCall, name: &str, paused: bool) -> Result<Respons
     request.run_once(name, queue.as_bytes(), work).await
 }
 
-/// Stops a queue: its jobs wait, and what runs finishes.
+/// Pauses a queue. Its jobs wait; running jobs finish.
 #[utoipa::path(post, path = "/{queue}/pause", tag = "admin", params(QueuePath, IdempotencyHeader),
     extensions(("x-roles" = json!(OPERATORS))),
     request_body(content = ActionRequest, example = json!({ "reason": "the map service is down" })),
     responses(
-        (status = 200, description = "done", body = Object,
+        (status = 200, description = "success", body = Object,
          example = json!({ "queue": "dispatch-queue", "paused": true, "changed": true })),
         CallErrors,
     ))]
@@ -98,12 +98,12 @@ async fn pause_queue(call: QueueCall) -> Result<Response, ApiError> {
     set_paused(call, "pause queue", true).await
 }
 
-/// Lets a stopped queue run again.
+/// Resumes a paused queue.
 #[utoipa::path(post, path = "/{queue}/resume", tag = "admin", params(QueuePath, IdempotencyHeader),
     extensions(("x-roles" = json!(OPERATORS))),
     request_body(content = ActionRequest, example = json!({ "reason": "the map service is back" })),
     responses(
-        (status = 200, description = "done", body = Object,
+        (status = 200, description = "success", body = Object,
          example = json!({ "queue": "dispatch-queue", "paused": false, "changed": true })),
         CallErrors,
     ))]
@@ -111,11 +111,12 @@ async fn resume_queue(call: QueueCall) -> Result<Response, ApiError> {
     set_paused(call, "resume queue", false).await
 }
 
-/// Lists the worker processes seen within the last minute.
+/// Lists the workers that reported within the last minute.
 ///
-/// `workers`: replica, host, pid, version, queues, jobs in hand, when it was started and seen.
+/// Each of the `workers` has replica, host, pid, version, queues, number of running jobs, start time, and time since
+/// its last report.
 #[utoipa::path(get, path = "/", tag = "admin", extensions(("x-roles" = json!(OPERATORS))),
-    responses((status = 200, description = "done", body = Object, example = json!(example_workers())), CallErrors))]
+    responses((status = 200, description = "success", body = Object, example = json!(example_workers())), CallErrors))]
 async fn list_workers(State(app): State<App>, caller: ApiCaller) -> Result<Json<Value>, ApiError> {
     caller.require_role(&OPERATORS)?;
     let workers = app.core.store.list_workers().await.map_err(ServiceError::from)?;

@@ -1,4 +1,4 @@
-//! Who is signed in to the console: `/api/v1/admin/sessions`.
+//! Sessions of the console: `/api/v1/admin/sessions`.
 
 use axum::{
     Json,
@@ -26,21 +26,22 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::default().routes(routes!(list_sessions)).routes(routes!(end_session))
 }
 
-/// Lists the sessions that hold, the newest first.
+/// Lists the valid sessions, newest first, at most 500.
 ///
-/// `sessions`: id, the key with its name and role, from where its person signed in, when, and when it was last used. There are 500 at most.
+/// Each of the `sessions` has id, key, name and role, the address and time of the sign-in, and the time of its last
+/// use.
 #[utoipa::path(get, path = "/", tag = "admin", extensions(("x-roles" = json!(ADMINS))),
-    responses((status = 200, description = "done", body = Object, example = json!(example_sessions())), CallErrors))]
+    responses((status = 200, description = "success", body = Object, example = json!(example_sessions())), CallErrors))]
 async fn list_sessions(State(app): State<App>, caller: ApiCaller) -> Result<Json<Value>, ApiError> {
     caller.require_role(&ADMINS)?;
     Ok(Json(json!({ "sessions": sessions::list_sessions(&app.core.db).await? })))
 }
 
-/// The session a path names.
+/// The session that a path names.
 #[derive(Debug, IntoParams)]
 #[into_params(names("id"), parameter_in = Path)]
 struct SessionPath(
-    /// the session's id
+    /// The session's id.
     #[param(value_type = String, pattern = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$",
         example = "01937c3e-8f00-7000-8000-000000000001")]
     Uuid,
@@ -59,14 +60,14 @@ impl<S: Send + Sync> FromRequestParts<S> for SessionPath {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct EndQuery {
-    /// why; kept in the record
+    /// Reason, kept in the record.
     #[param(min_length = 1, max_length = 500, example = "lost")]
     reason: String,
 }
 
-/// Ends a session: its next request is refused. Its key stays as it is. Sent again it is answered 404.
+/// Ends a session. Its next request is refused. Its key stays valid. A repeated request is answered 404.
 #[utoipa::path(delete, path = "/{id}", tag = "admin", params(SessionPath, EndQuery), extensions(("x-roles" = json!(ADMINS))),
-    responses((status = 200, description = "done", body = Object, example = json!({ "ended": "01937c3e-8f00-7000-8000-000000000001" })), CallErrors))]
+    responses((status = 200, description = "success", body = Object, example = json!({ "ended": "01937c3e-8f00-7000-8000-000000000001" })), CallErrors))]
 async fn end_session(
     State(app): State<App>,
     caller: ApiCaller,

@@ -28,7 +28,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::default().routes(routes!(list_shards, set_shards)).routes(routes!(drain_shards))
 }
 
-/// The number of shards, and how each stands.
+/// The number of shards, and the state of each.
 #[derive(Debug, Serialize)]
 struct ShardsView {
     generation: i64,
@@ -66,12 +66,13 @@ impl From<SetShardsError> for ApiError {
     }
 }
 
-/// Lists the shards of the queue: how many there are, what lies in each, and how far a change of their number is.
+/// Lists the shards of the queue, their jobs, and the progress of a change of their number.
 ///
-/// `derived`: workers have put the timers into their new shards. `settled`: nothing is left in shards beyond the number there is.
-/// `each`: due, scheduled, leased, parked and dead jobs; null where a shard could not be asked, and `error` says why.
+/// `derived` tells whether workers have put the timers into their new shards. `settled` tells whether the shards beyond
+/// the current number are empty. `each` has the numbers of due, scheduled, leased, parked and dead jobs. They are null
+/// for a shard that did not answer, and `error` has the cause.
 #[utoipa::path(get, path = "/", tag = "admin", extensions(("x-roles" = json!(OPERATORS))),
-    responses((status = 200, description = "done", body = Object, example = json!(example_shards())), CallErrors))]
+    responses((status = 200, description = "success", body = Object, example = json!(example_shards())), CallErrors))]
 async fn list_shards(State(app): State<App>, caller: ApiCaller) -> Result<Json<Value>, ApiError> {
     caller.require_role(&OPERATORS)?;
     Ok(Json(json!(view_shards(&app).await?)))
@@ -80,21 +81,21 @@ async fn list_shards(State(app): State<App>, caller: ApiCaller) -> Result<Json<V
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct SetShardsRequest {
-    /// A power of two.
+    /// Number of shards, a power of two.
     #[schema(minimum = 1, maximum = 64)]
     shards: u16,
-    /// Why; kept with the generation.
+    /// Reason, kept with the generation.
     #[schema(value_type = String, min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
     reason: StaffReason,
 }
 
-/// Spreads the queue over another number of shards, while everything runs.
+/// Changes the number of shards while everything runs.
 ///
-/// Every process follows within a second; workers put the timers of all rows into their new shards. The next change is refused until this
-/// one is settled.
+/// Every process follows within a second. Workers put the timers of all rows into their new shards. The next change is
+/// refused until this one is settled.
 #[utoipa::path(put, path = "/", tag = "admin", extensions(("x-roles" = json!(ADMINS))),
     request_body(content = SetShardsRequest, example = json!({ "shards": 4, "reason": "one core of Redis is busy" })),
-    responses((status = 200, description = "done", body = Object, example = json!(example_shards())), CallErrors))]
+    responses((status = 200, description = "success", body = Object, example = json!(example_shards())), CallErrors))]
 async fn set_shards(
     State(app): State<App>,
     caller: ApiCaller,
@@ -108,13 +109,13 @@ async fn set_shards(
     Ok(Json(json!(view_shards(&app).await?)))
 }
 
-/// Moves what is left in shards beyond a lowered number, and closes them.
+/// Moves the remaining jobs out of the shards beyond a lowered number, and closes these shards.
 ///
-/// `moved` and `dead`: jobs and dead letters that were moved. `left`: jobs that are being performed there; repeat the request. Without this
-/// request they end by themselves, each timer at its time.
+/// `moved` and `dead` are the numbers of moved jobs and dead letters. `left` is the number of jobs that still run
+/// there; repeat the request for them. Without this request each remaining timer runs at its time.
 #[utoipa::path(post, path = "/drain", tag = "admin", extensions(("x-roles" = json!(ADMINS))),
     responses(
-        (status = 200, description = "done", body = Object,
+        (status = 200, description = "success", body = Object,
          example = json!({ "was_settled": false, "moved": 12, "dead": 1, "left": 0, "shards": example_shards() })),
         CallErrors,
     ))]
@@ -129,7 +130,7 @@ async fn drain_shards(
     if !was_settled && generation.derived_at.is_none() {
         let number = generation.generation;
         let text = format!(
-            "workers still put timers into their new shards (generation {number}): does one run? See: dispatchq shards list"
+            "workers are still moving timers into their new shards (generation {number}): is a worker running? See: dispatchq shards list"
         );
         return Err(StaffError::ShardsChanging(text).into());
     }

@@ -1,5 +1,5 @@
-//! What workers do by themselves, asked for by staff: `/api/v1/admin/reconciliation`, `/api/v1/admin/cleanup`; and the check of the
-//! history: `/api/v1/admin/history-check`.
+//! Upkeep tasks that workers run on schedule, started by staff: `/api/v1/admin/reconciliation` and
+//! `/api/v1/admin/cleanup`. The history check: `/api/v1/admin/history-check`.
 
 use app::App;
 use axum::{
@@ -27,12 +27,12 @@ use crate::{
 };
 
 const MOST_CALLS: u32 = 100_000;
-/// Checks beside those of the list of invariants.
+/// Checks in addition to the lists of invariants.
 const OTHER_CHECKS: [(&str, &str); 4] = [
     ("legal_transitions", "every transition is in the table of docs/STATES.md"),
-    ("no_timer_missing", "Redis holds every timer that orders and bindings need"),
-    ("no_dead_job_without_reason", "every dead job says why"),
-    ("waiting_sets_equal_rows", "who waits in an area waits there in Redis, too"),
+    ("no_timer_missing", "Redis has every timer that orders and bindings need"),
+    ("no_dead_job_without_reason", "every dead job has a reason"),
+    ("waiting_sets_equal_rows", "the waiting orders of each area are the same in Redis and Postgres"),
 ];
 
 pub(crate) fn reconciliation_routes() -> OpenApiRouter<App> {
@@ -47,12 +47,12 @@ pub(crate) fn history_routes() -> OpenApiRouter<App> {
     OpenApiRouter::default().routes(routes!(check_history))
 }
 
-/// Lists the timers that Postgres asks for and Redis lacks. Nothing is changed.
+/// Lists the timers that Postgres needs and Redis lacks. Changes nothing.
 ///
-/// `missing`: id and queue of each. Workers put them back by themselves.
+/// Each of the `missing` has id and queue. The reconciler in the workers restores missing timers without a request.
 #[utoipa::path(get, path = "/", tag = "admin", extensions(("x-roles" = json!(OPERATORS))),
     responses(
-        (status = 200, description = "done", body = Object,
+        (status = 200, description = "success", body = Object,
          example = json!({ "missing": [{ "id": "timeout:ORD-1:1", "queue": "dispatch-timeout-queue" }] })),
         CallErrors,
     ))]
@@ -63,13 +63,13 @@ async fn list_missing_jobs(State(app): State<App>, caller: ApiCaller) -> Result<
     Ok(Json(json!({ "missing": missing })))
 }
 
-/// Compares Redis with Postgres, and puts back what is missing.
+/// Compares Redis with Postgres, and restores missing timers.
 ///
-/// `report`: rows looked at, timers put back and moved, orders held for review and ended. `warning`: why dead letters could not be compared;
-/// null if they were.
+/// `report` has the numbers of compared rows, inserted and moved timers, and orders held for review and ended.
+/// `warning` tells why dead letters could not be compared, or is null.
 #[utoipa::path(post, path = "/", tag = "admin", extensions(("x-roles" = json!(ADMINS))),
     responses(
-        (status = 200, description = "done", body = Object,
+        (status = 200, description = "success", body = Object,
          example = json!({ "report": { "rebuild": true, "looked_at": 120, "inserted": 0, "moved": 0, "held": 0, "compensated": 0 },
                            "warning": null })),
         CallErrors,
@@ -88,18 +88,18 @@ async fn reconcile_jobs(
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct CleanupRequest {
-    /// True: nothing is removed; the answer counts what would be.
+    /// If true, nothing is removed; the answer has the numbers that would be removed.
     dry_run: bool,
 }
 
-/// Removes what retention no longer keeps. Workers do this by `[schedules]`.
+/// Removes rows whose retention time has passed. Workers do this as `[schedules]` sets it.
 ///
-/// Orders, messages, rankings, keys, records, dead jobs, transactions and bindings that were removed. `failed`: what could not be
-/// removed, and why.
+/// The answer has the numbers of removed orders, messages, rankings, Idempotency-Keys, records, dead jobs, transactions
+/// and bindings. `failed` lists the kinds that could not be removed, with the cause.
 #[utoipa::path(post, path = "/", tag = "admin", extensions(("x-roles" = json!(ADMINS))),
     request_body(content = CleanupRequest, example = json!({ "dry_run": true })),
     responses(
-        (status = 200, description = "done", body = Object,
+        (status = 200, description = "success", body = Object,
          example = json!({ "orders": 12, "messages": 40, "rankings": 0, "idempotency_keys": 7, "records": 0, "dead_jobs": 0,
                            "transactions": 0, "bindings": 0, "failed": [] })),
         CallErrors,
@@ -118,19 +118,19 @@ async fn clean_up_rows(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct HistoryQuery {
-    /// calls of providers that may have been open at once; left out, the limit that holds now
+    /// Maximum number of provider calls that may have been open at once. Default: the current limit.
     #[param(minimum = 1, maximum = 100000)]
     max_calls: Option<u32>,
 }
 
 /// Checks the history against its invariants.
 ///
-/// `violations`: invariant, subject and detail of each. `checks`: name and meaning of what was checked.
+/// Each of the `violations` has invariant, subject and detail. Each of the `checks` has name and meaning.
 #[utoipa::path(get, path = "/", tag = "admin", params(HistoryQuery), extensions(("x-roles" = json!(OPERATORS))),
     responses(
-        (status = 200, description = "done", body = Object,
+        (status = 200, description = "success", body = Object,
          example = json!({ "violations": [],
-                           "checks": [{ "name": "no_dead_job_without_reason", "meaning": "every dead job says why" }] })),
+                           "checks": [{ "name": "no_dead_job_without_reason", "meaning": "every dead job has a reason" }] })),
         CallErrors,
     ))]
 async fn check_history(

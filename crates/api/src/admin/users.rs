@@ -1,4 +1,4 @@
-//! The people whom messages reach: `/api/v1/admin/users`.
+//! Staff who receive messages: `/api/v1/admin/users`.
 
 use axum::{
     Json,
@@ -42,11 +42,11 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(remove_user))
 }
 
-/// The user a path names.
+/// The user that a path names.
 #[derive(Debug, IntoParams)]
 #[into_params(names("id"), parameter_in = Path)]
 struct UserPath(
-    /// the user's id
+    /// The user's id.
     #[param(value_type = String, pattern = "^[A-Za-z0-9_-]{1,64}$", example = "anna")]
     String,
 );
@@ -63,17 +63,18 @@ impl<S: Send + Sync> FromRequestParts<S> for UserPath {
     }
 }
 
-/// Lists users with the channels that reach them.
+/// Lists users with their channels.
 ///
-/// `users`: id, name, role, channel, and since when each is disabled. There are 10,000 at most.
+/// Each of the `users` has id, name, role and channel, and the time since which it is disabled. The list has at most
+/// 10,000 users.
 #[utoipa::path(get, path = "/", tag = "admin", extensions(("x-roles" = json!(ADMINS))),
-    responses((status = 200, description = "done", body = Object, example = json!(example_users())), CallErrors))]
+    responses((status = 200, description = "success", body = Object, example = json!(example_users())), CallErrors))]
 async fn list_users(State(app): State<App>, caller: ApiCaller) -> Result<Json<Value>, ApiError> {
     caller.require_role(&ADMINS)?;
     Ok(Json(json!({ "users": users::list_users(&app.core.db).await? })))
 }
 
-/// A person whom messages reach.
+/// A staff member who receives messages.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct SaveUserRequest {
@@ -81,15 +82,15 @@ struct SaveUserRequest {
     name: String,
     #[schema(schema_with = role_schema)]
     role: AccountRole,
-    /// The configured channel that reaches this person; `log` if it is left out.
+    /// Configured channel for this user's messages. Default: `log`.
     channel: Option<String>,
-    /// Where a channel of e-mail reaches this person; at the channel's own addresses if it is left out.
+    /// Address for a channel of e-mail. Default: the addresses of the channel.
     #[schema(max_length = 254, format = "email")]
     email: Option<String>,
-    /// Where a channel of calls reaches this person.
+    /// Number for a channel of phone calls.
     #[schema(pattern = "^\\+[1-9][0-9]{6,14}$")]
     phone: Option<String>,
-    /// Why; kept in the record.
+    /// Reason, kept in the record.
     #[schema(value_type = String, min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
     reason: StaffReason,
 }
@@ -98,11 +99,11 @@ fn role_schema() -> Object {
     word_schema(["dispatcher", "support", "operator", "admin"])
 }
 
-/// Adds a user, or brings one that exists up to date.
+/// Creates or updates a user.
 #[utoipa::path(put, path = "/{id}", tag = "admin", params(UserPath), extensions(("x-roles" = json!(ADMINS))),
     request_body(content = SaveUserRequest,
         example = json!({ "name": "Anna", "role": "dispatcher", "channel": "log", "reason": "begins on Monday" })),
-    responses((status = 200, description = "done", body = Object, example = json!(example_user())), CallErrors))]
+    responses((status = 200, description = "success", body = Object, example = json!(example_user())), CallErrors))]
 async fn save_user(
     State(app): State<App>,
     caller: ApiCaller,
@@ -122,13 +123,14 @@ async fn save_user(
     Ok(Json(json!(user)))
 }
 
-/// Adds users, or brings known ones up to date: all of them, or none.
+/// Creates or updates users: all of the import, or none.
 ///
-/// The body has one JSON object per line, at most 16 MiB: id, name, role, and perhaps channel, email and phone. Repeating is harmless.
+/// The body has one JSON object per line, at most 16 MiB: id, name and role, and optionally channel, email and phone.
+/// Repeating the import is harmless.
 #[utoipa::path(post, path = "/import", tag = "admin", params(ReasonQuery), extensions(("x-roles" = json!(ADMINS))),
     request_body(content = Object, content_type = "application/jsonl", description = "a user per line",
         example = json!({ "id": "anna", "name": "Anna", "role": "dispatcher", "channel": "log" })),
-    responses((status = 200, description = "done", body = Object, example = json!({ "imported": 1 })), CallErrors))]
+    responses((status = 200, description = "success", body = Object, example = json!({ "imported": 1 })), CallErrors))]
 async fn import_users(
     State(app): State<App>,
     caller: ApiCaller,
@@ -160,10 +162,10 @@ async fn set_disabled(
     Ok(Json(json!({ "id": id, "disabled": disabled })))
 }
 
-/// Tells this person nothing more.
+/// Stops messages to this user.
 #[utoipa::path(post, path = "/{id}/disable", tag = "admin", params(UserPath), extensions(("x-roles" = json!(ADMINS))),
     request_body(content = ActionRequest, example = json!({ "reason": "on leave" })),
-    responses((status = 200, description = "done", body = Object, example = json!({ "id": "anna", "disabled": true })), CallErrors))]
+    responses((status = 200, description = "success", body = Object, example = json!({ "id": "anna", "disabled": true })), CallErrors))]
 async fn disable_user(
     State(app): State<App>,
     caller: ApiCaller,
@@ -173,10 +175,10 @@ async fn disable_user(
     set_disabled(&app, &caller, &id, true, reason).await
 }
 
-/// Tells this person what there is to tell again.
+/// Resumes messages to this user.
 #[utoipa::path(post, path = "/{id}/enable", tag = "admin", params(UserPath), extensions(("x-roles" = json!(ADMINS))),
     request_body(content = ActionRequest, example = json!({ "reason": "is back" })),
-    responses((status = 200, description = "done", body = Object, example = json!({ "id": "anna", "disabled": false })), CallErrors))]
+    responses((status = 200, description = "success", body = Object, example = json!({ "id": "anna", "disabled": false })), CallErrors))]
 async fn enable_user(
     State(app): State<App>,
     caller: ApiCaller,
@@ -186,10 +188,10 @@ async fn enable_user(
     set_disabled(&app, &caller, &id, false, reason).await
 }
 
-/// Removes a user. Keys that this person holds are revoked apart.
+/// Removes a user. The user's keys stay valid until they are revoked.
 #[utoipa::path(post, path = "/{id}/remove", tag = "admin", params(UserPath), extensions(("x-roles" = json!(ADMINS))),
     request_body(content = ActionRequest, example = json!({ "reason": "left the company" })),
-    responses((status = 200, description = "done", body = Object, example = json!({ "removed": "anna" })), CallErrors))]
+    responses((status = 200, description = "success", body = Object, example = json!({ "removed": "anna" })), CallErrors))]
 async fn remove_user(
     State(app): State<App>,
     caller: ApiCaller,

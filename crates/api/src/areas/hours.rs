@@ -1,4 +1,4 @@
-//! What the hours of an area were like: what thresholds are proposed from.
+//! Figures of past hours of an area, from which thresholds are proposed.
 
 use app::App;
 use areas::table::geofences;
@@ -28,10 +28,10 @@ const MOST_DAYS: u16 = 366;
 pub(super) struct AreaHoursQuery {
     #[param(value_type = String, example = "RIDE")]
     service_type: ServiceType,
-    /// days of `seen`, which end where those of `later` begin
+    /// Number of days in `seen`. They end where the days of `later` start.
     #[param(minimum = 0, maximum = 366, default = 28)]
     days: Option<u16>,
-    /// days of `later`: the last ones
+    /// Number of days in `later`, counted back from now.
     #[param(minimum = 0, maximum = 366, default = 14)]
     judge_days: Option<u16>,
 }
@@ -49,20 +49,21 @@ impl AreaHoursQuery {
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct AreaHours {
-    /// Orders that may wait where no schedule says otherwise.
+    /// Number of orders that may wait where no schedule sets another number.
     usual_threshold: i64,
     seen: Vec<ObservedHour>,
-    /// Hours to judge a proposal on.
+    /// Hours for checking a proposed threshold.
     later: Vec<ObservedHour>,
 }
 
-/// Returns what the hours of an area were like for a service type: orders, those that found a driver, and the most that waited.
+/// Returns the figures of an area's hours for a service type: created orders, orders that found a driver, and the peak
+/// of waiting orders.
 ///
-/// Hours of which nothing is kept are left out. `dispatchq area advise` proposes thresholds from them.
+/// Hours without recorded figures are omitted. `dispatchq area advise` proposes thresholds from the figures.
 #[utoipa::path(get, path = "/areas/{area_id}/hours", tag = "areas", params(AreaPath, AreaHoursQuery),
     extensions(("x-roles" = json!(READERS))),
     responses(
-        (status = 200, description = "done", body = AreaHours,
+        (status = 200, description = "success", body = AreaHours,
          example = json!({ "usual_threshold": 100, "later": [],
              "seen": [{ "day": "MON", "hour": 8, "created": 60, "found_driver": 58, "peak_waiting": 12 }] })),
         AreaErrors,

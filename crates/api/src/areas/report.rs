@@ -1,4 +1,4 @@
-//! How areas stood, and what became of requests for places there.
+//! Hourly report about areas and the outcomes of admission requests.
 
 use axum::{
     Json,
@@ -22,28 +22,28 @@ use app::App;
 use desk::reports::area_report::{self, AreaReport, ReportScope};
 use model::ids::AreaId;
 
-/// A day.
+/// Default number of hours: a day.
 const HOURS: u32 = 24;
-/// A month. Older ones are asked for by `until`.
+/// Maximum number of hours: 31 days. `until` selects earlier hours.
 const MOST_HOURS: u32 = 31 * 24;
 const MOST_WAITING: i64 = 1_000_000;
-/// Times that Postgres and calendars know for sure.
+/// Years accepted for `until`. Postgres and calendars support all of them.
 const YEARS: std::ops::Range<i32> = 2000..3000;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct AreaReportQuery {
-    /// only this area
+    /// Only this area.
     #[param(value_type = Option<String>, pattern = "^[A-Za-z0-9_-]{1,64}$")]
     area_id: Option<Given<AreaId>>,
-    /// hours before `until`
+    /// Number of hours before `until`.
     #[param(minimum = 1, maximum = 744, default = 24)]
     hours: Option<u32>,
-    /// the end; left out, now
+    /// End of the report. Default: now.
     #[param(value_type = Option<DateTime<Utc>>)]
     until: Option<GivenTime>,
-    /// says what this threshold would have refused
+    /// Also reports the orders that this threshold would have refused.
     #[param(minimum = 0, maximum = 1000000)]
     threshold: Option<i64>,
 }
@@ -64,11 +64,12 @@ impl AreaReportQuery {
     }
 }
 
-/// Says how areas stood, hour by hour, and what became of requests for places there.
+/// Returns the status of areas and the outcomes of admission requests, hour by hour.
 ///
-/// Every hour and area of the stretch is in the answer. With `threshold` it says what that threshold would have refused.
+/// The answer has every hour and area of the time range. With `threshold` it also has the refusals that this threshold
+/// would have caused.
 #[utoipa::path(get, path = "/areas/report", tag = "areas", params(AreaReportQuery), extensions(("x-roles" = json!(READERS))),
-    responses((status = 200, description = "done", body = AreaReport, example = json!(example_area_report())), AreaErrors))]
+    responses((status = 200, description = "success", body = AreaReport, example = json!(example_area_report())), AreaErrors))]
 pub(super) async fn show_area_report(
     State(app): State<App>,
     caller: ApiCaller,

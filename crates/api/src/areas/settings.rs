@@ -1,4 +1,4 @@
-//! How many orders may wait where, and for whom that holds.
+//! Limits on waiting orders per area, overrides, and the flag that turns admission on.
 
 use axum::{
     Json,
@@ -36,20 +36,21 @@ use model::{
     ids::{AreaId, ServiceType},
 };
 
-/// Who decides for an area, whatever its count.
+/// Roles that may override an area's count.
 const DECIDERS: [AccountRole; 2] = [AccountRole::Operator, AccountRole::Dispatcher];
 
-/// Sets how many orders may wait in an area, how long each of them counts, and how long it lives.
+/// Sets an area's limits: the number of waiting orders, the time that an order counts as waiting, and the lifetime of
+/// an order.
 ///
-/// What the body leaves out stays as it is; what is null follows the installation again.
+/// A member that the body omits stays unchanged. A null value follows the configuration of the installation again.
 #[utoipa::path(put, path = "/areas/{area_id}/threshold", tag = "areas", extensions(("x-roles" = json!(WRITERS))),
     params(AreaPath,
            ("If-Match" = Option<String>, Header, pattern = "^\"[0-9]{1,18}\"$",
-            description = "the version that was read, as its ETag says")),
+            description = "the version that was read (ETag of GET); a different current version is answered 412")),
     request_body(content = LimitsChange,
         example = json!({ "service_type": "RIDE", "max_waiting_orders": 150, "waiting_timeout_sec": 300 })),
     responses(
-        (status = 200, description = "done", body = LimitsRow,
+        (status = 200, description = "success", body = LimitsRow,
          headers(("ETag" = String, description = "the version of the limits")),
          example = json!(example_area_limits())),
         AreaErrors,
@@ -78,18 +79,18 @@ pub(super) async fn set_threshold(
 pub(super) struct LimitsQuery {
     #[param(value_type = String, example = "RIDE")]
     service_type: ServiceType,
-    /// why; for the audit
+    /// Reason, kept in the audit record.
     #[param(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
     reason: Option<String>,
 }
 
-/// Takes back all that was set for a service type in an area: it follows the installation again.
+/// Removes all limits set for a service type in an area. It follows the configuration of the installation again.
 #[utoipa::path(delete, path = "/areas/{area_id}/threshold", tag = "areas", extensions(("x-roles" = json!(WRITERS))),
     params(AreaPath, LimitsQuery,
            ("If-Match" = Option<String>, Header, pattern = "^\"[0-9]{1,18}\"$",
-            description = "the version that was read, as its ETag says")),
+            description = "the version that was read (ETag of GET); a different current version is answered 412")),
     responses(
-        (status = 200, description = "done", body = LimitsRow,
+        (status = 200, description = "success", body = LimitsRow,
          headers(("ETag" = String, description = "the version of the limits")),
          example = json!(example_area_limits())),
         AreaErrors,
@@ -126,22 +127,22 @@ pub(super) struct OverrideRequest {
     status: OverrideMode,
     #[schema(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
     reason: Option<String>,
-    /// Until then; left out, until a person ends it.
+    /// End of the override. Default: until it is changed.
     #[schema(value_type = Option<DateTime<Utc>>)]
     expires_at: Option<GivenTime>,
-    /// As `expires_at`, in seconds from now; not both.
+    /// End of the override in seconds from now. Exclusive with `expires_at`.
     #[schema(minimum = 1, maximum = 315360000)]
     expires_in_sec: Option<u32>,
 }
 
-/// Longest override that ends by itself: ten years.
+/// Maximum duration of an override with an end: ten years.
 const LONGEST_SEC: u32 = 315_360_000;
 
 impl OverrideRequest {
     fn end(&self, now: DateTime<Utc>) -> Result<Option<DateTime<Utc>>, ApiError> {
         match (self.expires_at.map(GivenTime::time), self.expires_in_sec) {
             (Some(_), Some(_)) => {
-                Err(ApiError::invalid_member("expires_in_sec", "give expires_at or expires_in_sec, and not both"))
+                Err(ApiError::invalid_member("expires_in_sec", "give either expires_at or expires_in_sec"))
             }
             (Some(end), None) if end <= now => Err(ApiError::invalid_member("expires_at", "expires_at has passed")),
             (end, None) => Ok(end),
@@ -164,14 +165,14 @@ struct OverrideAnswer {
     version: i64,
 }
 
-/// Decides for an area, whatever its count.
+/// Overrides the status of an area, regardless of its count.
 #[utoipa::path(post, path = "/areas/{area_id}/override", tag = "areas", extensions(("x-roles" = json!(DECIDERS))),
     params(AreaPath,
            ("If-Match" = Option<String>, Header, pattern = "^\"[0-9]{1,18}\"$",
-            description = "the version of the override (override_version of the area); another one by now is answered 412")),
+            description = "the version of the override (override_version of the area); a different current version is answered 412")),
     request_body(content = OverrideRequest, example = json!({ "status": "FORCE_BUSY", "reason": "Banjir di area" })),
     responses(
-        (status = 200, description = "done", body = OverrideAnswer,
+        (status = 200, description = "success", body = OverrideAnswer,
          headers(("ETag" = String, description = "the version of the override")),
          example = json!({ "area_id": "JKT-PUSAT", "status": "FORCE_BUSY", "reason": "Banjir di area", "expires_at": null,
                            "version": 8 })),
@@ -198,10 +199,10 @@ pub(super) async fn set_override(
     Ok((etag_header(version), Json(body)).into_response())
 }
 
-/// Says whether areas refuse orders, and for whom.
+/// Returns the flag: whether areas refuse orders, and for which areas, channels and users.
 #[utoipa::path(get, path = "/flag", tag = "areas", extensions(("x-roles" = json!(READERS))),
     responses(
-        (status = 200, description = "done", body = AdmissionFlag,
+        (status = 200, description = "success", body = AdmissionFlag,
          headers(("ETag" = String, description = "the version of the flag")),
          example = json!(example_flag())),
         AreaErrors,
@@ -217,19 +218,19 @@ pub(super) async fn show_flag(State(app): State<App>, caller: ApiCaller) -> Resu
 #[serde(deny_unknown_fields)]
 pub(super) struct FlagRequest {
     enabled: bool,
-    /// Empty: all.
+    /// Areas that the flag applies to. Empty: all.
     #[serde(default)]
     #[schema(value_type = Vec<String>, schema_with = list_of_names)]
     enabled_areas: Vec<AreaId>,
-    /// Empty: all.
+    /// Channels that the flag applies to. Empty: all.
     #[serde(default)]
     #[schema(schema_with = list_of_names)]
     enabled_channels: Vec<String>,
-    /// Part of the users it holds for.
+    /// Percentage of users that the flag applies to.
     #[serde(default = "default_percentage")]
     #[schema(minimum = 0, maximum = 100, default = default_percentage)]
     percentage: i32,
-    /// No threshold refuses a request; those that it would have refused are logged and kept.
+    /// If true, thresholds refuse no request. Requests that a threshold would have refused are logged and recorded.
     #[serde(default)]
     shadow_mode: bool,
     #[schema(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
@@ -247,14 +248,14 @@ fn list_of_names() -> Array {
         .build()
 }
 
-/// Sets the flag as a whole.
+/// Replaces the flag.
 #[utoipa::path(put, path = "/flag", tag = "areas", extensions(("x-roles" = json!(WRITERS))),
     params(("If-Match" = Option<String>, Header, pattern = "^\"[0-9]{1,18}\"$",
-            description = "the version that was read, as its ETag says")),
+            description = "the version that was read (ETag of GET); a different current version is answered 412")),
     request_body(content = FlagRequest,
         example = json!({ "enabled": true, "enabled_areas": ["JKT-PUSAT"], "shadow_mode": true, "reason": "a trial" })),
     responses(
-        (status = 200, description = "done", body = AdmissionFlag,
+        (status = 200, description = "success", body = AdmissionFlag,
          headers(("ETag" = String, description = "the version of the flag")),
          example = json!(example_flag())),
         AreaErrors,

@@ -1,4 +1,4 @@
-//! Settings of a binding, changed one by one.
+//! Changes of a binding's settings.
 
 use axum::response::Response;
 use model::{
@@ -26,25 +26,25 @@ use bindings::{change::change_binding, error::BindingError, store::servers};
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PatchBindingRequest {
-    /// Another server; only while the binding is STOPPED and IDLE.
+    /// New server. The binding must be STOPPED and IDLE.
     #[schema(value_type = Option<String>, pattern = "^[A-Za-z0-9_.-]{1,64}$")]
     server_id: Option<ServerId>,
-    /// What is left out stays as it is.
+    /// Settings to change. An omitted setting stays unchanged.
     #[schema(value_type = Option<ConfigSchema>)]
     config: Option<Map<String, Value>>,
-    /// Why; for the audit.
+    /// Reason, kept in the audit record.
     #[schema(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
     reason: Option<String>,
 }
 
-/// Changes the settings of a binding, or its server.
+/// Changes the settings or the server of a binding.
 ///
-/// Settings hold from the next step on; what the body leaves out stays as it is.
+/// Settings apply from the next step. A member that the body omits stays unchanged.
 #[utoipa::path(patch, path = "/{id}", tag = "bindings", params(BindingPath, IdempotencyHeader),
     extensions(("x-roles" = json!(WRITERS))),
     request_body(content = PatchBindingRequest, example = json!({ "config": { "interval_ms": [500, 1000] } })),
     responses(
-        (status = 200, description = "done", body = BindingAnswer,
+        (status = 200, description = "success", body = BindingAnswer,
          example = json!({ "binding": example_binding(), "changed": true, "note": null })),
         CallErrors,
     ))]
@@ -75,7 +75,7 @@ pub(super) async fn patch_binding(call: KeyedCall<BindingPath, PatchBindingReque
     request.run_once("patch binding", id.as_str().as_bytes(), work).await
 }
 
-/// The settings with those changed that are named.
+/// Returns the settings with the named ones replaced.
 fn merge_settings(current: &BindingConfig, named: &Map<String, Value>) -> Result<BindingConfig, BindingError> {
     let mut merged = json!(current);
     for (name, value) in named {

@@ -1,4 +1,4 @@
-//! What the paths of bindings and servers name.
+//! Ids in the paths of bindings and servers.
 
 use axum::{extract::FromRequestParts, http::request::Parts};
 use model::binding::{BindingId, ServerId, TrxId};
@@ -6,29 +6,29 @@ use utoipa::IntoParams;
 
 use crate::{body::parse_path, error::ApiError};
 
-/// The binding a path names.
+/// The binding that a path names.
 #[derive(Debug, IntoParams)]
 #[into_params(names("id"), parameter_in = Path)]
 pub(crate) struct BindingPath(
-    /// the binding's id
+    /// The binding's id.
     #[param(value_type = String, pattern = "^[A-Za-z0-9_-]{1,64}$", example = "B-7")]
     pub(crate) BindingId,
 );
 
-/// The transaction a path names.
+/// The transaction that a path names.
 #[derive(Debug, IntoParams)]
 #[into_params(names("trx_id"), parameter_in = Path)]
 pub(crate) struct TransactionPath(
-    /// the transaction's id: that of its binding, '.' and the cycle
+    /// The transaction's id: the binding's id, `.` and the cycle.
     #[param(value_type = String, pattern = "^[A-Za-z0-9_-]{1,64}\\.[1-9][0-9]{0,18}$", example = "B-7.1")]
     pub(crate) TrxId,
 );
 
-/// The provider's server a path names.
+/// The provider's server that a path names.
 #[derive(Debug, IntoParams)]
 #[into_params(names("id"), parameter_in = Path)]
 pub(crate) struct ServerPath(
-    /// the server's id
+    /// The server's id.
     #[param(value_type = String, pattern = "^[A-Za-z0-9_.-]{1,64}$", example = "S1")]
     pub(crate) ServerId,
 );

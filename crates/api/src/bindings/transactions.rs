@@ -1,4 +1,4 @@
-//! What was run on a binding.
+//! Transactions of a binding.
 
 use axum::{
     Json,
@@ -21,13 +21,13 @@ use bindings::list;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct TransactionQuery {
-    /// only of this status
+    /// Only transactions with this status.
     #[param(schema_with = status_schema)]
     status: Option<TransactionStatus>,
-    /// the `next_cursor` of the page before: only cycles before this one
+    /// The `next_cursor` of the previous page. Only earlier cycles are listed.
     #[param(minimum = 0)]
     cursor: Option<i64>,
-    /// transactions of one page
+    /// Maximum number of transactions per page.
     #[param(minimum = 1, maximum = 500, default = 50)]
     limit: Option<u32>,
 }
@@ -35,7 +35,7 @@ pub(super) struct TransactionQuery {
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct TransactionPage {
     transactions: Vec<TransactionView>,
-    /// `cursor` of the next page; null on the last.
+    /// Value of `cursor` for the next page; null on the last page.
     #[schema(required)]
     next_cursor: Option<i64>,
 }
@@ -44,7 +44,7 @@ pub(super) struct TransactionPage {
 #[utoipa::path(get, path = "/{id}/transactions", tag = "bindings", params(BindingPath, TransactionQuery),
     extensions(("x-roles" = json!(READERS))),
     responses(
-        (status = 200, description = "done", body = TransactionPage,
+        (status = 200, description = "success", body = TransactionPage,
          example = json!({ "transactions": [example_transaction()], "next_cursor": null })),
         CallErrors,
     ))]
@@ -59,7 +59,7 @@ pub(super) async fn list_transactions(
     let Query(TransactionQuery { status, cursor, limit }) = wanted?;
     let cursor = numbered_cursor("cursor", cursor)?;
     let limit = page_size(limit)?;
-    // One that was deleted still has transactions.
+    // A deleted binding still has transactions.
     app.bindings.rows.load_binding(&id).await?.ok_or(ApiError::NoSuchBinding)?;
     let headers = list::list_transactions(&app.core, &id, status, cursor, i64::from(limit)).await?;
     let next_cursor = next_cursor(&headers, limit, |header| header.cycle);
@@ -70,16 +70,16 @@ pub(super) async fn list_transactions(
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct TransactionAnswer {
     transaction: TransactionView,
-    /// From the first; at most 200.
+    /// The first calls of the transaction, at most 200.
     calls: Vec<CallView>,
 }
 
-/// Returns a transaction and what was said in its calls.
+/// Returns a transaction and the requests and responses of its calls.
 ///
-/// Neither keys nor OTPs are in it.
+/// The answer contains no keys or OTPs.
 #[utoipa::path(get, path = "/{trx_id}", tag = "bindings", params(TransactionPath), extensions(("x-roles" = json!(READERS))),
     responses(
-        (status = 200, description = "done", body = TransactionAnswer,
+        (status = 200, description = "success", body = TransactionAnswer,
          example = json!({ "transaction": example_transaction(), "calls": [example_call()] })),
         CallErrors,
     ))]

@@ -1,4 +1,4 @@
-//! What is asked of a binding: start, pause, resume, stop; and an OTP that is handed in.
+//! Requests that start, pause, resume or stop a binding, and requests that submit an OTP.
 
 use axum::{extract::State, http::HeaderMap, response::Response};
 use model::binding::{BindingCommand, BindingConflict, BindingEventKind, BindingId, StopReason, TrxId};
@@ -23,28 +23,29 @@ use bindings::{
 };
 use foundation::staff_actions::ActionAuthor;
 
-/// Support is who the account's owner tells the OTP.
+/// Roles that submit OTPs. Support is included because the account's owner gives the OTP to support.
 const OTP_WRITERS: [AccountRole; 2] = [AccountRole::Operator, AccountRole::Support];
-/// Events among which an OTP that was handed in is looked for.
+/// Number of events that are searched for a submitted OTP.
 const RECENT_EVENTS: i64 = 50;
 
-/// A request whose path and name say what is wanted; its body may say why.
+/// A request whose path names the action. Its body may contain a reason.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct VerbRequest {
-    /// Why; for the audit.
+    /// Reason, kept in the audit record.
     #[schema(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
     reason: Option<String>,
 }
 
-/// A request that needs no body, and refuses one that says something.
+/// A body without members.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EmptyBody {}
 
 type VerbCall = KeyedCall<BindingPath, VerbRequest>;
 
-/// Does what is asked, once per Idempotency-Key. `name` is that of the request. The caller of this has checked `reason`.
+/// Runs a command once per Idempotency-Key. `name` identifies the kind of request. The caller must have checked
+/// `reason`.
 pub(super) async fn run_command(
     request: KeyedRequest,
     BindingPath(id): BindingPath,
@@ -62,14 +63,14 @@ pub(super) async fn run_command(
     request.run_once(name, id.as_str().as_bytes(), work).await
 }
 
-/// Starts a binding: cycle follows cycle.
+/// Starts a binding, which then runs cycle after cycle.
 ///
-/// One that runs already is left alone; a PAUSED one is resumed instead.
+/// A binding that already runs stays unchanged. A PAUSED binding must be resumed instead.
 #[utoipa::path(post, path = "/{id}/start", tag = "bindings", params(BindingPath, IdempotencyHeader),
     extensions(("x-roles" = json!(WRITERS))),
     request_body(content = Option<VerbRequest>, example = json!({ "reason": "a trial of the new account" })),
     responses(
-        (status = 200, description = "done", body = BindingAnswer,
+        (status = 200, description = "success", body = BindingAnswer,
          example = json!({ "binding": example_binding(), "changed": true, "note": null })),
         CallErrors,
     ))]
@@ -78,14 +79,14 @@ pub(super) async fn start_binding(call: VerbCall) -> Result<Response, ApiError> 
     run_command(call.request, call.subject, "start binding", BindingCommand::Start, reason).await
 }
 
-/// Pauses a binding: no cycle begins until it is resumed.
+/// Pauses a binding. It starts no cycle until it is resumed.
 ///
-/// The open transaction goes on until it is final.
+/// The open transaction continues until it is final.
 #[utoipa::path(post, path = "/{id}/pause", tag = "bindings", params(BindingPath, IdempotencyHeader),
     extensions(("x-roles" = json!(WRITERS))),
     request_body(content = Option<VerbRequest>, example = json!({ "reason": "a trial of the new account" })),
     responses(
-        (status = 200, description = "done", body = BindingAnswer,
+        (status = 200, description = "success", body = BindingAnswer,
          example = json!({ "binding": example_binding(), "changed": true, "note": null })),
         CallErrors,
     ))]
@@ -99,7 +100,7 @@ pub(super) async fn pause_binding(call: VerbCall) -> Result<Response, ApiError> 
     extensions(("x-roles" = json!(WRITERS))),
     request_body(content = Option<VerbRequest>, example = json!({ "reason": "a trial of the new account" })),
     responses(
-        (status = 200, description = "done", body = BindingAnswer,
+        (status = 200, description = "success", body = BindingAnswer,
          example = json!({ "binding": example_binding(), "changed": true, "note": null })),
         CallErrors,
     ))]
@@ -108,7 +109,7 @@ pub(super) async fn resume_binding(call: VerbCall) -> Result<Response, ApiError>
     run_command(call.request, call.subject, "resume binding", BindingCommand::Resume, reason).await
 }
 
-/// The reason that a caller may give. The others are dispatchq's own.
+/// Stop reason that a caller may give. The system sets all others.
 #[derive(Debug, Default, Clone, Copy, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum GivenStopReason {
@@ -121,19 +122,19 @@ pub(super) enum GivenStopReason {
 pub(super) struct StopRequest {
     #[serde(default)]
     reason: GivenStopReason,
-    /// Why; for the audit.
+    /// Explanation, kept in the audit record.
     #[schema(max_length = 500, pattern = "^[^\\u0000]*$")]
     note: Option<String>,
 }
 
 /// Stops a binding.
 ///
-/// With a call open it is STOPPING until that has ended; an OTP is waited for no longer.
+/// While a call is open, the binding is STOPPING until the call ends. It no longer waits for an OTP.
 #[utoipa::path(post, path = "/{id}/stop", tag = "bindings", params(BindingPath, IdempotencyHeader),
     extensions(("x-roles" = json!(WRITERS))),
     request_body(content = Option<StopRequest>, example = json!({ "reason": "manual_stop" })),
     responses(
-        (status = 200, description = "done", body = BindingAnswer,
+        (status = 200, description = "success", body = BindingAnswer,
          example = json!({ "binding": example_binding(), "changed": true, "note": null })),
         CallErrors,
     ))]
@@ -144,28 +145,29 @@ pub(super) async fn stop_binding(call: KeyedCall<BindingPath, StopRequest>) -> R
     run_command(call.request, call.subject, "stop binding", stop, note).await
 }
 
-/// Without `Debug`: the OTP is in no log.
+/// Has no `Debug`, so that the OTP appears in no log.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct OtpRequest {
-    /// The transaction that wants it.
+    /// Transaction that waits for the OTP.
     #[schema(value_type = String, pattern = "^[A-Za-z0-9_-]{1,64}\\.[1-9][0-9]{0,18}$")]
     trx_id: TrxId,
     #[schema(min_length = 1, max_length = 64, pattern = "^[!-~]+$")]
     otp: String,
-    /// Who gave it, or why; for the audit. Never the OTP.
+    /// Source of the OTP or reason, kept in the audit record. Must not contain the OTP.
     #[schema(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
     reason: Option<String>,
 }
 
-/// Hands an OTP in.
+/// Submits an OTP.
 ///
-/// It is stored encrypted, sent to the provider at once, and erased with the outcome. What comes of it is in the transaction.
+/// The OTP is stored encrypted, sent to the provider immediately, and erased when its outcome is known. The transaction
+/// shows the outcome.
 #[utoipa::path(post, path = "/{id}/otp", tag = "bindings", params(BindingPath, IdempotencyHeader),
     extensions(("x-roles" = json!(OTP_WRITERS))),
     request_body(content = OtpRequest, example = json!({ "trx_id": "B-7.1", "otp": "123456" })),
     responses(
-        (status = 200, description = "done", body = BindingAnswer,
+        (status = 200, description = "success", body = BindingAnswer,
          example = json!({ "binding": example_binding(), "changed": true, "note": null })),
         CallErrors,
     ))]
@@ -189,24 +191,24 @@ pub(super) async fn submit_otp(
     let work = async |work: WorkContext| {
         let by = ActionAuthor { actor: &caller.actor(), reason: reason.as_deref() };
         let stored = commands::submit_otp(&app.bindings, &id, &trx_id, &otp, by).await;
-        // The answer of the request that stored it may have got lost.
+        // An earlier request with this Idempotency-Key may have stored the OTP, and its answer was lost.
         let is_ours = match &stored {
             Err(BindingError::Conflict(why)) if work.resumed => was_handed_in(&app, &id, why, &digest).await?,
             _ => false,
         };
         let changed = if is_ours {
-            ChangedBinding::No(Box::new(load_living(&app, &id).await?), "handed in already")
+            ChangedBinding::No(Box::new(load_living(&app, &id).await?), "already submitted")
         } else {
             stored.map_err(ApiError::from)?
         };
         Ok::<_, ApiError>(answer_with(changed))
     };
-    // The keyed digest instead of the body: what is kept of a request must not tell the OTP.
+    // The keyed digest replaces the body, because the record of a request must not reveal the OTP.
     let request: [&[u8]; 4] = [b"submit otp", id.as_str().as_bytes(), trx_id.as_str().as_bytes(), digest.as_bytes()];
     idempotency::run_once(&app.core.db, &caller, key.as_deref(), &request, work).await
 }
 
-/// Returns whether this very OTP is in the history.
+/// Returns whether the history has a submission of the same OTP.
 async fn was_handed_in(app: &App, id: &BindingId, why: &BindingConflict, digest: &str) -> Result<bool, sqlx::Error> {
     if !matches!(why, BindingConflict::OtpStored | BindingConflict::OtpOver | BindingConflict::OtpNotWanted(_)) {
         return Ok(false);

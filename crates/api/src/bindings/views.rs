@@ -1,4 +1,4 @@
-//! Bindings and their transactions as they are shown. Of an OTP no answer holds more than when it was handed in.
+//! Bindings and their transactions in answers. About an OTP an answer contains only the time of its submission.
 
 use bindings::store::transactions::CallRow;
 use chrono::{DateTime, Utc};
@@ -15,7 +15,7 @@ use utoipa::{
     },
 };
 
-/// A binding as it stands.
+/// Current state of a binding.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Binding)]
 pub(super) struct BindingView {
@@ -24,50 +24,50 @@ pub(super) struct BindingView {
     account_id: String,
     #[schema(schema_with = state_schema)]
     state: BindingState,
-    /// Why it is STOPPED or STOPPING; null for one that never ran.
+    /// Reason for STOPPED or STOPPING; null if the binding never ran.
     #[schema(schema_with = reason_schema)]
     reason: Option<StopReason>,
     #[schema(value_type = ConfigSchema)]
     config: BindingConfig,
-    /// Cycles begun so far; the open one unless IDLE.
+    /// Number of cycles started so far. Unless the phase is IDLE, the last one is open.
     cycle: i64,
     #[schema(schema_with = phase_schema)]
     phase: BindingPhase,
     /// The open transaction.
     trx_id: Option<String>,
-    /// The provider has said that the open transaction began.
+    /// Whether the provider has confirmed the start of the open transaction.
     start_confirmed: bool,
-    /// From when the interval of the newest cycle counts where it counts from the begin: when that cycle was due.
+    /// Due time of the newest cycle. `interval_ms` counts from it if `interval_from` is `begin`.
     interval_start: Option<DateTime<Utc>>,
-    /// When the next cycle begins, or the provider is called again.
+    /// Time of the next cycle or of the next call to the provider.
     next_at: Option<DateTime<Utc>>,
-    /// Calls claimed so far.
+    /// Number of calls claimed so far.
     call_no: i64,
     /// The open call.
     #[schema(schema_with = open_call_schema)]
     call_action: Option<CallAction>,
-    /// No other call is made before, unless this one ends.
+    /// End of the open call's claim. No other call is made before this time, unless the call ends earlier.
     call_until: Option<DateTime<Utc>>,
-    /// Asks about the open transaction.
+    /// Number of status requests about the open transaction.
     asks: i32,
-    /// Failed transactions in a row.
+    /// Number of consecutive failed transactions.
     failures: i32,
-    /// When the open transaction becomes UNRESOLVED.
+    /// Time when the open transaction becomes UNRESOLVED.
     processing_deadline: Option<DateTime<Utc>>,
-    /// Until when an OTP is waited for.
+    /// Deadline for an OTP.
     otp_deadline: Option<DateTime<Utc>>,
-    /// OTPs whose outcome is known.
+    /// Number of OTPs with a known outcome.
     otp_tries: i32,
-    /// When the OTP was handed in whose outcome is not known yet.
+    /// Time when the OTP without a known outcome was submitted.
     otp_submitted_at: Option<DateTime<Utc>>,
-    /// Transactions that are UNRESOLVED.
+    /// Number of transactions that are UNRESOLVED.
     unresolved: i32,
-    /// Raised by every change.
+    /// Version, incremented by every change.
     version: i64,
     created_at: DateTime<Utc>,
     updated_at: DateTime<Utc>,
     deleted_at: Option<DateTime<Utc>>,
-    /// True: Postgres does not answer, and this is the copy in Redis, which may be old.
+    /// True if Postgres does not answer and this is the copy in Redis, which may be old.
     pub(super) stale: bool,
 }
 
@@ -105,42 +105,42 @@ impl From<Binding> for BindingView {
     }
 }
 
-/// What can be set about a binding.
+/// Settings of a binding.
 #[derive(ToSchema)]
 #[schema(as = BindingConfig)]
 #[expect(dead_code, reason = "describes the settings; the model reads and writes them")]
 pub(super) struct ConfigSchema {
-    /// From one transaction to the next one's start: least and most milliseconds.
+    /// Minimum and maximum milliseconds between one transaction and the start of the next.
     #[schema(schema_with = range_schema)]
     interval_ms: Option<Vec<u32>>,
-    /// From where `interval_ms` counts: `end`, the end of a transaction; or `begin`, the time at which its cycle was due, so that one is
-    /// due each interval, however long it takes. Cycles that were missed are not made up for.
+    /// Start of `interval_ms`: `end` is the end of a transaction; `begin` is the time at which its cycle was due. With
+    /// `begin` one cycle is due per interval, regardless of its duration. Missed cycles are not made up for.
     #[schema(schema_with = interval_from_schema)]
     interval_from: Option<String>,
-    /// Quick asks about a transaction in PROCESSING, before the pauses grow.
+    /// Number of frequent status requests about a transaction in PROCESSING. After them the pauses grow.
     #[schema(minimum = 1, maximum = 100)]
     max_retry_status: Option<u32>,
-    /// From a transaction that failed to the next one's start: least and most milliseconds.
+    /// Minimum and maximum milliseconds between a failed transaction and the start of the next.
     #[schema(schema_with = range_schema)]
     cooldown_on_error_ms: Option<Vec<u32>>,
     #[schema(minimum = 100, maximum = 60000)]
     call_timeout_ms: Option<u32>,
-    /// How long a transaction may stay open, waits for OTPs apart.
+    /// Maximum duration of a transaction in milliseconds, without its waits for OTPs.
     #[schema(minimum = 1000, maximum = 86400000)]
     processing_timeout_ms: Option<u32>,
-    /// What becomes of the binding then.
+    /// Whether the binding continues or stops after `processing_timeout_ms`.
     #[schema(schema_with = policy_schema)]
     on_processing_timeout: Option<String>,
-    /// How long one OTP is waited for.
+    /// Maximum wait for one OTP in milliseconds.
     #[schema(minimum = 1000, maximum = 86400000)]
     otp_timeout_ms: Option<u32>,
-    /// What becomes of the binding then.
+    /// Whether the binding continues or stops after `otp_timeout_ms`.
     #[schema(schema_with = policy_schema)]
     on_otp_timeout: Option<String>,
-    /// OTPs that may be tried for one transaction.
+    /// Maximum number of OTPs for one transaction.
     #[schema(minimum = 1, maximum = 10)]
     otp_attempts: Option<u32>,
-    /// Failed transactions in a row after which the binding stops.
+    /// Number of consecutive failed transactions after which the binding stops.
     #[schema(minimum = 1, maximum = 10000)]
     max_failures: Option<u32>,
 }
@@ -156,13 +156,13 @@ pub(super) struct TransactionView {
     account_id: String,
     #[schema(schema_with = status_schema)]
     status: TransactionStatus,
-    /// Why it is GAGAL or UNRESOLVED.
+    /// Reason for GAGAL or UNRESOLVED.
     reason: Option<String>,
-    /// The provider's own id.
+    /// The provider's id of the transaction.
     provider_ref: Option<String>,
-    /// Asks since it is UNRESOLVED.
+    /// Number of status requests since the transaction became UNRESOLVED.
     asks: i32,
-    /// When the provider is asked again, while UNRESOLVED.
+    /// Time of the next status request while the transaction is UNRESOLVED.
     settle_at: Option<DateTime<Utc>>,
     started_at: DateTime<Utc>,
     ended_at: Option<DateTime<Utc>>,
@@ -187,7 +187,7 @@ impl From<TransactionHeader> for TransactionView {
     }
 }
 
-/// One call of the provider: its claim, and its end once it has one.
+/// One call to the provider: its claim, and its end if it has ended.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = ProviderCall)]
 pub(super) struct CallView {
@@ -197,13 +197,13 @@ pub(super) struct CallView {
     fence: i64,
     claimed_at: DateTime<Utc>,
     call_until: DateTime<Utc>,
-    /// Which process claimed it.
+    /// Process that claimed the call.
     owner: Option<String>,
     ended_at: Option<DateTime<Utc>>,
-    /// The answer in one word; `lost`: none was ever written.
+    /// Outcome of the call. `lost` if no outcome was recorded.
     result: Option<String>,
     http_status: Option<i16>,
-    /// By the worker's clock, set to Postgres'; null: nothing was sent.
+    /// Time on the worker's clock, adjusted to the clock of Postgres. Null if nothing was sent.
     sent_at: Option<DateTime<Utc>>,
     latency_us: Option<i64>,
     request: Option<String>,
@@ -281,7 +281,7 @@ fn range_schema() -> Array {
     ArrayBuilder::new().items(number).min_items(Some(2)).max_items(Some(2)).build()
 }
 
-/// A binding that waits for its next cycle.
+/// Returns a binding that waits for its next cycle.
 pub(super) fn example_binding() -> Value {
     json!({
         "id": "B-7", "server_id": "S1", "account_id": "A-1", "state": "RUNNING", "reason": null,
@@ -293,7 +293,7 @@ pub(super) fn example_binding() -> Value {
     })
 }
 
-/// A transaction that is done.
+/// Returns a successful transaction.
 pub(super) fn example_transaction() -> Value {
     json!({
         "trx_id": "B-7.42", "binding_id": "B-7", "cycle": 42, "server_id": "S1", "account_id": "A-1",
@@ -302,7 +302,7 @@ pub(super) fn example_transaction() -> Value {
     })
 }
 
-/// Its only call.
+/// Returns the only call of [`example_transaction`].
 pub(super) fn example_call() -> Value {
     json!({
         "call_no": 44, "action": "start", "fence": 311, "claimed_at": "2026-01-09T07:59:59.900Z",
@@ -321,7 +321,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_binding_is_shown_as_its_row_without_the_otp() {
+    fn binding_view_equals_row_without_otp() {
         let ids: (BindingId, ServerId, AccountId) = ("B".parse().unwrap(), "S".parse().unwrap(), "A".parse().unwrap());
         let mut row = Binding::new_stopped(ids.0, ids.1, ids.2, BindingConfig::default(), Utc::now());
         row.otp_value = Some(vec![7; 40]);

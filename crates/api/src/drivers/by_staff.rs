@@ -1,4 +1,4 @@
-//! Drivers for staff: `/api/v1/drivers`.
+//! Administration of drivers: `/api/v1/drivers`.
 
 use axum::{
     Json,
@@ -35,7 +35,7 @@ use orders::fleet::{
 };
 
 const WRITERS: [AccountRole; 1] = [AccountRole::Operator];
-/// Admin passes wherever a role does.
+/// Empty, because admins pass every role check.
 const ADMINS: [AccountRole; 0] = [];
 
 impl From<DriverError> for ApiError {
@@ -49,11 +49,11 @@ impl From<DriverError> for ApiError {
     }
 }
 
-/// The driver a path names, to be changed.
+/// The driver that a path names, for changes.
 #[derive(Debug, IntoParams)]
 #[into_params(names("id"), parameter_in = Path)]
 pub(super) struct ChangedDriverPath(
-    /// the driver's id
+    /// The driver's id.
     #[param(pattern = "^[A-Za-z0-9_-]{1,64}$", value_type = String, example = "DRV-9")]
     DriverId,
 );
@@ -71,17 +71,17 @@ impl<S: Send + Sync> FromRequestParts<S> for ChangedDriverPath {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct DriverListQuery {
-    /// only those who drive for this service type
+    /// Only drivers for this service type.
     #[param(value_type = Option<String>)]
     service_type: Option<ServiceType>,
-    /// only those who want work, or only the others
+    /// Only drivers who are available, or only drivers who are not.
     available: Option<bool>,
-    /// only those who are disabled, or only the others
+    /// Only drivers who are disabled, or only drivers who are not.
     disabled: Option<bool>,
-    /// the `next_cursor` of the page before
+    /// The `next_cursor` of the previous page.
     #[param(value_type = Option<String>, pattern = "^[A-Za-z0-9_-]{1,64}$")]
     cursor: Option<Given<DriverId>>,
-    /// drivers of one page
+    /// Maximum number of drivers per page.
     #[param(minimum = 1, maximum = 500, default = 50)]
     limit: Option<u32>,
 }
@@ -89,7 +89,7 @@ pub(super) struct DriverListQuery {
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct DriverPage {
     drivers: Vec<DriverRecord>,
-    /// `cursor` of the next page; null on the last.
+    /// Value of `cursor` for the next page; null on the last page.
     #[schema(required)]
     next_cursor: Option<String>,
 }
@@ -97,7 +97,7 @@ pub(super) struct DriverPage {
 /// Lists drivers by id, page by page.
 #[utoipa::path(get, path = "/", tag = "drivers", params(DriverListQuery), extensions(("x-roles" = json!(READERS))),
     responses(
-        (status = 200, description = "done", body = DriverPage,
+        (status = 200, description = "success", body = DriverPage,
          example = json!({ "drivers": [example_driver()], "next_cursor": null })),
         CallErrors,
     ))]
@@ -118,35 +118,35 @@ pub(super) async fn list_drivers(
     Ok(Json(DriverPage { drivers, next_cursor }))
 }
 
-/// A driver to be added.
+/// A driver to create.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CreateDriverRequest {
     #[schema(value_type = String, pattern = "^[A-Za-z0-9_-]{1,64}$")]
     id: Given<DriverId>,
-    /// At least one; each is configured.
+    /// At least one configured service type.
     #[schema(value_type = Vec<String>, min_items = 1, max_items = 64)]
     service_types: Vec<ServiceType>,
     latitude: f64,
     longitude: f64,
-    /// The driver wants work at once. False if it is left out.
+    /// Whether the driver is available immediately. Default: false.
     #[serde(default)]
     available: bool,
-    /// E.164, such as +628123456789: for offers by voice call.
+    /// Phone number in E.164, such as +628123456789, for offers by phone call.
     #[schema(pattern = "^\\+[1-9][0-9]{6,14}$")]
     phone: Option<String>,
-    /// Why; kept in the record.
+    /// Reason, kept in the record.
     #[schema(value_type = String, min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
     reason: StaffReason,
 }
 
-/// Adds a driver.
+/// Creates a driver.
 #[utoipa::path(post, path = "/", tag = "drivers", params(IdempotencyHeader), extensions(("x-roles" = json!(WRITERS))),
     request_body(content = CreateDriverRequest,
         example = json!({ "id": "DRV-9", "service_types": ["RIDE"], "latitude": -6.2088, "longitude": 106.8456,
                           "reason": "signed the contract" })),
     responses(
-        (status = 201, description = "done", body = DriverRecord,
+        (status = 201, description = "success", body = DriverRecord,
          example = json!(example_driver())),
         CallErrors,
     ))]
@@ -164,7 +164,7 @@ pub(super) async fn create_driver(
     let work = async |work: WorkContext| {
         let by = ActionAuthor { actor: &caller.actor(), reason: reason.as_deref() };
         let made = match driver_admin::create_driver(&app.orders, &new, by).await {
-            // It is the same driver, added by a request whose answer got lost.
+            // An earlier request with this Idempotency-Key created the driver, and its answer was lost.
             Err(DriverError::Exists(id)) if work.resumed => find_driver(&app, &id).await?,
             made => made?,
         };
@@ -175,18 +175,18 @@ pub(super) async fn create_driver(
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct DriverImport {
-    /// Drivers that were written.
+    /// Number of drivers that were written.
     imported: usize,
 }
 
-/// Adds drivers, or brings known ones up to date: all of them, or none.
+/// Creates or updates drivers: all of the import, or none.
 ///
-/// The body has one JSON object per line, at most 16 MiB. What a line leaves out stays as it is; a new driver is available. Repeating is
-/// harmless.
+/// The body has one JSON object per line, at most 16 MiB. A member that a line omits stays unchanged; a new driver is
+/// available. Repeating the import is harmless.
 #[utoipa::path(post, path = "/import", tag = "drivers", params(ReasonQuery), extensions(("x-roles" = json!(WRITERS))),
     request_body(content = Object, content_type = "application/jsonl", description = "a driver per line",
         example = json!({ "id": "DRV-9", "service_types": ["RIDE"], "latitude": -6.2088, "longitude": 106.8456, "available": true })),
-    responses((status = 200, description = "done", body = DriverImport, example = json!({ "imported": 1 })), CallErrors))]
+    responses((status = 200, description = "success", body = DriverImport, example = json!({ "imported": 1 })), CallErrors))]
 pub(super) async fn import_drivers(
     State(app): State<App>,
     caller: ApiCaller,
@@ -207,18 +207,18 @@ async fn find_driver(app: &App, id: &DriverId) -> Result<DriverRecord, ApiError>
     drivers::find_driver(&app.core.db, id).await?.ok_or(ApiError::NoSuchDriver)
 }
 
-/// What is to be another of a driver. What is left out stays.
+/// Changes of a driver. A member that the body omits stays unchanged.
 #[derive(ToSchema)]
 #[schema(as = DriverChangeRequest)]
 #[expect(dead_code, reason = "describes the change; the service reads it")]
 struct ChangeSchema {
-    /// At least one; each is configured.
+    /// At least one configured service type.
     #[schema(min_items = 1, max_items = 64)]
     service_types: Option<Vec<String>>,
-    /// E.164; null removes it.
+    /// Phone number in E.164; null removes it.
     #[schema(pattern = "^\\+[1-9][0-9]{6,14}$")]
     phone: Option<String>,
-    /// Why; kept in the record.
+    /// Reason, kept in the record.
     #[schema(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
     reason: String,
 }
@@ -226,18 +226,18 @@ struct ChangeSchema {
 #[derive(Debug, Deserialize)]
 pub(super) struct ChangeDriverRequest {
     reason: StaffReason,
-    /// All other fields.
+    /// All members except `reason`.
     #[serde(flatten)]
     change: Value,
 }
 
-/// Changes what a driver drives for, or the driver's phone number.
+/// Changes a driver's service types or phone number.
 #[utoipa::path(patch, path = "/{id}", tag = "drivers", params(ChangedDriverPath, IdempotencyHeader),
     extensions(("x-roles" = json!(WRITERS))),
     request_body(content = ChangeSchema,
         example = json!({ "service_types": ["RIDE", "RENT"], "reason": "has a larger car" })),
     responses(
-        (status = 200, description = "done", body = DriverRecord,
+        (status = 200, description = "success", body = DriverRecord,
          example = json!(example_driver())),
         CallErrors,
     ))]
@@ -257,7 +257,7 @@ pub(super) async fn change_driver(
     request.run_once("change driver", id.as_bytes(), work).await
 }
 
-/// Why something is done; kept in the record of it.
+/// Reason for an action. It is kept in the audit record.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = DriverActionRequest)]
@@ -266,10 +266,10 @@ pub(super) struct DriverReason {
     reason: StaffReason,
 }
 
-/// A request that says why, and no more.
+/// A request about a driver that contains only a reason.
 type ReasonedCall = KeyedCall<ChangedDriverPath, DriverReason>;
 
-/// Disables or enables a driver, once per Idempotency-Key. `name` is that of the request.
+/// Disables or enables a driver, once per Idempotency-Key. `name` identifies the kind of request.
 async fn set_disabled(call: ReasonedCall, name: &str, disabled: bool) -> Result<Response, ApiError> {
     let KeyedCall { request, subject: ChangedDriverPath(id), value: DriverReason { reason } } = call;
     let KeyedRequest { app, caller, .. } = &request;
@@ -283,12 +283,14 @@ async fn set_disabled(call: ReasonedCall, name: &str, disabled: bool) -> Result<
     request.run_once(name, id.as_bytes(), work).await
 }
 
-/// Gives a driver no more work, and refuses the driver's keys. An order that the driver has stays with the driver.
+/// Disables a driver: the driver gets no offers, and the driver's keys are refused.
+///
+/// The driver keeps an order that is in progress.
 #[utoipa::path(post, path = "/{id}/disable", tag = "drivers", params(ChangedDriverPath, IdempotencyHeader),
     extensions(("x-roles" = json!(WRITERS))),
     request_body(content = DriverReason, example = json!({ "reason": "complaints of customers" })),
     responses(
-        (status = 200, description = "done", body = DriverRecord,
+        (status = 200, description = "success", body = DriverRecord,
          example = json!(example_driver())),
         CallErrors,
     ))]
@@ -296,12 +298,12 @@ pub(super) async fn disable_driver(call: ReasonedCall) -> Result<Response, ApiEr
     set_disabled(call, "disable driver", true).await
 }
 
-/// Lets a driver work again, once the driver says that work is wanted.
+/// Enables a driver again. The driver gets offers once the app reports the driver as available.
 #[utoipa::path(post, path = "/{id}/enable", tag = "drivers", params(ChangedDriverPath, IdempotencyHeader),
     extensions(("x-roles" = json!(WRITERS))),
     request_body(content = DriverReason, example = json!({ "reason": "all is clear" })),
     responses(
-        (status = 200, description = "done", body = DriverRecord,
+        (status = 200, description = "success", body = DriverRecord,
          example = json!(example_driver())),
         CallErrors,
     ))]
@@ -309,21 +311,21 @@ pub(super) async fn enable_driver(call: ReasonedCall) -> Result<Response, ApiErr
     set_disabled(call, "enable driver", false).await
 }
 
-/// What was removed.
+/// A removed driver.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct RemovedDriver {
     #[schema(value_type = String)]
     removed: DriverId,
-    /// Keys of the driver that were revoked.
+    /// Number of revoked keys.
     revoked_keys: usize,
 }
 
-/// Removes a driver and revokes the driver's keys. The history keeps the id.
+/// Removes a driver and revokes the driver's keys. The history keeps the driver's id.
 #[utoipa::path(post, path = "/{id}/remove", tag = "drivers", params(ChangedDriverPath),
     extensions(("x-roles" = json!(ADMINS))),
     request_body(content = DriverReason, example = json!({ "reason": "left the fleet" })),
     responses(
-        (status = 200, description = "done", body = RemovedDriver,
+        (status = 200, description = "success", body = RemovedDriver,
          example = json!({ "removed": "DRV-9", "revoked_keys": 1 })),
         CallErrors,
     ))]
@@ -343,7 +345,7 @@ pub(super) async fn remove_driver(
     }
 }
 
-/// A driver without an order.
+/// Returns a driver without an order.
 fn example_driver() -> Value {
     json!({ "id": "DRV-9", "service_types": ["RIDE"], "latitude": -6.2088, "longitude": 106.8456, "lat": -6.2088,
             "lng": 106.8456, "available": false,

@@ -1,4 +1,4 @@
-//! Why a binding or a server is not as it was asked for.
+//! Conversion of binding errors into API errors.
 
 use super::ApiError;
 use bindings::{error::BindingError, store::BatchError};

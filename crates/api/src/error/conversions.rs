@@ -1,4 +1,4 @@
-//! Errors of services and extractors as they are answered.
+//! Conversion of service and extractor errors into API errors.
 
 use jobs::InvalidOrderId;
 
@@ -50,7 +50,7 @@ impl From<TableError> for ApiError {
     }
 }
 
-/// Of the order that a path names.
+/// Reports the order id of the path as invalid.
 impl From<InvalidOrderId> for ApiError {
     fn from(error: InvalidOrderId) -> Self {
         Self::invalid_parameter("id", error.to_string())

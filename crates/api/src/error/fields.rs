@@ -1,4 +1,4 @@
-//! Which part of a request breaks which rule.
+//! Parts of a request that break a rule.
 
 use axum::extract::rejection::QueryRejection;
 use model::{field_error::FieldError, json_words::plain_error, plain_text};
@@ -10,18 +10,18 @@ use super::ApiError;
 /// A part of a request and the rule it breaks. One of `pointer`, `parameter` and `header` names the part.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub struct FieldProblem {
-    /// A member of the body, as a JSON Pointer (RFC 6901) in a URI fragment.
+    /// Member of the body, as a JSON Pointer (RFC 6901) in a URI fragment.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, example = "#/pickup/latitude")]
     pointer: Option<String>,
-    /// A parameter of the query or the path.
+    /// Parameter of the query or the path.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, example = "limit")]
     parameter: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, example = "If-Match")]
     header: Option<String>,
-    /// The rule, for people.
+    /// The broken rule, for people.
     detail: String,
 }
 
@@ -41,7 +41,8 @@ impl FieldProblem {
         }
     }
 
-    /// `path`: the member's names and indices with slashes between them, such as `pickup/latitude`; empty: the body as a whole.
+    /// Returns a problem in the body. `path` has the member's names and indices separated by slashes, such as
+    /// `pickup/latitude`. An empty path means the whole body.
     pub(crate) fn in_body(path: &str, detail: &str) -> Self {
         let pointer = if path.is_empty() { "#".to_owned() } else { format!("#/{path}") };
         Self { pointer: Some(pointer), parameter: None, header: None, detail: detail.to_owned() }
@@ -59,7 +60,8 @@ impl FieldProblem {
         Self { pointer: None, parameter: Some(name.to_owned()), header: None, detail: detail.to_owned() }
     }
 
-    /// Of a message that begins with the member's name, as those of the services do; otherwise the body as a whole.
+    /// Returns a problem for the member that starts `message`, as the services' messages do. If the first word is not a
+    /// member, the problem is about the whole body.
     pub(super) fn named_by(message: &str) -> Self {
         let word = message.split([' ', ':']).next().unwrap_or_default();
         let is_member = word.contains('_') || MEMBERS.contains(&word);
@@ -67,30 +69,31 @@ impl FieldProblem {
     }
 }
 
-/// Names without `_` with which messages of services begin.
+/// Member names without `_` that start messages of services.
 const MEMBERS: [&str; 11] =
     ["id", "name", "role", "channel", "email", "phone", "reason", "note", "config", "latitude", "longitude"];
 
 impl ApiError {
-    /// A member of the body breaks a rule; `path` as in [`FieldProblem::in_body`].
+    /// Returns an error about a member of the body; `path` as in [`FieldProblem::in_body`].
     pub(crate) fn invalid_member(path: &str, message: impl Into<String>) -> Self {
         let message = message.into();
         Self::InvalidField { field: Box::new(FieldProblem::in_body(path, &message)), message }
     }
 
-    /// A parameter of the query or the path breaks a rule.
+    /// Returns an error about a parameter of the query or the path.
     pub(crate) fn invalid_parameter(name: &str, message: impl Into<String>) -> Self {
         let message = message.into();
         Self::InvalidField { field: Box::new(FieldProblem::in_parameter(name, &message)), message }
     }
 
-    /// A header breaks a rule.
+    /// Returns an error about a header.
     pub(crate) fn invalid_header(name: &str, message: impl Into<String>) -> Self {
         let message = message.into();
         Self::InvalidField { field: Box::new(FieldProblem::in_header(name, &message)), message }
     }
 
-    /// A body that is JSON and not what it should be. `within`: the member that was read, empty for the whole body.
+    /// Returns an error about a JSON body of the wrong shape. `within` names the member that was read, or is empty for
+    /// the whole body.
     pub(crate) fn from_json_error(within: &str, error: &serde_path_to_error::Error<serde_json::Error>) -> Self {
         let text = error.inner().to_string();
         let rule = text.split(" at line ").next().unwrap_or(&text);
@@ -99,7 +102,7 @@ impl ApiError {
             match segment {
                 Segment::Seq { index } => names.push(index.to_string()),
                 Segment::Map { key } => names.push(escape_pointer(key)),
-                // Inside a variant, whose name is no member of the body.
+                // The name of an enum variant is not a member of the body.
                 Segment::Enum { .. } | Segment::Unknown => {}
             }
         }
@@ -111,7 +114,7 @@ impl ApiError {
     }
 }
 
-/// A member's name as a JSON Pointer has it: short, and without characters that a terminal obeys.
+/// Escapes a member's name for a JSON Pointer: truncated, and without control characters that a terminal interprets.
 fn escape_pointer(name: &str) -> String {
     let short: String = name.chars().take(64).collect();
     plain_text::escape_controls(&short).replace('~', "~0").replace('/', "~1")
@@ -144,7 +147,7 @@ impl From<QueryRejection> for ApiError {
     }
 }
 
-/// Returns the field that the rule of a missing, unknown or doubled field names.
+/// Returns the field named by the rule about a missing, unknown or repeated field.
 fn named_in(rule: &str) -> Option<&str> {
     let named = ["missing field `", "unknown field `", "duplicate field `"];
     let rest = named.iter().find_map(|lead| rule.strip_prefix(lead))?;

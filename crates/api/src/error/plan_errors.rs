@@ -1,4 +1,4 @@
-//! Why a plan is not as it was asked for.
+//! Conversion of plan errors into API errors.
 
 use super::ApiError;
 use desk::plans::error::PlanError;

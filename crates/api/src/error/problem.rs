@@ -1,7 +1,7 @@
-//! Errors as bodies: ours beside the members of RFC 9457, and what the request adds to both.
+//! Error bodies: the API's members and those of RFC 9457, and the members that depend on the request.
 //!
-//! A member that the requirement documents prescribe keeps its name and value. So `status` of a busy area is the word
-//! SERVER_BUSY; RFC 9457 (3.1) has readers ignore a standard member of another type.
+//! A member that the requirement documents prescribe keeps its name and value. For this reason `status` of a busy area
+//! is the word SERVER_BUSY. RFC 9457 (3.1) lets readers ignore a standard member of another type.
 
 use axum::{
     body::Body,
@@ -19,34 +19,34 @@ use super::{
     fields::FieldProblem,
 };
 
-/// What all errors are sent as.
+/// Media type of all errors.
 pub(crate) const MEDIA_TYPE: &str = "application/problem+json";
 
-/// An error as callers read it; a refusal for want of room is a ServerBusy. `Problem` writes it.
+/// An error. A refusal because an area has no room has the schema `ServerBusy` instead.
 #[derive(utoipa::ToSchema)]
 #[schema(as = ErrorBody)]
 #[expect(dead_code, reason = "describes an answer whose members are put together one by one")]
 pub(crate) struct ErrorReply {
     #[schema(schema_with = error_code_schema)]
     error_code: &'static str,
-    /// What is wrong, for people.
+    /// Explanation for people.
     message: String,
-    /// Where the code is described: a path of this API.
+    /// Path of this API that describes the code.
     #[schema(rename = "type", example = "/errors/ORDER_NOT_FOUND")]
     uri: String,
-    /// The code in words, the same at each occurrence.
+    /// Title of the code, the same for each error with this code.
     title: String,
     #[schema(schema_with = status_schema)]
     status: u16,
-    /// As `message`.
+    /// Same text as `message`.
     detail: String,
-    /// The path of the request.
+    /// Path of the request.
     #[schema(nullable = false)]
     instance: Option<String>,
-    /// As the header X-Request-Id.
+    /// Id of the request, as in the header `X-Request-Id`.
     #[schema(nullable = false)]
     request_id: Option<String>,
-    /// Which part of the request breaks which rule.
+    /// Parts of the request that break a rule.
     #[schema(nullable = false)]
     errors: Option<Vec<FieldProblem>>,
 }
@@ -54,11 +54,11 @@ pub(crate) struct ErrorReply {
 pub(crate) fn status_schema() -> Object {
     ObjectBuilder::new()
         .schema_type(SchemaType::Array(vec![Type::Integer, Type::String]))
-        .description(Some("The HTTP status; where an area takes no order, the word of the requirement."))
+        .description(Some("HTTP status. For an area that takes no order, the word that the requirement prescribes."))
         .build()
 }
 
-/// An error on its way out. It travels with the answer too, so that [`name_request`] can complete it.
+/// An error body. The answer also carries it as an extension, so that [`name_request`] can complete it.
 #[derive(Debug, Clone)]
 pub(crate) struct Problem {
     status: StatusCode,
@@ -66,7 +66,7 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
-    /// Returns an error with the usual status of its code.
+    /// Returns an error with the default status of its code.
     pub(crate) fn new(code: &ErrorCode, message: &str) -> Self {
         Self::with_status(code.status(), code, message)
     }
@@ -83,13 +83,13 @@ impl Problem {
         Self { status, members: members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect() }
     }
 
-    /// Names the parts of the request that break a rule.
+    /// Adds the parts of the request that break a rule.
     pub(crate) fn with_fields(mut self, fields: &[FieldProblem]) -> Self {
         self.members.insert("errors".to_owned(), json!(fields));
         self
     }
 
-    /// Puts the members behind those of `body`, whose values win.
+    /// Adds the members of `body`. They come first, and their values take precedence.
     pub(crate) fn beside(mut self, body: Value) -> Self {
         if let Value::Object(mut members) = body {
             for (name, value) in self.members {
@@ -113,7 +113,7 @@ impl IntoResponse for Problem {
     }
 }
 
-/// Completes an error by the request that it answers. Other answers stay as they are.
+/// Adds the path and id of the request to an error. Returns other answers unchanged.
 pub(crate) fn name_request(mut answer: Response, path: &str, id: &HeaderValue) -> Response {
     let Some(mut problem) = answer.extensions_mut().remove::<Problem>() else { return answer };
     problem.members.insert("instance".to_owned(), json!(path));
@@ -123,7 +123,7 @@ pub(crate) fn name_request(mut answer: Response, path: &str, id: &HeaderValue) -
     answer
 }
 
-/// Middleware: what axum refuses by itself, as plain text, becomes an error as all others.
+/// Middleware that turns plain-text refusals of axum into API errors.
 pub(crate) async fn adopt_refusal(answer: Response) -> Response {
     let status = answer.status();
     let is_error = status.is_client_error() || status.is_server_error();
@@ -132,17 +132,17 @@ pub(crate) async fn adopt_refusal(answer: Response) -> Response {
         return answer;
     }
     let (code, message) = match status {
-        StatusCode::NOT_FOUND => (&codes::NOT_FOUND, "nothing is served here"),
+        StatusCode::NOT_FOUND => (&codes::NOT_FOUND, "the API has no such path"),
         StatusCode::METHOD_NOT_ALLOWED => (&codes::METHOD_NOT_ALLOWED, "this method is not allowed here"),
         StatusCode::REQUEST_TIMEOUT => (&codes::TOO_SLOW, "the request did not arrive in time"),
         StatusCode::PAYLOAD_TOO_LARGE => (&codes::TOO_LARGE, "the body is too large"),
         StatusCode::UNSUPPORTED_MEDIA_TYPE => {
             (&codes::NOT_JSON, "the body must be JSON: Content-Type: application/json")
         }
-        StatusCode::UNPROCESSABLE_ENTITY => (&codes::INVALID, "the request breaks a rule"),
-        StatusCode::SERVICE_UNAVAILABLE => (&codes::UNAVAILABLE, "the request cannot be served now; ask again"),
+        StatusCode::UNPROCESSABLE_ENTITY => (&codes::INVALID, "the request is invalid"),
+        StatusCode::SERVICE_UNAVAILABLE => (&codes::UNAVAILABLE, "the request cannot be served now; try again"),
         status if status.is_client_error() => (&codes::MALFORMED, "the request cannot be read"),
-        _ => (&codes::INTERNAL, "the request failed by a fault of ours; the log has the details"),
+        _ => (&codes::INTERNAL, "internal error; the log has the details"),
     };
     let (mut parts, _) = answer.into_parts();
     let (adopted, body) = Problem::with_status(status, code, message).into_response().into_parts();

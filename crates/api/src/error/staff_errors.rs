@@ -1,4 +1,4 @@
-//! Why what staff asked for was not done.
+//! Refusals of staff requests.
 
 use jobs::queues;
 use model::ids::DriverId;
@@ -15,18 +15,18 @@ use desk::{
 use foundation::error::ServiceError;
 use model::decide::requeue::RequeueRefusal;
 
-/// A refusal of what only staff ask for.
+/// A refusal of a request that only staff send.
 #[derive(Debug, thiserror::Error)]
 pub enum StaffError {
-    #[error("the alert is for support: a dispatcher acknowledges those about orders that wait for one")]
+    #[error("the alert is for support; dispatchers acknowledge alerts about orders that wait for a dispatcher")]
     NotYourAlert,
-    #[error("you are not on this order: it ended by itself, or another person took it over")]
+    #[error("you do not handle this order: your claim expired, or another person took it over")]
     NotOnOrder,
     #[error("no queue '{0}'; queues are {known}", known = queues::ALL.join(", "))]
     NoSuchQueue(String),
     #[error("no job of this id: it was never enqueued, or has finished")]
     NoSuchJob,
-    /// The job was left as it is.
+    /// The job stays unchanged.
     #[error(transparent)]
     JobStays(JobRefusal),
     #[error("no partner '{0}'; see: GET /api/v1/partners")]
@@ -55,21 +55,21 @@ pub enum StaffError {
     DriverExists(DriverId),
     #[error("{0} has {1}; take it back first: dispatchq order release {1}")]
     DriverHasOrder(DriverId, String),
-    /// How far a change of their number is.
+    /// Contains the progress of the running change of the number of shards.
     #[error("{0}")]
     ShardsChanging(String),
-    #[error("another process is reconciling right now; try again in a moment")]
+    #[error("another process is reconciling; try again in a moment")]
     ReconcilerRuns,
-    #[error("nothing is known of {what} {1}", what = .0.as_str())]
+    #[error("no data about {what} {1}", what = .0.as_str())]
     NothingKnown(ErasureSubject, String),
-    /// These orders.
+    /// Contains the ids of the open orders.
     #[error("in use, so nothing is erased: {orders}", orders = .0.join(", "))]
     StillInUse(Vec<String>),
-    /// What became of it, if it was dead.
+    /// `story` is the decision on the dead job, or empty if the job was never dead.
     #[error("{id} is not dead{story}; see: dispatchq job show {id}")]
     NoDeadJob { id: String, story: String },
-    /// What failed, for the log alone.
-    #[error("a server of dispatchq cannot be asked right now; ask again")]
+    /// The cause appears only in the log.
+    #[error("a server that dispatchq needs does not answer right now; try again")]
     Service(ServiceError),
 }
 

@@ -1,4 +1,4 @@
-//! The errors in the document: what each status means, and its codes.
+//! Errors in the document: the meaning of each status, and its codes.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::error::{
     codes::{self, STATUSES},
 };
 
-/// The errors of most operations.
+/// Errors of most operations.
 pub(crate) struct CallErrors;
 
 impl IntoResponses for CallErrors {
@@ -24,7 +24,7 @@ impl IntoResponses for CallErrors {
     }
 }
 
-/// The errors of operations on areas, which know versions and no orders.
+/// Errors of operations on areas, which have versions but no orders.
 pub(crate) struct AreaErrors;
 
 impl IntoResponses for AreaErrors {
@@ -33,7 +33,7 @@ impl IntoResponses for AreaErrors {
     }
 }
 
-/// The errors of what asks for no key and no body.
+/// Errors of operations without key and body.
 pub(crate) struct ProbeErrors;
 
 impl IntoResponses for ProbeErrors {
@@ -42,7 +42,7 @@ impl IntoResponses for ProbeErrors {
     }
 }
 
-/// As [`ProbeErrors`], of what may be about something that is not there.
+/// The errors of [`ProbeErrors`] and 404.
 pub(crate) struct PageErrors;
 
 impl IntoResponses for PageErrors {
@@ -64,7 +64,7 @@ fn refer_to(is_possible: impl Fn(StatusCode) -> bool) -> BTreeMap<String, RefOr<
     possible.map(|(status, _)| (status.as_str().to_owned(), Ref::from_response_name(status.as_str()).into())).collect()
 }
 
-/// Describes each error once; operations refer to it.
+/// Adds one description per status, to which operations refer.
 pub(super) fn add_error_answers(components: &mut Components) {
     components.schemas.insert(ErrorReply::name().into_owned(), ErrorReply::schema());
     components.schemas.insert(FieldProblem::name().into_owned(), FieldProblem::schema());
@@ -76,8 +76,10 @@ pub(super) fn add_error_answers(components: &mut Components) {
             .description(format!("{meaning} ({})", codes.join(", ")))
             .content(MEDIA_TYPE, body.build());
         if status == StatusCode::UNAUTHORIZED {
-            answer =
-                answer.header("WWW-Authenticate", text_header("what is asked for: Bearer, or Signature of callbacks"));
+            answer = answer.header(
+                "WWW-Authenticate",
+                text_header("the required authentication: Bearer, or Signature for callbacks"),
+            );
         }
         if [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE].contains(&status) {
             let secs = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(1)).build();

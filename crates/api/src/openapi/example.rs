@@ -1,11 +1,11 @@
-//! Examples that several operations show.
+//! Examples that several operations share.
 
 use model::order::OrderStep;
 use serde_json::{Value, json};
 
 use crate::error::codes;
 
-/// An order whose driver is being searched.
+/// Returns an order that waits for a driver.
 pub(crate) fn example_order() -> Value {
     json!({
         "order_id": "ORD-1",
@@ -29,7 +29,7 @@ pub(crate) fn example_order() -> Value {
     })
 }
 
-/// A paid order that was cancelled with the passenger aboard.
+/// Returns a paid order that was cancelled with the passenger aboard.
 pub(crate) fn example_cancelled() -> Value {
     let mut order = example_order();
     order["status"] = json!("CANCELLED_BY_USER");
@@ -44,7 +44,7 @@ pub(crate) fn example_cancelled() -> Value {
     order
 }
 
-/// The limits of one service type in one area.
+/// Returns the limits of one service type in one area.
 pub(crate) fn example_area_limits() -> Value {
     json!({
         "area_id": "JKT-PUSAT",
@@ -67,7 +67,7 @@ pub(crate) fn example_area_limits() -> Value {
     })
 }
 
-/// The flag in a trial: refusals are counted, and none is made.
+/// Returns the flag of a trial: refusals are counted but not made.
 pub(crate) fn example_flag() -> Value {
     json!({
         "enabled": true,
@@ -79,7 +79,7 @@ pub(crate) fn example_flag() -> Value {
     })
 }
 
-/// An alert that support has taken care of.
+/// Returns an alert that support acknowledged.
 pub(crate) fn example_alert() -> Value {
     json!({
         "id": 1,
@@ -97,17 +97,17 @@ pub(crate) fn example_alert() -> Value {
     })
 }
 
-/// A ticket of support.
+/// Returns a ticket of a ticket system.
 pub(crate) fn example_ticket() -> Value {
     json!({ "channel": "ticket", "ticket": "4711", "url": "https://tickets.example.com/tickets/4711" })
 }
 
-/// The place of a driver who wants work.
+/// Returns the position of an available driver.
 pub(crate) fn example_place() -> Value {
     json!({ "driver_id": "DRV-1", "latitude": -6.2088, "longitude": 106.8456, "available": true })
 }
 
-/// The place of a driver, as it was recorded.
+/// Returns a recorded position of a driver.
 pub(crate) fn example_location() -> Value {
     let mut place = example_place();
     place["located_at"] = json!("2026-01-09T08:00:00Z");
@@ -115,7 +115,7 @@ pub(crate) fn example_location() -> Value {
     place
 }
 
-/// An area of one rectangle.
+/// Returns an area that is a rectangle.
 pub(crate) fn example_area() -> Value {
     let corners = [[106.80, -6.22], [106.86, -6.22], [106.86, -6.15], [106.80, -6.15], [106.80, -6.22]];
     json!({
@@ -134,7 +134,7 @@ pub(crate) fn example_area() -> Value {
     })
 }
 
-/// The same area as it is imported.
+/// Returns the area of [`example_area`] as GeoJSON for import.
 pub(crate) fn example_collection() -> Value {
     let corners = [[106.80, -6.22], [106.86, -6.22], [106.86, -6.15], [106.80, -6.15], [106.80, -6.22]];
     json!({
@@ -147,7 +147,7 @@ pub(crate) fn example_collection() -> Value {
     })
 }
 
-/// An area with room.
+/// Returns an area with room.
 pub(crate) fn example_status() -> Value {
     json!({
         "area_id": "JKT-PUSAT",
@@ -181,7 +181,7 @@ pub(crate) fn example_status() -> Value {
     })
 }
 
-/// A full area, as the requirement prints it, with the members of RFC 9457 behind.
+/// Returns a full area as the requirement prints it, followed by the members of RFC 9457.
 pub(crate) fn example_busy() -> Value {
     let message = "Area sedang sibuk, silakan coba beberapa saat lagi";
     json!({
@@ -202,7 +202,7 @@ pub(crate) fn example_busy() -> Value {
     })
 }
 
-/// A step of an order, as the stream has it.
+/// Returns an event of the stream.
 pub(crate) fn example_step(step: OrderStep) -> Value {
     let (status, previous_status, reason) = match step {
         OrderStep::Created => ("DISPATCHING", None, "ORDER_CREATED"),
@@ -231,7 +231,7 @@ pub(crate) fn example_step(step: OrderStep) -> Value {
     })
 }
 
-/// The report of an area in a trial: 12 of 410 orders would have been refused, and 180 by a threshold of 60.
+/// Returns the report of an area in a trial: 12 of 410 orders would have been refused, and 180 by a threshold of 60.
 pub(crate) fn example_area_report() -> Value {
     let hour = |hour: Value| {
         json!({

@@ -1,9 +1,9 @@
-//! Service types in the document: those of a configuration.
+//! Configured service types in the document.
 
 use serde_json::{Map, Value, json};
 use settings::Config;
 
-/// Names the configured service types wherever a request has one: in bodies, in queries and in their examples.
+/// Inserts the configured service types into the bodies, queries and examples of requests.
 pub(super) fn name_service_types(document: &mut Value, config: &Config) {
     let known: Vec<Value> = config.service_types.keys().map(|name| json!(name)).collect();
     let mut bodies = Vec::new();
@@ -55,7 +55,7 @@ fn replace_in_example(example: &mut Value, known: &[Value]) {
     }
 }
 
-/// Puts the first known type in the place of one that is not configured.
+/// Replaces a service type that is not configured by the first configured one.
 fn replace_unknown(example: &mut Value, known: &[Value]) {
     if example.is_string()
         && !known.contains(example)

@@ -1,4 +1,4 @@
-//! What dispatchers do with orders by hand, each with a reason; and why an order is as it is.
+//! Manual actions of dispatchers on orders, each with a reason, and the explanation of an order.
 
 use axum::{Json, extract::State, http::StatusCode, response::Response};
 use model::input::Given;
@@ -27,7 +27,7 @@ use desk::{
 use model::{ids::DriverId, view::OrderView};
 use orders::commit::ChangeError;
 
-/// Who decides on orders that wait for a person.
+/// Roles that decide on orders that wait for a person.
 pub(super) const DISPATCHERS: [AccountRole; 2] = [AccountRole::Dispatcher, AccountRole::Operator];
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -35,12 +35,12 @@ pub(super) const DISPATCHERS: [AccountRole; 2] = [AccountRole::Dispatcher, Accou
 pub(super) struct AssignRequest {
     #[schema(value_type = String, pattern = "^[A-Za-z0-9_-]{1,64}$")]
     driver_id: Given<DriverId>,
-    /// Why; kept in the order's history.
+    /// Reason, kept in the order's history.
     #[schema(value_type = String, min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
     reason: StaffReason,
 }
 
-/// Why something is done; kept in the order's history.
+/// Reason for an action. It is kept in the order's history.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = OrderActionRequest)]
@@ -49,10 +49,10 @@ pub(super) struct ReasonRequest {
     reason: StaffReason,
 }
 
-/// A request that says why, and no more.
+/// A request about an order that contains only a reason.
 type ReasonedCall = KeyedCall<OrderPath, ReasonRequest>;
 
-/// Does what is asked, once per Idempotency-Key.
+/// Runs the action once per Idempotency-Key.
 async fn act_once(call: ReasonedCall, action: OrderAction) -> Result<Response, ApiError> {
     let KeyedCall { request, subject: OrderPath(id), value: ReasonRequest { reason } } = call;
     let KeyedRequest { app, caller, .. } = &request;
@@ -61,7 +61,7 @@ async fn act_once(call: ReasonedCall, action: OrderAction) -> Result<Response, A
     let actor = caller.actor();
     let work = async |work: WorkContext| {
         let acted = order::act_on_order(&app.desk, &id, &action, &actor, reason.as_deref()).await;
-        // The answer of the request that did it may have got lost.
+        // An earlier request with this Idempotency-Key may have run the action, and its answer was lost.
         let is_ours = match &acted {
             Err(ChangeError::Refused(_)) if work.resumed => {
                 order::was_carried_out(&app.core, &id, &action, &actor).await?
@@ -74,14 +74,14 @@ async fn act_once(call: ReasonedCall, action: OrderAction) -> Result<Response, A
     request.run_once(action.as_str(), id.as_str().as_bytes(), work).await
 }
 
-/// Gives an order to a driver.
+/// Assigns an order to a driver.
 ///
-/// Drivers who were asked are asked no more; a review ends.
+/// Live offers of the order are withdrawn. A review ends.
 #[utoipa::path(post, path = "/{id}/assign", tag = "orders", params(OrderPath, IdempotencyHeader),
     extensions(("x-roles" = json!(DISPATCHERS))),
     request_body(content = AssignRequest, example = json!({ "driver_id": "DRV-1", "reason": "asked by phone" })),
     responses(
-        (status = 200, description = "done", body = OrderView,
+        (status = 200, description = "success", body = OrderView,
          example = json!(example_order())),
         CallErrors,
     ))]
@@ -90,14 +90,14 @@ pub(super) async fn assign_order(call: KeyedCall<OrderPath, AssignRequest>) -> R
     act_once(KeyedCall { request, subject, value: ReasonRequest { reason } }, OrderAction::Assign(driver_id)).await
 }
 
-/// Takes an order from its driver; the search goes on within the lifetime left.
+/// Takes an order from its driver. The search continues within the remaining lifetime.
 ///
-/// The driver is told, and is not asked for this order again.
+/// The driver is notified and gets no further offer for this order.
 #[utoipa::path(post, path = "/{id}/release", tag = "orders", params(OrderPath, IdempotencyHeader),
     extensions(("x-roles" = json!(DISPATCHERS))),
     request_body(content = ReasonRequest, example = json!({ "reason": "the driver does not answer" })),
     responses(
-        (status = 200, description = "done", body = OrderView,
+        (status = 200, description = "success", body = OrderView,
          example = json!(example_order())),
         CallErrors,
     ))]
@@ -105,12 +105,12 @@ pub(super) async fn release_order(call: ReasonedCall) -> Result<Response, ApiErr
     act_once(call, OrderAction::Release).await
 }
 
-/// Restarts the search for a driver; a review ends.
+/// Restarts the search for a driver. A review ends.
 #[utoipa::path(post, path = "/{id}/redispatch", tag = "orders", params(OrderPath, IdempotencyHeader),
     extensions(("x-roles" = json!(DISPATCHERS))),
     request_body(content = ReasonRequest, example = json!({ "reason": "more drivers are out now" })),
     responses(
-        (status = 200, description = "done", body = OrderView,
+        (status = 200, description = "success", body = OrderView,
          example = json!(example_order())),
         CallErrors,
     ))]
@@ -118,12 +118,12 @@ pub(super) async fn redispatch_order(call: ReasonedCall) -> Result<Response, Api
     act_once(call, OrderAction::Redispatch).await
 }
 
-/// Puts an order under review: its timers stop until it is resumed, or decided on otherwise.
+/// Puts an order under review. Its timers stop until the order is resumed or another decision is made.
 #[utoipa::path(post, path = "/{id}/hold", tag = "orders", params(OrderPath, IdempotencyHeader),
     extensions(("x-roles" = json!(DISPATCHERS))),
     request_body(content = ReasonRequest, example = json!({ "reason": "the customer calls back" })),
     responses(
-        (status = 200, description = "done", body = OrderView,
+        (status = 200, description = "success", body = OrderView,
          example = json!(example_order())),
         CallErrors,
     ))]
@@ -131,12 +131,12 @@ pub(super) async fn hold_order(call: ReasonedCall) -> Result<Response, ApiError>
     act_once(call, OrderAction::Hold).await
 }
 
-/// Ends the review of an order: it goes on.
+/// Ends the review of an order. The order continues.
 #[utoipa::path(post, path = "/{id}/resume", tag = "orders", params(OrderPath, IdempotencyHeader),
     extensions(("x-roles" = json!(DISPATCHERS))),
     request_body(content = ReasonRequest, example = json!({ "reason": "the customer called" })),
     responses(
-        (status = 200, description = "done", body = OrderView,
+        (status = 200, description = "success", body = OrderView,
          example = json!(example_order())),
         CallErrors,
     ))]
@@ -144,12 +144,12 @@ pub(super) async fn resume_order(call: ReasonedCall) -> Result<Response, ApiErro
     act_once(call, OrderAction::Resume).await
 }
 
-/// Explains an order: why it is as it is, what happens next and when, who holds it, what staff can do.
+/// Explains an order: the cause of its state, the next jobs, the people involved, and the possible actions of staff.
 ///
-/// `order`, `why`, `next` (jobs with their standing), `to_do`, `offers`, `ranking` (who was looked at, in which order and why),
-/// `bookings`, `timeline`.
+/// The answer has `order`, `why`, `next` (jobs with their state), `to_do`, `offers`, `ranking` (the considered drivers
+/// with rank and reason), `bookings` and `timeline`.
 #[utoipa::path(get, path = "/{id}/explain", tag = "orders", params(OrderPath), extensions(("x-roles" = json!(STAFF))),
-    responses((status = 200, description = "done", body = Object, example = json!(example_explanation())), CallErrors))]
+    responses((status = 200, description = "success", body = Object, example = json!(example_explanation())), CallErrors))]
 pub(super) async fn explain_order(
     State(app): State<App>,
     caller: ApiCaller,

@@ -1,4 +1,4 @@
-//! What drivers do with orders: they answer offers and carry orders out.
+//! Requests of drivers about orders: answers to offers, and progress of the trip.
 
 use axum::{
     Json,
@@ -35,17 +35,18 @@ pub(super) struct OfferAnswer {
     driver_id: Given<DriverId>,
     #[schema(value_type = uuid::Uuid)]
     offer_id: OfferId,
-    /// Why the driver declines.
+    /// Reason why the driver declines.
     #[schema(max_length = 500, pattern = "^[^\\u0000]*$")]
     reason: Option<String>,
 }
 
-/// Accepts an offer: the driver takes the order.
+/// Accepts an offer: the driver gets the order.
 ///
-/// A driver who is later than another is told so in the language of Accept-Language, or in that of the installation's drivers.
+/// If another driver was faster, the message is in the language of Accept-Language, or in the configured language of
+/// drivers.
 #[utoipa::path(post, path = "/{id}/accept", tag = "orders", params(OrderPath, LanguageHeader), extensions(("x-roles" = json!(DRIVERS))),
     request_body(content = OfferAnswer, example = json!({ "driver_id": "DRV-1", "offer_id": "019ba1c0-0000-7000-8000-000000000001" })),
-    responses((status = 200, description = "done", body = OrderView, example = json!(example_order())), CallErrors))]
+    responses((status = 200, description = "success", body = OrderView, example = json!(example_order())), CallErrors))]
 pub(super) async fn accept_offer(
     State(app): State<App>,
     caller: ApiCaller,
@@ -68,7 +69,8 @@ pub(super) async fn accept_offer(
     Ok((StatusCode::OK, Json(order_json(accepted.snapshot()))))
 }
 
-/// Puts it into the driver's words that another driver has the order. The error code stays: the winner may still fail at the row.
+/// Translates the refusal that another driver has the order. The error code does not change, because the other driver's
+/// accept may still fail in Postgres.
 fn tell_late_driver(app: &App, headers: &HeaderMap, error: ChangeError) -> ApiError {
     match error {
         ChangeError::Refused(refusal @ (OrderRefusal::AlreadyAssigned | OrderRefusal::ReservationInProgress)) => {
@@ -83,7 +85,7 @@ fn tell_late_driver(app: &App, headers: &HeaderMap, error: ChangeError) -> ApiEr
 /// Declines an offer.
 #[utoipa::path(post, path = "/{id}/decline", tag = "orders", params(OrderPath), extensions(("x-roles" = json!(DRIVERS))),
     request_body(content = OfferAnswer, example = json!({ "driver_id": "DRV-1", "offer_id": "019ba1c0-0000-7000-8000-000000000001", "reason": "flat tyre" })),
-    responses((status = 200, description = "done", body = OrderView, example = json!(example_order())), CallErrors))]
+    responses((status = 200, description = "success", body = OrderView, example = json!(example_order())), CallErrors))]
 pub(super) async fn decline_offer(
     State(app): State<App>,
     caller: ApiCaller,
@@ -103,15 +105,15 @@ pub(super) async fn decline_offer(
 
 #[derive(Debug, Deserialize, ToSchema)]
 pub(super) struct DriverStep {
-    /// May be left out by a driver's own key.
+    /// Id of the driver. Optional for a driver's own key.
     #[schema(value_type = Option<String>, pattern = "^[A-Za-z0-9_-]{1,64}$")]
     driver_id: Option<Given<DriverId>>,
 }
 
-/// Records that the passenger is aboard.
+/// Records that the passenger was picked up.
 #[utoipa::path(post, path = "/{id}/pickup", operation_id = "pick_up_customer", tag = "orders", params(OrderPath), extensions(("x-roles" = json!(DRIVERS))),
     request_body(content = Option<DriverStep>, example = json!({ "driver_id": "DRV-1" })),
-    responses((status = 200, description = "done", body = OrderView, example = json!(example_order())), CallErrors))]
+    responses((status = 200, description = "success", body = OrderView, example = json!(example_order())), CallErrors))]
 pub(super) async fn pick_up(
     State(app): State<App>,
     caller: ApiCaller,
@@ -122,10 +124,10 @@ pub(super) async fn pick_up(
     as_response(change_order(&app, &caller, &id, |s| actions::record_pickup(s, &driver)).await)
 }
 
-/// Records that the trip is over.
+/// Records that the trip is complete.
 #[utoipa::path(post, path = "/{id}/complete", tag = "orders", params(OrderPath), extensions(("x-roles" = json!(DRIVERS))),
     request_body(content = Option<DriverStep>, example = json!({ "driver_id": "DRV-1" })),
-    responses((status = 200, description = "done", body = OrderView, example = json!(example_order())), CallErrors))]
+    responses((status = 200, description = "success", body = OrderView, example = json!(example_order())), CallErrors))]
 pub(super) async fn complete_order(
     State(app): State<App>,
     caller: ApiCaller,
@@ -138,19 +140,19 @@ pub(super) async fn complete_order(
 
 #[derive(Debug, Deserialize, ToSchema)]
 pub(super) struct DriverCancel {
-    /// May be left out by a driver's own key.
+    /// Id of the driver. Optional for a driver's own key.
     #[schema(value_type = Option<String>, pattern = "^[A-Za-z0-9_-]{1,64}$")]
     driver_id: Option<Given<DriverId>>,
     #[schema(max_length = 500, pattern = "^[^\\u0000]*$")]
     reason: Option<String>,
 }
 
-/// Gives the order back before the pickup.
+/// Returns an order before the pickup.
 ///
-/// Another driver is searched.
+/// The search for another driver starts.
 #[utoipa::path(post, path = "/{id}/driver-cancel", operation_id = "return_order", tag = "orders", params(OrderPath), extensions(("x-roles" = json!(DRIVERS))),
     request_body(content = Option<DriverCancel>, example = json!({ "driver_id": "DRV-1", "reason": "flat tyre" })),
-    responses((status = 200, description = "done", body = OrderView, example = json!(example_order())), CallErrors))]
+    responses((status = 200, description = "success", body = OrderView, example = json!(example_order())), CallErrors))]
 pub(super) async fn driver_cancel(
     State(app): State<App>,
     caller: ApiCaller,

@@ -1,4 +1,4 @@
-//! Orders found by filters, by any id, or by a partner's job id.
+//! Lists of orders by filters, by any id, or by a partner's job id.
 
 use chrono::{DateTime, Utc};
 use model::{
@@ -25,83 +25,83 @@ use orders::search::{self, ClosedOrders, OrderSearch, TimedPlace};
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct OrderQuery {
-    /// the partner's job id; other parameters are then ignored
+    /// The partner's job id. Other parameters are then ignored.
     #[param(min_length = 1, max_length = 128, example = "JOB-1")]
     pub(super) job_id: Option<String>,
-    /// only in this state
+    /// Only orders with this status.
     #[param(schema_with = status_schema)]
     status: Option<OrderStatus>,
-    /// only of this area
+    /// Only orders in this area.
     #[param(value_type = Option<String>, pattern = "^[A-Za-z0-9_-]{1,64}$")]
     area: Option<Given<AreaId>>,
-    /// only of this service type
+    /// Only orders of this service type.
     #[param(value_type = Option<String>)]
     service_type: Option<ServiceType>,
-    /// only of this driver
+    /// Only orders of this driver.
     #[param(value_type = Option<String>)]
     driver: Option<DriverId>,
-    /// only of this customer
+    /// Only orders of this customer.
     customer: Option<String>,
-    /// true: closed orders too, of the last 31 days unless from and to say otherwise; false: open orders alone
+    /// True: also closed orders, of the last 31 days unless `from` and `to` are given. False: only open orders.
     closed: Option<bool>,
-    /// only those a person must decide on, or only the others
+    /// Only orders that wait for a decision, or only orders that do not.
     held: Option<bool>,
-    /// only those created at this time or later
+    /// Only orders created at this time or later.
     #[param(value_type = Option<DateTime<Utc>>)]
     from: Option<GivenTime>,
-    /// only those created before this time
+    /// Only orders created before this time.
     #[param(value_type = Option<DateTime<Utc>>)]
     to: Option<GivenTime>,
-    /// only those that bear this id: of an order, a job, a booking, a customer or a driver
+    /// Only orders with this id: of the order, a job, a booking, the customer or the driver.
     #[param(max_length = 128)]
     q: Option<String>,
-    /// the `next_cursor` of the page before
+    /// The `next_cursor` of the previous page.
     #[param(pattern = "^[0-9]{1,15}\\.[A-Za-z0-9_-]{1,64}$")]
     cursor: Option<String>,
-    /// orders of one page
+    /// Maximum number of orders per page.
     #[param(minimum = 1, maximum = 500, default = 50)]
     limit: Option<u32>,
 }
 
-/// Which closed orders a list looks at.
+/// Closed orders that a list includes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum ClosedScope {
-    /// None: it is about open orders.
+    /// No closed orders.
     None,
-    /// All that bear the id that was asked for.
+    /// All closed orders with the requested id.
     All,
-    /// Those created between `created_from` and `created_to`.
+    /// Closed orders created between `created_from` and `created_to`.
     Within,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct OrderPage {
     pub(super) orders: Vec<OrderView>,
-    /// `cursor` of the next page; null on the last.
+    /// Value of `cursor` for the next page; null on the last page.
     #[schema(required)]
     next_cursor: Option<String>,
     closed: ClosedScope,
-    /// The list begins with orders of this time; null: no matter when they were created.
+    /// Earliest creation time of listed orders; null if the creation time does not matter.
     #[schema(required)]
     created_from: Option<DateTime<Utc>>,
-    /// The list ends before this time.
+    /// Listed orders were created before this time.
     #[schema(required)]
     created_to: Option<DateTime<Utc>>,
-    /// What was not looked at, and how to ask for it.
+    /// Orders that the list omits, and how to request them.
     #[schema(required)]
     note: Option<&'static str>,
 }
 
 impl OrderPage {
-    /// All there are of these.
+    /// Returns a page with all matching orders.
     pub(super) fn complete(orders: Vec<OrderView>) -> Self {
         let (next_cursor, created_from, created_to) = (None, None, None);
         Self { orders, next_cursor, closed: ClosedScope::All, created_from, created_to, note: None }
     }
 }
 
-/// Lists the orders that fit, the newest first. `owner`: only this producer's.
+/// Lists matching orders, newest first. With `owner`, only the orders of this producer.
 pub(super) async fn list_orders(app: &App, wanted: OrderQuery, owner: Option<String>) -> Result<OrderPage, ApiError> {
     let limit = page_size(wanted.limit)?;
     let after = parse_place(wanted.cursor.as_deref())?;
@@ -133,19 +133,19 @@ pub(super) async fn list_orders(app: &App, wanted: OrderQuery, owner: Option<Str
         ClosedOrders::None if wanted.closed.is_some() => (ClosedScope::None, None, None, None),
         ClosedOrders::None => {
             let note =
-                "open orders alone; ask for closed ones by status, by an id, or with from and to, at most 31 days";
+                "open orders only; request closed ones by status, by an id, or with from and to, at most 31 days";
             (ClosedScope::None, None, None, Some(note))
         }
         ClosedOrders::All => (ClosedScope::All, None, None, None),
         ClosedOrders::Within { from, to } if wanted.closed.is_some() => {
             let note = (wanted.closed == Some(true) && !asked_for_time)
-                .then_some("those of the last 31 days; ask for others with from and to, at most 31 days");
+                .then_some("orders of the last 31 days; request others with from and to, at most 31 days");
             let scope = if wanted.closed == Some(true) { ClosedScope::Within } else { ClosedScope::None };
             (scope, Some(from), to, note)
         }
         ClosedOrders::Within { from, to } => {
             let note = (!asked_for_time)
-                .then_some("those of the last 24 hours; ask for others with from and to, at most 31 days");
+                .then_some("orders of the last 24 hours; request others with from and to, at most 31 days");
             (ClosedScope::Within, Some(from), to, note)
         }
     };
@@ -154,7 +154,7 @@ pub(super) async fn list_orders(app: &App, wanted: OrderQuery, owner: Option<Str
     Ok(OrderPage { orders, next_cursor, closed, created_from, created_to, note })
 }
 
-/// Reads a cursor of a list by time.
+/// Parses the cursor of a list that is sorted by time.
 pub(crate) fn parse_place(cursor: Option<&str>) -> Result<Option<TimedPlace>, ApiError> {
     let place = cursor.map(str::parse::<TimedPlace>).transpose();
     place.map_err(|error| ApiError::invalid_parameter("cursor", error.to_string()))

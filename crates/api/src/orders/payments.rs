@@ -1,4 +1,4 @@
-//! What happened to the money of an order.
+//! Payment events and refunds of an order.
 
 use axum::{
     Json,
@@ -29,22 +29,22 @@ const REFUNDERS: [AccountRole; 1] = [AccountRole::Support];
 
 #[derive(Debug, Deserialize, ToSchema)]
 pub(super) struct PaymentEventRequest {
-    /// The producer's own id of the event: the same again changes nothing.
+    /// The producer's id of the event. A repeated event changes nothing.
     #[schema(pattern = "^[!-~]([ -~]{0,126}[!-~])?$")]
     event_id: String,
     payment_status: PaymentStatus,
 }
 
-/// Records what happened to the money.
+/// Records a payment event.
 ///
-/// Once an order was PAID or SETTLEMENT, no later word removes the refund that it may owe. An unknown word is accepted: the answer
-/// has a `Warning` header, and support is told.
+/// Once an order was PAID or SETTLEMENT, no later event removes a refund that is due. An unknown status is accepted:
+/// the answer has a `Warning` header, and support is notified.
 #[utoipa::path(post, path = "/{id}/payment", tag = "orders", params(OrderPath, IdempotencyHeader),
     extensions(("x-roles" = json!(PRODUCERS))),
     request_body(content = PaymentEventRequest, example = json!({ "event_id": "PAY-1", "payment_status": "SETTLEMENT" })),
     responses(
-        (status = 200, description = "done", body = OrderView,
-         headers(("Warning" = Option<String>, description = "the payment word is unknown; support is told")),
+        (status = 200, description = "success", body = OrderView,
+         headers(("Warning" = Option<String>, description = "the payment status is unknown; support is notified")),
          example = json!(example_order())),
         CallErrors,
     ))]
@@ -70,11 +70,12 @@ pub(super) async fn record_payment(
     Ok(with_warning(answer, &event.payment_status))
 }
 
-/// Adds a `Warning` header to the answer if the payment word is unknown.
+/// Adds a `Warning` header to the answer if the payment status is unknown.
 pub(super) fn with_warning(mut answer: Response, word: &PaymentStatus) -> Response {
     if !word.is_known() && answer.status().is_success() {
         let known = PaymentStatus::KNOWN.map(|word| word.as_str().to_owned()).join(", ");
-        let text = format!("299 dispatchq \"payment_status {word} is unknown; known are {known}; support is told\"");
+        let text =
+            format!("299 dispatchq \"payment_status {word} is unknown; known are {known}; support is notified\"");
         answer.headers_mut().extend(HeaderValue::try_from(text).ok().map(|text| (WARNING, text)));
     }
     answer
@@ -94,10 +95,10 @@ enum RefundAction {
     Done,
 }
 
-/// Records how far the refund is.
+/// Records the progress of a refund.
 #[utoipa::path(post, path = "/{id}/refund", tag = "orders", params(OrderPath), extensions(("x-roles" = json!(REFUNDERS))),
     request_body(content = RefundStep, example = json!({ "action": "start", "note": "asked the bank" })),
-    responses((status = 200, description = "done", body = OrderView, example = json!(example_order())), CallErrors))]
+    responses((status = 200, description = "success", body = OrderView, example = json!(example_order())), CallErrors))]
 pub(super) async fn change_refund(
     State(app): State<App>,
     caller: ApiCaller,

@@ -1,4 +1,4 @@
-//! Who is on an order that waits for a person: a sign for the others, and no lock.
+//! Desk claims on orders that wait for a person. A claim informs other staff; it is not a lock.
 
 use axum::{Json, extract::State, http::StatusCode, response::Response};
 use chrono::{DateTime, Utc};
@@ -26,19 +26,19 @@ use app::App;
 use foundation::staff_actions::ActionAuthor;
 use model::decide::OrderRefusal;
 
-/// In which states an order is taken, as refusals say it.
+/// States in which an order can be claimed, for refusals.
 const WAITING: &str = "PENDING, or any state while the order is under review or its trip is overdue";
 
-/// Who is on an order, if any person is.
+/// The person who has claimed an order, if there is one.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = OrderTake)]
 pub(super) struct TakeView {
     #[schema(value_type = String)]
     order_id: OrderId,
-    /// As histories name the person: the role, a colon and the name of the key; null: none is on it.
+    /// Role and key name of the person, such as `dispatcher:anna`; null if the order is not claimed.
     #[schema(required)]
     taken_by: Option<String>,
-    /// When that ends by itself.
+    /// Time when the claim expires.
     #[schema(required)]
     ends_at: Option<DateTime<Utc>>,
 }
@@ -54,7 +54,7 @@ impl TakeView {
 #[serde(deny_unknown_fields)]
 #[schema(as = OrderTakeRequest)]
 pub(super) struct TakeRequest {
-    /// Why; kept in the audit.
+    /// Reason, kept in the audit record.
     #[schema(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
     reason: Option<String>,
 }
@@ -67,10 +67,10 @@ async fn find_take(app: &App, id: &OrderId) -> Result<Option<OrderTake>, sqlx::E
     Ok(desk::list_takes(&app.core.db, &[id.as_str()]).await?.into_iter().next())
 }
 
-/// Shows who is on an order that waits for a person.
+/// Returns the claim on an order that waits for a person.
 #[utoipa::path(get, path = "/{id}/take", tag = "orders", params(OrderPath), operation_id = "show_order_take",
     extensions(("x-roles" = json!(STAFF))),
-    responses((status = 200, description = "done", body = TakeView, example = json!(example_take())), CallErrors))]
+    responses((status = 200, description = "success", body = TakeView, example = json!(example_take())), CallErrors))]
 pub(super) async fn show_take(
     State(app): State<App>,
     caller: ApiCaller,
@@ -83,14 +83,14 @@ pub(super) async fn show_take(
     Ok(Json(TakeView::new(id, take)))
 }
 
-/// Shows the others that this person is on an order that waits for one.
+/// Claims an order for the caller, which other staff can see.
 ///
-/// It takes an order that is PENDING or under review, or whose trip is overdue, in the place of any other person, for ten minutes.
-/// It is no lock: others may decide on the order all the same.
+/// The order must be PENDING or under review, or its trip overdue. The claim replaces that of another person and lasts
+/// ten minutes. It is not a lock: others can still decide on the order.
 #[utoipa::path(post, path = "/{id}/take", tag = "orders", params(OrderPath, IdempotencyHeader),
     extensions(("x-roles" = json!(DISPATCHERS))),
     request_body(content = Option<TakeRequest>, example = json!({ "reason": "I call the customer" })),
-    responses((status = 200, description = "done", body = TakeView, example = json!(example_take())), CallErrors))]
+    responses((status = 200, description = "success", body = TakeView, example = json!(example_take())), CallErrors))]
 pub(super) async fn take_order(call: KeyedCall<OrderPath, TakeRequest>) -> Result<Response, ApiError> {
     let KeyedCall { request, subject: OrderPath(id), value: TakeRequest { reason } } = call;
     let KeyedRequest { app, caller, .. } = &request;
@@ -99,7 +99,7 @@ pub(super) async fn take_order(call: KeyedCall<OrderPath, TakeRequest>) -> Resul
     let actor = caller.actor();
     let work = async |work: WorkContext| {
         let earlier = if work.resumed { find_take(app, &id).await? } else { None };
-        // The answer of the request that did it may have got lost.
+        // An earlier request with this Idempotency-Key may have made the claim, and its answer was lost.
         let take = match earlier.filter(|take| take.taken_by == actor.to_string()) {
             Some(take) => take,
             None => {
@@ -115,12 +115,12 @@ pub(super) async fn take_order(call: KeyedCall<OrderPath, TakeRequest>) -> Resul
     request.run_once("take", id.as_str().as_bytes(), work).await
 }
 
-/// Shows the others that this person is on an order no more.
+/// Ends the caller's claim on an order.
 #[utoipa::path(post, path = "/{id}/leave", tag = "orders", params(OrderPath, IdempotencyHeader),
     extensions(("x-roles" = json!(DISPATCHERS))),
     request_body(content = Option<TakeRequest>, example = json!({ "reason": "the customer does not answer" })),
     responses(
-        (status = 200, description = "done", body = TakeView,
+        (status = 200, description = "success", body = TakeView,
          example = json!({ "order_id": "ORD-1", "taken_by": null, "ends_at": null })),
         CallErrors,
     ))]
@@ -134,17 +134,17 @@ pub(super) async fn leave_order(call: KeyedCall<OrderPath, TakeRequest>) -> Resu
         let by = ActionAuthor { actor: &actor, reason: reason.as_deref() };
         match desk::leave_order(&app.core.db, &id, by).await {
             Ok(()) => {}
-            // By the request whose answer got lost, most likely; and what was asked for holds.
+            // An earlier request with this Idempotency-Key most likely ended the claim, and its answer was lost.
             Err(TakeError::NotYours) if work.resumed => {}
             Err(error) => return Err(refuse_take(app, &id, error).await?),
         }
-        // Another person may be on it by now.
+        // Another person may have claimed the order in the meantime.
         Ok::<_, ApiError>((StatusCode::OK, json!(TakeView::new(id.clone(), find_take(app, &id).await?))))
     };
     request.run_once("leave", id.as_str().as_bytes(), work).await
 }
 
-/// Returns why an order was neither taken nor left; fails if there is no such order.
+/// Returns the error for a claim that could not be made or ended. Fails if the order does not exist.
 async fn refuse_take(app: &App, id: &OrderId, error: TakeError) -> Result<ApiError, ApiError> {
     if let TakeError::Database(error) = error {
         return Ok(error.into());

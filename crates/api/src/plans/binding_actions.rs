@@ -1,4 +1,4 @@
-//! Plans of bindings are made here: `POST /api/v1/bindings/actions`.
+//! Creates plans for bindings: `POST /api/v1/bindings/actions`.
 
 use axum::{
     extract::State,
@@ -27,7 +27,7 @@ use desk::plans::{
 };
 use model::ids::PlanId;
 
-/// Which bindings. What is left out does not matter: `{}` is all of them.
+/// Selection of bindings. An omitted member matches all; `{}` selects all bindings.
 #[derive(ToSchema)]
 #[schema(as = BindingFilter)]
 #[expect(dead_code, reason = "describes the filter; the service reads it")]
@@ -43,29 +43,29 @@ struct BindingFilterSchema {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct BindingActionRequest {
-    /// Those that fit now, and no others, are the plan's items.
+    /// Bindings that match now are the items of the plan. Later matches are not added.
     #[schema(value_type = BindingFilterSchema)]
     filter: BindingFilter,
     #[schema(schema_with = verb_schema)]
     action: BindingVerb,
-    /// Why; kept with the plan, and in the history of each binding.
+    /// Reason, kept with the plan and in the history of each binding.
     #[schema(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
     reason: Option<String>,
-    /// True: the plan is stored and shown, and run by its id. False: it runs.
+    /// If true, the plan is stored and can be run by its id. If false, it runs immediately.
     dry_run: bool,
 }
 
-/// Plans an action on all bindings that fit a filter, and runs it unless `dry_run` is set.
+/// Creates a plan for all bindings that match a filter, and runs it unless `dry_run` is set.
 ///
-/// The exact ids are stored first, with what the action would come to for each. They are performed so many a second, however
-/// many workers there are; `GET /api/v1/admin/plans/{id}` shows how far the plan is.
+/// The ids are stored first, with the expected result of each. They are processed at a fixed rate per second,
+/// regardless of the number of workers. `GET /api/v1/admin/plans/{id}` shows the progress.
 #[utoipa::path(post, path = "/actions", tag = "bindings", params(IdempotencyHeader),
     extensions(("x-roles" = json!(WRITERS))),
     request_body(content = BindingActionRequest,
         example = json!({ "filter": { "state": "RUNNING" }, "action": "pause", "reason": "the provider asked for it",
                           "dry_run": true })),
     responses(
-        (status = 201, description = "done", body = PlanAnswer,
+        (status = 201, description = "success", body = PlanAnswer,
          example = json!(example_plan_answer())),
         CallErrors,
     ))]
@@ -83,7 +83,7 @@ pub(super) async fn plan_binding_action(
     let work = async |work: WorkContext| {
         let author = caller.actor();
         let draft = binding_plans::draft_plan(&app.core, &filter, action, reason.clone(), &author).await?;
-        // The same id when the request is repeated: it finds what was stored before.
+        // A repeated request has the same id, so it finds the stored plan.
         let plan = create::store_draft(&app.core, PlanId::from_uuid(work.id), &draft, mode, &author).await?;
         answer_with_plan(&app, StatusCode::CREATED, plan, None).await
     };

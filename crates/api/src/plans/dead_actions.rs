@@ -1,4 +1,4 @@
-//! Plans of dead jobs are made here: `POST /api/v1/admin/dead/actions`.
+//! Creates plans for dead jobs: `POST /api/v1/admin/dead/actions`.
 
 use axum::{
     extract::State,
@@ -27,18 +27,18 @@ use desk::plans::{
 };
 use model::ids::PlanId;
 
-/// Which dead jobs. What is left out does not matter: `{}` is all of them.
+/// Selection of dead jobs. An omitted member matches all; `{}` selects all dead jobs.
 #[derive(ToSchema)]
 #[schema(as = DeadJobFilter)]
 #[expect(dead_code, reason = "describes the filter; the service reads it")]
 struct FilterSchema {
-    /// The name of their queue.
+    /// Name of the queue.
     #[schema(pattern = "^[a-z-]{1,64}$")]
     queue: Option<String>,
-    /// Their error contains this text.
+    /// Text that the error contains.
     #[schema(max_length = 500)]
     error: Option<String>,
-    /// Dead for at least so many seconds.
+    /// Minimum number of seconds since the job died.
     #[schema(minimum = 0, maximum = 2147483647)]
     older_than_sec: Option<u32>,
 }
@@ -46,30 +46,30 @@ struct FilterSchema {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct DeadJobActionRequest {
-    /// Those that fit now, and no others, are the plan's items.
+    /// Dead jobs that match now are the items of the plan. Later matches are not added.
     #[schema(value_type = FilterSchema)]
     filter: DeadJobFilter,
     #[schema(schema_with = verb_schema)]
     action: DeadJobVerb,
-    /// Why; kept with the plan, with each decision, and in the histories of the orders.
+    /// Reason, kept with the plan, with each decision, and in the histories of the orders.
     #[schema(value_type = String, min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
     reason: StaffReason,
-    /// True: the plan is stored and shown, and run by its id. False: it runs.
+    /// If true, the plan is stored and can be run by its id. If false, it runs immediately.
     dry_run: bool,
 }
 
-/// Plans to requeue or to discard all dead jobs that fit a filter, and runs the plan unless `dry_run` is set.
+/// Creates a plan to requeue or discard all dead jobs that match a filter, and runs it unless `dry_run` is set.
 ///
-/// The exact ids are stored first, with what would come of each. They are performed so many a second, however many workers
-/// there are; `GET /api/v1/admin/plans/{id}` shows how far the plan is. A plan holds at most 10,000: where more fit, the request is
-/// refused, and says how to narrow the filter.
+/// The ids are stored first, with the expected result of each. They are processed at a fixed rate per second,
+/// regardless of the number of workers. `GET /api/v1/admin/plans/{id}` shows the progress. A plan has at most 10,000
+/// items. If more jobs match, the request is refused, and the message explains how to narrow the filter.
 #[utoipa::path(post, path = "/actions", tag = "admin", params(IdempotencyHeader),
     extensions(("x-roles" = json!(WRITERS))),
     request_body(content = DeadJobActionRequest,
         example = json!({ "filter": { "queue": "notify-queue", "error": "status 503" }, "action": "requeue",
                           "reason": "they are back", "dry_run": true })),
     responses(
-        (status = 201, description = "done", body = PlanAnswer,
+        (status = 201, description = "success", body = PlanAnswer,
          example = json!(example_plan_answer())),
         CallErrors,
     ))]
@@ -95,7 +95,7 @@ pub(super) async fn plan_dead_job_action(
     let work = async |work: WorkContext| {
         let author = caller.actor();
         let draft = dead_plans::draft_plan(&app.core, &filter, &selection, action, reason.clone()).await?;
-        // The same id when the request is repeated: it finds what was stored before.
+        // A repeated request has the same id, so it finds the stored plan.
         let plan = create::store_draft(&app.core, PlanId::from_uuid(work.id), &draft, mode, &author).await?;
         answer_with_plan(&app, StatusCode::CREATED, plan, None).await
     };

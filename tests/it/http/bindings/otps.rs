@@ -84,7 +84,7 @@ async fn repeated_otp_returns_the_first_answer() {
     desk.sql("UPDATE idempotency_keys SET status = NULL, body = NULL").await;
     desk.advance(secs(61)).await;
     let again = desk.hand_in("k1", otp("B-1.1", "123456")).await;
-    assert_eq!(outcome(&again), ("RUNNING", false, "handed in already"));
+    assert_eq!(outcome(&again), ("RUNNING", false, "already submitted"));
     assert_eq!(desk.count("SELECT count(*) FROM binding_events WHERE kind = 'otp_submitted'").await, 1);
     desk.run_due().await;
     assert_eq!(desk.status_of("B-1.1").await, "SUKSES");

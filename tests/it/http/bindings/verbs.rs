@@ -49,7 +49,7 @@ async fn a_stop_waits_for_the_open_call() {
     let watch = async {
         eventually("the call is open", || async { desk.standing("B-1").await.1 == "CALLING" }).await;
         let stop = desk.verb("B-1", "stop").await;
-        assert_eq!(outcome(&stop), ("STOPPING", true, "its open call ends first"));
+        assert_eq!(outcome(&stop), ("STOPPING", true, "the open call ends first"));
         assert_eq!(outcome(&desk.verb("B-1", "stop").await), ("STOPPING", false, "STOPPING already"));
         for verb in ["start", "pause", "resume"] {
             assert_eq!(desk.verb("B-1", verb).await.error(), (409, "BINDING_STOPPING"), "{verb}");

@@ -58,7 +58,7 @@ async fn orders_are_found_by_field_or_id() {
     let open = desk.list("").await;
     desk.found(&open, &["A-3", "A-2", "A-1"]);
     assert_eq!((&open.body["closed"], &open.body["next_cursor"]), (&json!("none"), &json!(null)));
-    assert!(open.text("note").starts_with("open orders alone"));
+    assert!(open.text("note").starts_with("open orders only"));
     for (query, expected) in [
         ("status=DRIVER_ASSIGNED", ["A-1"].as_slice()),
         ("area=SOUTH", &["A-3", "A-2"]),
@@ -84,7 +84,7 @@ async fn orders_are_found_by_field_or_id() {
     desk.t.advance(secs(25 * 3600)).await;
     let closed = desk.list("status=CANCELLED_BY_USER").await;
     desk.found(&closed, &[]);
-    assert_eq!(closed.text("note"), "those of the last 24 hours; ask for others with from and to, at most 31 days");
+    assert_eq!(closed.text("note"), "orders of the last 24 hours; request others with from and to, at most 31 days");
     assert_eq!(closed.text("created_from"), "2030-01-01T09:00:04Z");
     desk.found(&desk.list("status=CANCELLED_BY_USER&from=2030-01-01T00:00:00Z").await, &["A-4"]);
     desk.found(&desk.list("customer=C-2&status=CANCELLED_BY_USER").await, &["A-4"]);
