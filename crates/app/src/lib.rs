@@ -1,9 +1,9 @@
-//! `App`: the capabilities on one set of connections. Commands, the HTTP interface, the console and workers use it.
+//! `App`: all capabilities on one set of connections. Commands, the HTTP API, the console and workers use it.
 //!
-//! * [`settings`]: loads the configuration and checks what must be built to be checked.
-//! * [`metrics_list`]: every metric in words.
+//! * [`settings`]: loads the configuration and builds the services to check it.
+//! * [`metrics_list`]: descriptions of all metrics.
 
-// Futures of handlers are nested deeper than the default allows.
+// Futures of handlers are nested deeper than the default limit.
 #![recursion_limit = "256"]
 
 pub mod metrics_list;
@@ -35,16 +35,16 @@ use partner::capability::Partners;
 use queue::{Store, StoreError};
 use settings::Config;
 
-/// What is being done when Redis cannot be used at the start.
+/// Context of an error if Redis cannot be used at startup.
 const STARTING: &str = "Redis is needed for the timers of orders";
-/// A Redis that hangs delays the start of `serve` by so long.
+/// Maximum time that `serve` waits at startup for an unresponsive Redis.
 const REDIS_START_WAIT: Duration = Duration::from_secs(10);
 
-/// Cheap to clone: every request and job does it several times.
+/// All capabilities. Cheap to clone: each request and job clones it several times.
 #[derive(Debug, Clone)]
 pub struct App(Arc<AppParts>);
 
-/// What an [`App`] holds.
+/// Contents of an [`App`].
 #[derive(Debug, Clone)]
 pub struct AppParts {
     pub config: Arc<Config>,
@@ -60,15 +60,15 @@ pub struct AppParts {
 }
 
 impl App {
-    /// Connects to both servers and refuses a database whose schema this binary does not know.
+    /// Connects to both servers. Refuses a database with an incompatible schema.
     pub async fn connect(config: Config) -> Result<Self, ServiceError> {
         let app = Self::connect_postgres(config).await?;
         app.core.store.ping().await.during(|| STARTING.to_owned())?;
         Ok(app)
     }
 
-    /// As [`connect`](Self::connect), but Redis may be away; it is used once it answers. One that refuses the login is an error:
-    /// the setting is wrong, most likely. One that is slow has some seconds to say so.
+    /// Connects like [`connect`](Self::connect), but accepts an unavailable Redis, which is used once it responds. A
+    /// refused login is an error, because the setting is probably wrong. A slow Redis has some seconds to respond.
     pub async fn connect_without_redis(config: Config) -> Result<Self, ServiceError> {
         let app = Self::connect_postgres(config).await?;
         let start = Instant::now();
@@ -82,11 +82,11 @@ impl App {
         if !error.is_transient() || matches!(error, StoreError::Login { .. }) {
             return Err(ServiceError::from(error).during(STARTING.to_owned()));
         }
-        tracing::warn!(%error, "Redis does not answer. Orders are taken without it, and their timers follow.");
+        tracing::warn!(%error, "Redis does not respond. Orders are accepted without it, and their timers are enqueued later.");
         Ok(app)
     }
 
-    /// As [`connect`](Self::connect), but Redis is not asked before something needs it.
+    /// Connects to Postgres like [`connect`](Self::connect). The connection to Redis is opened on first use.
     pub async fn connect_postgres(config: Config) -> Result<Self, ServiceError> {
         let db = db::connect_pool(&config.database).await?;
         db::check_schema(&db).await?;
@@ -124,7 +124,7 @@ impl App {
         })))
     }
 
-    /// Returns a copy whose capabilities use other connections, or another clock.
+    /// Returns a copy whose capabilities use other connections or another clock.
     #[must_use]
     pub fn with_core(mut self, change: impl FnOnce(&mut CoreParts)) -> Self {
         let core = self.core.clone().with(change);
@@ -139,20 +139,20 @@ impl App {
         self
     }
 
-    /// Returns a copy whose connections take no writes. A lookup of a binding by its id still shares the statement of all
-    /// lookups, on the usual connections.
+    /// Returns a copy whose connections are read-only. The lookup of a binding by its id still uses the normal
+    /// connections, because it is batched with other lookups.
     #[must_use]
     pub fn reading(self) -> Self {
         self.with_core(|core| core.db = core.read_only.clone())
     }
 
-    /// Returns a copy that uses the connections of pages, which take no writes.
+    /// Returns a copy that uses the read-only connections of pages.
     #[must_use]
     pub fn showing(self) -> Self {
         self.with_core(|core| core.db = core.pages.clone())
     }
 
-    /// Returns a copy that uses another Redis. It is the only shard until Postgres was asked.
+    /// Returns a copy that uses another Redis. It is the only shard until Postgres is queried.
     #[must_use]
     pub fn with_store(self, store: Store) -> Self {
         self.with_core(|core| {
@@ -161,7 +161,7 @@ impl App {
         })
     }
 
-    /// Returns a copy that takes the time from this clock. Both share the rules of areas.
+    /// Returns a copy that uses this clock. Both copies share the area rules.
     #[must_use]
     pub fn with_clock(self, clock: Arc<dyn Clock>) -> Self {
         self.with_core(|core| {
@@ -170,7 +170,7 @@ impl App {
         })
     }
 
-    /// Returns a copy that draws the jitter of pauses from here.
+    /// Returns a copy that uses this generator for the jitter of pauses.
     #[must_use]
     pub fn with_rng(self, rng: Arc<dyn Rng>) -> Self {
         self.with_core(|core| core.rng = rng)

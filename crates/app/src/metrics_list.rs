@@ -1,7 +1,7 @@
-//! Every metric that /metrics shows, in words. docs/METRICS.md is this list with its labels, and a test holds both to what
-//! real processes show.
+//! Descriptions of all metrics at /metrics. docs/METRICS.md contains this list with the labels; a test compares both
+//! with real processes.
 //!
-//! Names of the requirement documents are kept to the letter.
+//! The requirement documents fix some of the names.
 
 use metrics::{counter, describe_counter, describe_gauge, describe_histogram, histogram};
 use model::{
@@ -20,65 +20,71 @@ use settings::Config;
 type Words = &'static [(&'static str, &'static str)];
 
 const COUNTERS: Words = &[
-    ("dispatcher_attempt_total", "Attempts that ended: assigned, or timeout for whatever ended without a driver"),
-    ("dispatcher_cancel_total", "Orders cancelled, by reason; server_busy: checks and creations that were refused"),
-    ("dispatcher_threshold_reached_total", "Checks and creations that met a full area, refused or not"),
-    ("dispatcher_retry_count_total", "Attempts begun after the first of their order"),
-    ("dispatchq_binding_calls_total", "Calls of providers by server, what they were to do, and the answer in one word"),
+    ("dispatcher_attempt_total", "Ended attempts: assigned, or timeout for every end without a driver"),
+    ("dispatcher_cancel_total", "Cancelled orders by reason; server_busy: refused checks and creations"),
+    ("dispatcher_threshold_reached_total", "Checks and creations in a full area, refused or not"),
+    ("dispatcher_retry_count_total", "Attempts started after the first of their order"),
+    ("dispatchq_binding_calls_total", "Calls to providers by server, purpose and result"),
     (
         "dispatchq_binding_outcomes_total",
-        "Transactions that ended or became UNRESOLVED, of the bindings that bindings.metrics_for names",
+        "Transactions that ended or became UNRESOLVED, for the bindings in bindings.metrics_for",
     ),
-    ("dispatchq_binding_stops_total", "Bindings that stopped, by reason"),
+    ("dispatchq_binding_stops_total", "Stopped bindings by reason"),
     (
         "dispatchq_binding_transactions_total",
-        "Transactions that ended or became UNRESOLVED, by server and reason; other: a word of the provider's own",
+        "Transactions that ended or became UNRESOLVED, by server and reason; other: a reason that only the provider uses",
     ),
-    ("dispatchq_bypasses_total", "Checks and creations past the threshold, by loyalty"),
-    ("dispatchq_dead_letters_restored_total", "Dead letters put back into Redis from Postgres"),
-    ("dispatchq_http_requests_total", "Requests to the API by route and status of the answer"),
+    ("dispatchq_bypasses_total", "Checks and creations admitted above the threshold, by loyalty"),
+    ("dispatchq_dead_letters_restored_total", "Dead letters restored in Redis from Postgres"),
+    ("dispatchq_http_requests_total", "Requests to the API by route and response status"),
     (
         "dispatchq_job_id_questions_baseline_total",
-        "Questions for job ids that came, had partners been asked every 2 s from the booking on",
+        "Polls that the received job ids would have needed at one poll every 2 s from the booking on",
     ),
-    ("dispatchq_job_id_questions_total", "Questions for job ids that came, by whatever way they came"),
-    ("dispatchq_jobs_total", "Runs of jobs by outcome; lost: dead because its workers died of it"),
-    ("dispatchq_manual_interventions_total", "Alerts that ask a person to act, by what they are about"),
-    ("dispatchq_messages_parked_total", "Messages put off because their channel had no place for them"),
-    ("dispatchq_order_updates_total", "Updates of orders' rows: written, or conflict, when another change was quicker"),
-    ("dispatchq_orders_with_job_id_total", "Partner orders that got a first job id, by callback or by asking"),
-    ("dispatchq_partner_calls_total", "Calls to a partner by what became of them"),
-    ("dispatchq_partner_choices_total", "Attempts begun at a partner, by why it was chosen"),
-    ("dispatchq_reconciler_repairs_total", "Timers the reconciler put back or moved"),
-    ("dispatchq_redis_epoch_changes_total", "Times all timers were compared because Redis was lost or restarted"),
-    ("dispatchq_refusals_total", "Checks and creations that were refused, by cause"),
+    ("dispatchq_job_id_questions_total", "Polls for the job ids that were received, by polling or by callback"),
+    ("dispatchq_jobs_total", "Runs of jobs by outcome; lost: dead because its workers crashed while running it"),
+    ("dispatchq_manual_interventions_total", "Alerts that require a person to act, by kind"),
+    ("dispatchq_messages_parked_total", "Messages delayed because their channel had no free slot"),
+    (
+        "dispatchq_order_updates_total",
+        "Updates of order rows: written, or conflict if another change was written first",
+    ),
+    ("dispatchq_orders_with_job_id_total", "Partner orders that got a first job id, by callback or by polling"),
+    ("dispatchq_partner_calls_total", "Calls to a partner by result"),
+    ("dispatchq_partner_choices_total", "Attempts started at a partner, by the reason for choosing it"),
+    ("dispatchq_reconciler_repairs_total", "Timers that the reconciler enqueued again or moved"),
+    ("dispatchq_redis_epoch_changes_total", "Comparisons of all timers because Redis lost its data or restarted"),
+    ("dispatchq_refusals_total", "Refused checks and creations by cause"),
     (
         "dispatchq_reservations_total",
-        "Drivers at the gate of an order: won, own (again), lost, late (it was taken), unknown (Redis did not answer)",
+        "Accepts at the gate of an order: won, own (repeated), lost, late (already taken), unknown (Redis did not respond)",
     ),
-    ("dispatchq_settles_refused_total", "Results of jobs that came after their lease was lost, and changed nothing"),
-    ("dispatchq_shadow_rejects_total", "Checks and creations that only shadow mode let in, by loyalty"),
+    ("dispatchq_settles_refused_total", "Results of jobs that were refused because their lease was lost"),
+    (
+        "dispatchq_shadow_rejects_total",
+        "Checks and creations that were admitted only because of shadow mode, by loyalty",
+    ),
     (
         "dispatchq_status_updates_total",
-        "Final statuses of orders the system ended: written, refused by the database, or it was away",
+        "Writes of final statuses of orders that the system ended: success, failed (refused by the database) or unreachable",
     ),
     (
         "dispatchq_trace_spans_total",
-        "Spans of traces: sent, dropped because too many waited, or failed: the collector did not take them",
+        "Trace spans: sent, queue_full (dropped), or failed (not accepted by the collector)",
     ),
     (
         "job_id_retrieval_attempts_total",
-        "Partner orders that were asked for a first job id, or failed without; each once however often it is asked",
+        "Partner orders that were polled for a first job id or failed without a poll; each order counts once",
     ),
     (
         "job_id_retrieval_failed_total",
         "Partner orders that ended without a job id: timeout, not_found, never_booked or not_polled",
     ),
-    ("job_id_retrieval_max_retries_exceeded_total", "Of the failed ones, those with the reason timeout"),
-    ("job_id_retrieval_success_total", "Partner orders whose first job id was learnt by asking"),
-    ("job_id_total", "Job ids learnt, by callback or by asking"),
-    ("job_id_via_callback_total", "Job ids learnt by callback"),
-    ("job_id_via_proactive_total", "Job ids learnt by asking"),
+    ("job_id_retrieval_max_retries_exceeded_total", "Failed retrievals with the reason timeout"),
+    ("job_id_retrieval_success_total", "Partner orders whose first job id was received by polling"),
+    ("job_id_total", "Job ids received, by callback or by polling"),
+    ("job_id_via_callback_total", "Job ids received by callback"),
+    ("job_id_via_proactive_total", "Job ids received by polling"),
     (
         "order_status_count",
         "Entries of orders into a status, by track; the first is counted with the order's first change",
@@ -87,107 +93,113 @@ const COUNTERS: Words = &[
 ];
 
 const GAUGES: Words = &[
-    ("dispatcher_threshold_utilization_ratio", "Waiting orders by threshold, of the area's fullest service type"),
-    ("dispatcher_waiting_orders_total", "Orders that look for a driver in an area"),
-    ("dispatchq_alert_route_log_only", "1 while alerts of this route end in the log, so that they reach no person"),
-    ("dispatchq_alerts_given_up", "Open alerts that are not told again because the job that would do it is dead"),
-    ("dispatchq_alerts_open", "Alerts that wait to be acknowledged"),
+    (
+        "dispatcher_threshold_utilization_ratio",
+        "Waiting orders divided by the threshold, for the area's fullest service type",
+    ),
+    ("dispatcher_waiting_orders_total", "Orders that wait for a driver in an area"),
+    ("dispatchq_alert_route_log_only", "1 if alerts of this route are only logged and reach no person"),
+    ("dispatchq_alerts_given_up", "Open alerts that are no longer repeated because their job is dead"),
+    ("dispatchq_alerts_open", "Alerts that are not acknowledged"),
     (
         "dispatchq_area_refuses",
-        "1 while an area takes no orders of a service type, by cause: disabled, forced, threshold, cooling",
+        "1 while an area accepts no orders of a service type, by cause: disabled, forced, threshold, cooling",
     ),
-    ("dispatchq_areas_unreadable", "Areas left out because their geometry cannot be read"),
+    ("dispatchq_areas_unreadable", "Areas ignored because their geometry cannot be read"),
     ("dispatchq_bindings", "Bindings by state"),
-    ("dispatchq_bindings_longest_wait_seconds", "How long the binding that waits longest for a call has waited"),
+    ("dispatchq_bindings_longest_wait_seconds", "Longest current wait of a binding for a call"),
     (
         "dispatchq_bindings_most_overdue_seconds",
-        "How late the binding is whose next step is most overdue, but for servers that are left alone; 0 when none is",
+        "Lateness of the most overdue binding, except at servers that are paused; 0 if none is overdue",
     ),
+    ("dispatchq_bindings_otp_oldest_seconds", "Longest current wait of a binding for an OTP; 0 if none waits"),
+    ("dispatchq_bindings_parked", "Bindings that wait for a call because the limit of open calls is reached"),
+    ("dispatchq_bindings_waiting_otp", "Bindings that wait for a person to submit an OTP"),
     (
-        "dispatchq_bindings_otp_oldest_seconds",
-        "How long the binding that waits longest for an OTP has waited; 0 when none does",
+        "dispatchq_degraded",
+        "1 while this process accepts requests without Redis, otherwise 0; workers do not export it",
     ),
-    ("dispatchq_bindings_parked", "Bindings that wait for a call because all that may be open are"),
-    ("dispatchq_bindings_waiting_otp", "Bindings that wait for a person to hand an OTP in"),
-    ("dispatchq_degraded", "1 while this process takes requests without Redis, 0 when not; workers show none"),
-    ("dispatchq_dependency_up", "1 when this process reaches the server and Postgres takes writes, 0 when not"),
-    ("dispatchq_due_next_minute", "Jobs that fall due within the next 60 s"),
+    ("dispatchq_dependency_up", "1 if this process reaches the server, and Postgres accepts writes; otherwise 0"),
+    ("dispatchq_due_next_minute", "Jobs that become due within the next 60 s"),
     (
         "dispatchq_feed_held_seconds",
-        "Age of the oldest step that /api/v1/events holds back, for an older transaction is open",
+        "Age of the oldest step that /api/v1/events delays because an older transaction is open",
     ),
-    ("dispatchq_history_days_ahead", "Days of the history that are ready after today; without one no order can change"),
-    ("dispatchq_job_id_retrievals_active", "Orders whose job id is being asked for"),
-    ("dispatchq_loop_idle_seconds", "Time since a background loop of this process last got on; above 60 it is stuck"),
-    ("dispatchq_manual_refund_oldest_seconds", "Age of the oldest refund that is due and not begun"),
-    ("dispatchq_manual_refund_queue", "Orders whose refund is due and not begun"),
+    ("dispatchq_history_days_ahead", "Future history days that exist; without one no order can change"),
+    ("dispatchq_job_id_retrievals_active", "Orders that are being polled for a job id"),
+    (
+        "dispatchq_loop_idle_seconds",
+        "Time since the last progress of a background loop of this process; above 60 it is stuck",
+    ),
+    ("dispatchq_manual_refund_oldest_seconds", "Age of the oldest refund that is due and not started"),
+    ("dispatchq_manual_refund_queue", "Orders whose refund is due and not started"),
     ("dispatchq_orders_held", "Orders held for review"),
-    ("dispatchq_orders_open", "Orders that have not ended, by status"),
-    ("dispatchq_orders_retrying", "Orders that look for a driver after their first attempt found none"),
+    ("dispatchq_orders_open", "Open orders by status"),
+    ("dispatchq_orders_retrying", "Orders that still wait for a driver after their first attempt failed"),
     ("dispatchq_outbox_oldest_seconds", "Age of the oldest undelivered message"),
-    ("dispatchq_partner_breaker_open", "1 while calls are held back: breaker open, or half open and trying"),
-    ("dispatchq_provider_calls_limit", "Calls of providers that may be open, of all servers together"),
-    ("dispatchq_provider_calls_open", "Calls of providers that are open, or given away and about to begin"),
+    ("dispatchq_partner_breaker_open", "1 while calls are limited: the breaker is open, or half open with probes"),
+    ("dispatchq_provider_calls_limit", "Maximum open calls to providers, for all servers together"),
+    ("dispatchq_provider_calls_open", "Calls to providers that are open or about to start"),
     (
         "dispatchq_provider_server_breaker_open",
-        "1 while a provider's server is left alone after failures, or because it asked for that",
+        "1 while calls to a provider's server are paused after failures or at its request",
     ),
-    ("dispatchq_provider_server_calls_limit", "Calls that may be open at a provider's server"),
-    ("dispatchq_provider_server_calls_open", "Calls that are open at a provider's server, or about to begin"),
-    (
-        "dispatchq_provider_server_longest_wait_seconds",
-        "How long the first binding in the line of a provider's server has waited",
-    ),
-    ("dispatchq_provider_server_parked", "Bindings in the line of a provider's server"),
+    ("dispatchq_provider_server_calls_limit", "Maximum open calls to a provider's server"),
+    ("dispatchq_provider_server_calls_open", "Calls to a provider's server that are open or about to start"),
+    ("dispatchq_provider_server_longest_wait_seconds", "Wait of the first binding in the queue of a provider's server"),
+    ("dispatchq_provider_server_parked", "Bindings in the queue of a provider's server"),
     (
         "dispatchq_provider_server_paused",
-        "1 while a provider's server is not called: disabled, or left alone after failures",
+        "1 while a provider's server is not called: disabled, or paused after failures",
     ),
-    ("dispatchq_queue_dead", "Dead jobs not yet decided on"),
-    ("dispatchq_queue_depth", "Jobs that wait, due now or later"),
+    ("dispatchq_queue_dead", "Dead jobs without a decision"),
+    ("dispatchq_queue_depth", "Waiting jobs, due now or later"),
     ("dispatchq_queue_due", "Jobs that are due and wait for a worker"),
-    ("dispatchq_queue_leased", "Jobs being performed"),
-    ("dispatchq_queue_oldest_due_seconds", "How long the job that is due longest has waited; 0 when none is due"),
-    ("dispatchq_queue_suspects", "Jobs that lost two deliveries, waiting to run with nothing beside them"),
+    ("dispatchq_queue_leased", "Jobs that are running"),
+    ("dispatchq_queue_oldest_due_seconds", "Time since the oldest due job became due; 0 if none is due"),
+    ("dispatchq_queue_suspects", "Jobs that lost two deliveries and wait to run alone"),
     ("dispatchq_redis_clock_ahead_seconds", "Clock of Redis minus clock of Postgres; below 0: Redis is behind"),
-    ("dispatchq_transactions_unresolved", "Transactions that took too long; their providers are asked on"),
-    ("dispatchq_waiting_drift", "Places of orders that the latest comparison of Redis with Postgres mended"),
-    ("dispatchq_workers", "Worker processes that gave a sign of life within 10 s"),
-    ("process_max_fds", "Files and sockets that this process may have open"),
+    ("dispatchq_transactions_unresolved", "Transactions that took too long; their providers are still queried"),
+    ("dispatchq_waiting_drift", "Waiting orders that the latest comparison of Redis with Postgres corrected"),
+    ("dispatchq_workers", "Worker processes with a heartbeat within 10 s"),
+    ("process_max_fds", "Maximum files and sockets that this process may open"),
     ("process_open_fds", "Files and sockets that this process has open"),
     ("process_resident_memory_bytes", "Memory of this process in RAM"),
     ("process_start_time_seconds", "When this process started, in seconds since 1970"),
     ("process_threads", "Threads of this process"),
-    ("process_virtual_memory_bytes", "Addresses that this process has asked for"),
-    ("process_virtual_memory_max_bytes", "Addresses that this process may ask for"),
+    ("process_virtual_memory_bytes", "Virtual memory of this process"),
+    ("process_virtual_memory_max_bytes", "Maximum virtual memory of this process"),
 ];
 
 const HISTOGRAMS: Words = &[
-    ("dispatcher_attempt_duration_seconds", "From an attempt's offer or booking to its end, however it ended"),
+    ("dispatcher_attempt_duration_seconds", "From an attempt's offer or booking to its end, whatever the result"),
     ("dispatcher_order_lifetime_seconds", "From an order's creation to the end of a search for a driver"),
-    ("dispatchq_alert_response_seconds", "From an alert to its acknowledgement, by a person or by what settled it"),
-    ("dispatchq_attempts_per_order", "Attempts of an order until its search for a driver ended, however it ended"),
-    ("dispatchq_binding_call_seconds", "How long calls of providers take, by what they are to do and by server"),
+    (
+        "dispatchq_alert_response_seconds",
+        "From an alert to its acknowledgement, by a person or by the event that settled it",
+    ),
+    ("dispatchq_attempts_per_order", "Attempts of an order until its search for a driver ended, whatever the result"),
+    ("dispatchq_binding_call_seconds", "Duration of calls to providers, by purpose and server"),
     ("dispatchq_binding_claim_seconds", "From the decision to call a provider until the claim is durable"),
     (
         "dispatchq_binding_lateness_seconds",
-        "Start of a binding's step minus the time in its row; waiting for a call not included",
+        "Start of a binding's step minus the time in its row, without the wait for a call",
     ),
     (
         "dispatchq_http_request_duration_seconds",
-        "From a request's head to its answer, by route; waiting for offers included",
+        "From a request's head to its response, by route; includes the wait for offers",
     ),
-    ("dispatchq_job_duration_seconds", "How long runs of jobs take, by kind"),
+    ("dispatchq_job_duration_seconds", "Duration of job runs, by kind"),
     ("dispatchq_job_lateness_seconds", "Start of a run minus its due time"),
     (
         "dispatchq_timer_lateness_seconds",
-        "Start of an order's timer minus the deadline in its row, by the clock of Postgres",
+        "Start of an order's timer minus the deadline in its row, on the clock of Postgres",
     ),
-    ("job_id_retrieval_attempts", "Questions until the partner named the job id; its _sum over _count is the average"),
-    ("job_id_retrieval_duration_seconds", "From booking to job id"),
+    ("job_id_retrieval_attempts", "Polls until the partner returned the job id; _sum divided by _count is the average"),
+    ("job_id_retrieval_duration_seconds", "From the booking to the job id"),
 ];
 
-/// What alerts are about.
+/// Kinds of alerts.
 const ALERTS: [MessageKind; 9] = [
     MessageKind::DispatchFailed,
     MessageKind::ManualRefundRequired,
@@ -200,8 +212,8 @@ const ALERTS: [MessageKind; 9] = [
     MessageKind::TransactionUnresolved,
 ];
 
-/// Describes all metrics, and lets those that rules divide by or watch for an increase begin at 0: the first failure must
-/// be an increase and not a new series. Needs an installed recorder.
+/// Describes all metrics. Initializes the counters that alert rules divide by or watch for an increase to 0. The first
+/// failure must be an increase and not a new series. Requires an installed recorder.
 pub fn register_metrics(config: &Config) {
     for &(name, words) in COUNTERS {
         describe_counter!(name, words);
@@ -279,7 +291,7 @@ fn register_unlabelled() {
     }
 }
 
-/// Of orders without an area; what areas there are shows only with their orders.
+/// Registers the counters for orders without an area. Those of other areas appear with their first orders.
 fn register_service_type(service: &ServiceType) {
     let labels = [("area_id", String::new()), ("service_type", service.to_string())];
     let with = |name, value: &str| {
@@ -312,5 +324,5 @@ fn register_counter(counter: metrics::Counter) {
     counter.increment(0);
 }
 
-/// Its buckets are shown empty from then on.
+/// Registers a histogram by its creation. Its empty buckets are shown from then on.
 fn register_histogram(_: metrics::Histogram) {}

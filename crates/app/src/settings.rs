@@ -1,4 +1,4 @@
-//! Loading the configuration as every command does.
+//! Loads the configuration for all commands.
 
 use std::path::Path;
 
@@ -10,10 +10,10 @@ use orders::payments::PaymentService;
 use partner::client::PartnerRegistry;
 pub use settings::Config;
 
-/// Loads the configuration, and builds its channels and partners once: what cannot be built must not wait for the first
-/// message or booking to be noticed.
+/// Loads the configuration and builds its channels, partners and other services once. An invalid one is thus reported
+/// at startup and not at the first message or booking.
 ///
-/// `file` must exist; without it `./config.toml` is read if there is one.
+/// `file` must exist. Without it, `./config.toml` is read if it exists.
 pub fn load_config(file: Option<&Path>) -> Result<Config, ConfigError> {
     let mut read = Config::load(file)?;
     let services = check_services(&read.config).err();
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_payment_service_elsewhere_is_asked_over_https_alone() {
+    fn remote_payment_service_requires_https() {
         let of = |url: &str| format!("[payments]\nurl = \"{url}\"");
         for url in [
             "http://pay.example.com/api",
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_not_shown() {
+    fn shown_config_contains_no_secrets() {
         let config = with_file(&format!("[database]\nurl = \"postgres://u:hunter2@h/db\"\n{CHANNELS}")).unwrap();
         let shown = config.without_secrets();
         for text in [
@@ -178,7 +178,7 @@ mod tests {
         std::fs::write(&file, "s3cret\n").unwrap();
         let ticket = |how: &str| format!("[channels.x]\ntype = \"ticket\"\nurl = \"http://h\"\n{how}");
         with_file(&ticket(&format!("token_file = {file:?}"))).unwrap();
-        // Whatever runs this has it.
+        // Every environment has PATH.
         with_file(&ticket("token_env = \"PATH\"")).unwrap();
         let missing = error(&ticket("token_env = \"NOT_SET_ANYWHERE\""));
         assert!(missing.contains("channels.x") && missing.contains("NOT_SET_ANYWHERE"), "{missing}");
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_channel_that_cannot_work_is_refused_with_its_place() {
+    fn invalid_channel_is_refused_with_its_place() {
         let of = |text: &str| error(&format!("[channels.x]\n{text}"));
         for (text, said) in [
             ("type = \"pager\"", "pager"),

@@ -1,9 +1,9 @@
-//! `dispatch:{order}:{n}` of a partner's order: books attempt n.
+//! `dispatch:{order}:{n}` for a partner's order: books attempt n.
 //!
-//! The booking is written down before the partner is asked, and asked for under its own key: if the process dies between
-//! request and answer, the repeated job asks under the same key, and the partner answers the same booking. The job stays
-//! derived until the answer is written. The partner is chosen when the booking is written down, and the booking stays with it.
-//! No attempt begins at a partner that is left alone.
+//! The booking is stored before the partner is called, and has its own idempotency key. If the process dies between
+//! request and response, the repeated job sends the same key, and the partner returns the same booking. The job remains
+//! required until the response is stored. The partner is chosen when the booking is stored and does not change
+//! afterwards. An attempt never starts at a partner whose breaker is open.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -34,9 +34,9 @@ use model::partner::{backoff, decide};
 use orders::{commit, retrieval_log, seen::SeenOrder, step, store::write::ApplyError};
 use queue::{Job, JobId, Outcome, retry::add_jitter};
 
-/// How often to look whether the booking before is gone.
+/// Interval of the checks whether the previous booking is cancelled.
 const CANCEL_PAUSE: Duration = Duration::from_millis(500);
-/// The same, of an order that may go to another partner, once the cancel is late.
+/// The same interval for an order that may go to another partner, once the cancellation is late.
 const LATE_CANCEL_PAUSE: Duration = Duration::from_secs(5);
 
 pub async fn perform_booking(partners: &Partners, job: &DispatchOrder, s: Snapshot) -> Outcome {
@@ -51,7 +51,7 @@ pub async fn perform_booking(partners: &Partners, job: &DispatchOrder, s: Snapsh
     ask_and_learn(partners, partner, &seen, &booking, &job.id()).await
 }
 
-/// Books, or finds out what was booked: the same call. What comes of it is written down.
+/// Books, or finds out what was booked, with the same call. Stores the result.
 pub async fn ask_and_learn(
     partners: &Partners,
     partner: &ConfiguredPartner,
@@ -79,7 +79,7 @@ pub async fn ask_and_learn(
             .await
         }
         CallOutcome::Failed(error @ (CallError::Refused(_) | CallError::NotFound | CallError::UnderWay(_))) => {
-            tracing::warn!(order.id = %order, attempt = attempt_no, %error, "The partner will not take a booking.");
+            tracing::warn!(order.id = %order, attempt = attempt_no, %error, "The partner refused a booking.");
             let pause = failure::retry_pause(partners, partner, order, &error, booking.tries + 1).await;
             step::record_answer(&partners.orders, seen, job, |s| {
                 decide::booking_refused(s, attempt_no, &error.to_string(), pause, rules)
@@ -99,7 +99,7 @@ pub async fn ask_and_learn(
     }
 }
 
-/// Chooses the partner of the next attempt; `Err` says what becomes of the job while none can be chosen.
+/// Chooses the partner of the next attempt. Returns the outcome of the job if none can be chosen.
 async fn choose_partner(partners: &Partners, s: &Snapshot, listed: &[ListedPartner]) -> Result<PartnerChoice, Outcome> {
     let mut left_alone = BTreeMap::<PartnerName, Duration>::new();
     loop {
@@ -121,12 +121,12 @@ async fn choose_partner(partners: &Partners, s: &Snapshot, listed: &[ListedPartn
     }
 }
 
-/// Returns how long the job stays away if a booking before is not confirmed as cancelled: it must be gone first, or two
-/// drivers may come.
+/// Returns the outcome of the job if a previous booking is not confirmed as cancelled. It must be cancelled first, or
+/// two drivers may come.
 fn pause_for_cancel(partners: &Partners, s: &Snapshot, has_choice: bool) -> Option<Outcome> {
     let unconfirmed = s.bookings.iter().filter(|b| b.state == BookingState::CancelWanted);
     let unconfirmed: Vec<_> = unconfirmed.filter_map(|b| partners.registry.get(&b.partner)).collect();
-    // As long as a booking may be unknown to its partner.
+    // The time for which a partner may not know a new booking.
     let patience = unconfirmed.iter().map(|partner| partner.config.poll.not_found_grace).max().unwrap_or_default();
     if !choice::awaits_cancel(s, has_choice, patience) {
         return None;
@@ -141,7 +141,7 @@ fn pause_for_cancel(partners: &Partners, s: &Snapshot, has_choice: bool) -> Opti
     })
 }
 
-/// The booking of this attempt, written down now if it was not before.
+/// Returns the booking of this attempt. Stores it first if it does not exist.
 async fn write_intent(partners: &Partners, seen: SeenOrder, attempt_no: i32) -> Result<(SeenOrder, Booking), Outcome> {
     let s = seen.snapshot();
     if let Some(booking) = s.booking_of_attempt(attempt_no).cloned() {
@@ -163,7 +163,7 @@ async fn write_intent(partners: &Partners, seen: SeenOrder, attempt_no: i32) -> 
                 .map(|b| (seen.changed_to(after), b))
                 .ok_or_else(|| Outcome::Retry("the booking was not written".to_owned()))
         }
-        // Another change was quicker; look again.
+        // Another change was written first; try again.
         Err(ApplyError::Conflict) => Err(Outcome::Snooze { delay: Duration::ZERO }),
         Err(ApplyError::Refused(refusal)) => Err(Outcome::Retry(refusal.to_string())),
         Err(ApplyError::Database(e)) => Err(db::database_failed(&*partners.core.rng, &e)),

@@ -1,8 +1,8 @@
-//! Callbacks of partners: stored with the change that they lead to, or acted on later from the inbox.
+//! Callbacks of partners: stored together with their change, or processed later from the inbox.
 //!
-//! Usually the request that brought it has done so already, and there is no such job: it stored the callback and what it leads to in
-//! one statement. Where that did not come about it stores the callback first and acts on it after. The job exists when that went
-//! wrong, too: the process died, the order kept changing, the callback came before its booking was known.
+//! Usually the request that delivers a callback stores it and its change in one statement, and there is no job. If that
+//! fails, the request stores the callback first and processes it afterwards. The job is needed if that fails too: the
+//! process died, the order kept changing, or the callback came before its booking was known.
 
 use std::time::Duration;
 
@@ -31,15 +31,16 @@ use orders::{
 };
 use queue::Outcome;
 
-/// Others change the order, or act on the callback.
+/// Pause while other sessions change the order or process the callback.
 const BUSY_PAUSE: Duration = Duration::from_millis(100);
-/// What is kept of a callback that changes nothing.
+/// Stored result of a callback that changes nothing.
 const ADDS_NOTHING: &str = "adds nothing";
 
-/// Acts on a callback that has just come and is not stored: it is stored with the change that it leads to, or as one of which nothing
-/// comes, either way in one statement. `None`: nothing was written, as far as is known, and it is to be stored before it is acted on.
+/// Processes a new callback that is not stored yet. Stores it with its change, or as ignored, in one statement. Returns
+/// `None` if as far as known nothing was written; the caller must then store the callback before processing it.
 ///
-/// Only where the order that our reference names knows the booking: any other may be of an order that is not known yet.
+/// This works only if our reference names an order that knows the booking. Any other callback may belong to an order
+/// that is not known yet.
 pub async fn process_arrival(
     partners: &Partners,
     partner: &ConfiguredPartner,
@@ -65,7 +66,8 @@ pub async fn process_arrival(
                 booking_id: body.booking_id.clone(),
                 body: raw.clone(),
             }));
-            // Another change was quicker, the same event lies in the inbox, or Postgres fails: each is met again.
+            // Another change was written first, the event is already in the inbox, or Postgres failed. The later
+            // processing handles each case.
             let after = commit::apply_change(&partners.orders, &s, *change).await.ok()?;
             crash::reach_point("callback", "stored");
             Some(ChangeOutcome::Yes(Box::new(ChangedOrder::new(&s, after))))
@@ -80,7 +82,7 @@ pub async fn process_arrival(
     }
 }
 
-/// Acts on the callback as it lies in the inbox, once however often it is called. Answers what becomes of its job.
+/// Processes a callback from the inbox, once for any number of calls. Returns the outcome of its job.
 pub async fn process_callback(partners: &Partners, order: &OrderId, inbox_id: i64) -> Outcome {
     let (partner, body) = match inbox::load_pending(&partners.core.db, inbox_id, order).await {
         Ok(Some(pending)) => pending,
@@ -93,7 +95,7 @@ pub async fn process_callback(partners: &Partners, order: &OrderId, inbox_id: i6
     }
 }
 
-/// Acts on a callback of this partner whose body is known, be it because it has just been stored.
+/// Processes a stored callback of this partner whose body is already loaded.
 pub async fn process_body(
     partners: &Partners,
     order: &OrderId,
@@ -102,7 +104,7 @@ pub async fn process_body(
     body: &CallbackBody,
 ) -> Outcome {
     crash::reach_point("callback", "learnt");
-    // How long the search pauses depends on how the order's area stands.
+    // The pause of the search depends on the state of the order's area.
     let mut for_pause = None;
     if body.kind.may_pause_search() {
         match partners.orders.rows.load_order(order).await {
@@ -147,8 +149,8 @@ pub async fn process_body(
     }
 }
 
-/// Which attempt the callback is about: by its booking, else by our reference. A partner speaks of its own bookings only;
-/// two partners may give the same id.
+/// Returns the attempt that the callback is about: found by its booking, or by our reference. Only the partner's own
+/// bookings count, because two partners may use the same id.
 fn attempt_of(s: &Snapshot, partner: &PartnerName, body: &CallbackBody) -> Option<i32> {
     let own: Vec<&Booking> = s.bookings.iter().filter(|b| b.partner == *partner).collect();
     let by_booking = own.iter().find(|b| b.booking_id.as_ref() == Some(&body.booking_id));

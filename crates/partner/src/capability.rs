@@ -1,4 +1,4 @@
-//! Orders that a partner serves: booking, job ids, callbacks.
+//! The capability of orders that a partner serves: bookings, job ids, callbacks.
 
 use std::{ops::Deref, sync::Arc};
 
@@ -7,11 +7,11 @@ use foundation::{core::Core, error::ServiceError};
 use orders::capability::Orders;
 use settings::Config;
 
-/// Orders that a partner serves: booking, job ids, callbacks. Cheap to clone.
+/// Bookings, job ids and callbacks of orders that a partner serves. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Partners(Arc<PartnersParts>);
 
-/// What [`Partners`] holds.
+/// Contents of [`Partners`].
 #[derive(Debug, Clone)]
 pub struct PartnersParts {
     pub core: Core,
@@ -21,7 +21,7 @@ pub struct PartnersParts {
 }
 
 impl Partners {
-    /// Returns an error if a partner is not configured correctly.
+    /// Creates the capability. Returns an error if a partner is misconfigured.
     pub fn new(core: &Core, config: &Arc<Config>, orders: &Orders) -> Result<Self, ServiceError> {
         Ok(Self(Arc::new(PartnersParts {
             core: core.clone(),

@@ -1,4 +1,4 @@
-//! What all calls to a partner have in common when they fail.
+//! Common handling of failed calls to a partner.
 
 use std::time::Duration;
 
@@ -19,10 +19,11 @@ use model::partner::backoff;
 use notify::{alerts, outbox};
 use queue::Outcome;
 
-/// A booking of a partner that is no longer configured waits for an operator, at the price of a look a minute.
+/// Pause for an order whose partner is no longer configured. It waits for an operator, at the cost of two checks a
+/// minute.
 const NOT_CONFIGURED_PAUSE: Duration = Duration::from_secs(30);
 
-/// The partner is left alone for this long. Later and never earlier, and not all at once.
+/// Returns a snooze until the breaker may close. The jitter only adds to the delay and spreads the jobs.
 pub fn snooze_while_open(core: &Core, open_for: Duration) -> Outcome {
     Outcome::Snooze { delay: open_for.mul_f64(1.0 + 0.2 * core.rng.next_unit()) }
 }
@@ -35,7 +36,8 @@ pub fn snooze_unconfigured(partner: &PartnerName) -> Outcome {
     Outcome::Snooze { delay: NOT_CONFIGURED_PAUSE }
 }
 
-/// How long to wait after a failed call, `tries` of them so far. A refused key is told to support, once an hour.
+/// Returns the pause after a failed call; `tries` is the number of failures so far. If the partner refuses our key,
+/// notifies support once an hour.
 pub async fn retry_pause(
     partners: &Partners,
     partner: &ConfiguredPartner,
@@ -48,7 +50,7 @@ pub async fn retry_pause(
         CallError::TooMany(pause) => own.max((*pause).min(Duration::from_secs(40))),
         CallError::Unauthorized(_) => {
             if let Err(error) = alert_once_an_hour(partners, partner, order, error).await {
-                tracing::error!(partner = %partner.name, %error, "Support could not be told of a refused key.");
+                tracing::error!(partner = %partner.name, %error, "Support could not be notified that the partner refuses our key.");
             }
             own
         }
@@ -72,7 +74,7 @@ async fn alert_once_an_hour(
         let timers = timers::message_timers(order, &written.messages, &written.alerts, now);
         let jobs: Vec<_> = timers.into_iter().map(|t| t.job).collect();
         if let Err(error) = partners.core.queue().enqueue(&jobs).await {
-            tracing::warn!(%error, "An alert could not be enqueued; the reconciler will.");
+            tracing::warn!(%error, "An alert could not be enqueued; the reconciler will enqueue it.");
         }
     }
     Ok(())

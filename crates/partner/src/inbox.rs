@@ -1,5 +1,5 @@
-//! Callbacks are stored with the change that they lead to, or before anything comes of them, so that none is lost that we have said
-//! yes to; an event that comes twice is one row.
+//! Stores callbacks of partners. A callback is stored with its change, or before it is processed, so that an
+//! acknowledged callback is never lost. A repeated event has one row.
 
 use jobs::OrderId;
 use model::ids::PartnerName;
@@ -10,8 +10,8 @@ use model::partner::{BookingReference, observation::CallbackBody};
 pub use orders::order_store::inbox::{CallbackState, InboxRow};
 use orders::order_store::{OrderStore, inbox::NewCallback};
 
-/// Stores a callback, or finds it stored before. Its order is found by the booking, or by our reference: a callback may be
-/// quicker than the answer that names the booking.
+/// Stores a callback, or returns the row that was stored before. Its order is found by the booking, or by our
+/// reference, because a callback may arrive before the response that names the booking.
 pub async fn store_callback(
     orders: &OrderStore,
     partner: &PartnerName,
@@ -21,7 +21,7 @@ pub async fn store_callback(
     orders.store_callback(new_callback(partner, body, raw)).await
 }
 
-/// As [`store_callback`], of one of which nothing comes on this version of the order that our reference names.
+/// Stores a callback as ignored, if the order that our reference names still has this version.
 pub(super) async fn store_ignored(
     orders: &OrderStore,
     partner: &PartnerName,
@@ -33,7 +33,7 @@ pub(super) async fn store_ignored(
     orders.store_callback(ignored).await
 }
 
-/// As [`store_callback`], of an event of a type that this version does not know: whatever the order, it is ignored.
+/// Stores a callback of a type that this version does not know as ignored, whatever the order.
 pub async fn store_unknown(
     orders: &OrderStore,
     partner: &PartnerName,
@@ -56,7 +56,7 @@ fn new_callback(partner: &PartnerName, body: &CallbackBody, raw: &Value) -> NewC
     }
 }
 
-/// The partner and its word, while it was not acted on.
+/// Returns the partner and the body of a callback that is still pending.
 pub(super) async fn load_pending(
     db: &Pool,
     id: i64,

@@ -1,8 +1,8 @@
-//! `timeout:{order}:{n}` of a partner's order: the attempt's time is over.
+//! `timeout:{order}:{n}` for a partner's order: the attempt's time is over.
 //!
-//! The callback about a driver may be lost like any other, and an order must not go to two drivers: before the booking is
-//! given up its partner is asked once more. While it cannot be asked, nothing is given up, be there another partner or not:
-//! the lifetime bounds the wait.
+//! The callback about a driver may have been lost, and an order must not go to two drivers. The partner is therefore
+//! queried once more before the booking is abandoned. If the query fails, the booking is kept, even if there is another
+//! partner. The order's lifetime bounds this wait.
 
 use jobs::ExpireAttempt;
 use model::{order::Snapshot, partner::answer::CallError};

@@ -1,4 +1,4 @@
-//! The partner's API: book, ask, cancel. Errors come by what they mean for us.
+//! Client of the partner's API: book, query, cancel. Errors are classified by their consequence.
 
 use std::time::Duration;
 
@@ -20,10 +20,10 @@ use serde_json::json;
 
 use foundation::{config::error::ConfigError, crash, outbound, system::SystemClock, traces};
 
-/// An answer longer than this is none.
+/// Maximum size of a response. A longer response is an error.
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
 
-/// What the partner can be asked for.
+/// Calls of the partner's API.
 #[derive(Debug, Clone, Copy, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum PartnerCall {
@@ -35,7 +35,7 @@ pub enum PartnerCall {
 impl PartnerCall {
     pub const ALL: [Self; 3] = [Self::Book, Self::JobStatus, Self::Cancel];
 
-    /// As the label of a metric.
+    /// Returns the value of the metric label.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
@@ -46,7 +46,7 @@ struct BookingAnswer {
     booking_id: String,
 }
 
-/// Of an answer that refuses, what people get to see.
+/// Part of an error response that is shown to people.
 #[derive(Debug, Deserialize)]
 struct ErrorBody {
     error_code: String,
@@ -56,7 +56,7 @@ fn is_word(text: &str) -> bool {
     (1..=64).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
 }
 
-/// Calls one partner. Cheap to clone.
+/// Client of one partner. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct PartnerClient {
     http: reqwest::Client,
@@ -66,7 +66,7 @@ pub struct PartnerClient {
 
 impl PartnerClient {
     pub(crate) fn new(mut base: Url, api_key: &str, timeout: Duration) -> Result<Self, ConfigError> {
-        // Else joining would replace the last part of the path.
+        // Without the slash, joining would replace the last segment of the path.
         if !base.path().ends_with('/') {
             base.set_path(&format!("{}/", base.path()));
         }
@@ -76,7 +76,7 @@ impl PartnerClient {
         Ok(Self { http: outbound::build_client(timeout)?, base, authorization })
     }
 
-    /// Books; answers the booking's id. The same key again answers the same booking.
+    /// Books and returns the booking's id. A repeated key returns the same booking.
     pub async fn create_booking(&self, order: &Order, booking: &Booking) -> Result<String, CallError> {
         let reference = BookingReference { order: order.id.clone(), attempt_no: booking.attempt_no }.to_string();
         let body = json!({
@@ -92,27 +92,27 @@ impl PartnerClient {
             .json(&body);
         match self.send_for_json::<BookingAnswer>("book", request).await {
             Ok(booked) => checked_id(booked.booking_id),
-            // The request before it, under the same key, is still being worked on.
+            // The partner is still processing the previous request with this key.
             Err(CallError::UnderWay(said)) => Err(CallError::Transient(said)),
             Err(error) => Err(error),
         }
     }
 
-    /// How a booking stands.
+    /// Returns the status of a booking.
     pub async fn job_status(&self, booking_id: &str) -> Result<JobStatus, CallError> {
         let mut url = self.endpoint_url(&["job-status"]);
         url.query_pairs_mut().append_pair("booking_id", booking_id);
         let request = self.authorized_request(Method::GET, url);
         let mut status: JobStatus = self.send_for_json("ask", request).await?;
         if status.booking_id != booking_id {
-            return Err(CallError::Transient("the partner answered about another booking".to_owned()));
+            return Err(CallError::Transient("the partner's response is about another booking".to_owned()));
         }
         status.job_id = status.job_id.map(checked_id).transpose()?;
         status.driver_id = status.driver_id.map(checked_id).transpose()?;
         Ok(status)
     }
 
-    /// Cancels; a booking that is cancelled already is fine.
+    /// Cancels a booking. An already cancelled booking is not an error.
     pub async fn cancel_booking(&self, booking_id: &str) -> Result<(), CallError> {
         let request = self.authorized_request(Method::POST, self.endpoint_url(&["bookings", booking_id, "cancel"]));
         self.exchange_body("cancel", request).await.map(drop)
@@ -136,7 +136,7 @@ impl PartnerClient {
             .map_err(|e| CallError::Transient(format!("the partner's answer cannot be read: {e}")))
     }
 
-    /// The body of a good answer.
+    /// Sends the request and returns the body of a successful response.
     async fn exchange_body(&self, what: &str, request: RequestBuilder) -> Result<Vec<u8>, CallError> {
         crash::reach_point(what, "sends");
         let answer = traces::send_request("partner", what, request)
@@ -161,7 +161,7 @@ async fn read_body(mut answer: Response) -> Result<Vec<u8>, CallError> {
 }
 
 fn classify_answer(status: StatusCode, headers: &HeaderMap, body: &[u8], now: DateTime<Utc>) -> CallError {
-    // Nothing else of the body: partners echo what they were sent, and a place is nothing for logs.
+    // The rest of the body is not logged: partners echo their input, which includes positions.
     let said = || match serde_json::from_slice::<ErrorBody>(body) {
         Ok(ErrorBody { error_code }) if is_word(&error_code) => format!("{} {error_code}", status.as_u16()),
         _ => status.as_u16().to_string(),
@@ -179,7 +179,8 @@ fn classify_answer(status: StatusCode, headers: &HeaderMap, body: &[u8], now: Da
     }
 }
 
-/// Seconds, or a date. A date goes by `now` of this machine's clock, so it is bounded by the caller like any other.
+/// Parses seconds or a date. A date is compared with `now` of this machine's clock, so the caller must bound the
+/// result.
 fn retry_after(headers: &HeaderMap, now: DateTime<Utc>) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(secs) = text.parse::<f64>() {
@@ -189,10 +190,14 @@ fn retry_after(headers: &HeaderMap, now: DateTime<Utc>) -> Option<Duration> {
     (at.with_timezone(&Utc) - now).to_std().ok()
 }
 
-/// An id that fits where we keep it.
+/// Returns an id from the partner if it fits the database column.
 fn checked_id(text: String) -> Result<String, CallError> {
     let fits = (1..=128).contains(&text.len()) && model::plain_text::is_plain(&text);
-    if fits { Ok(text) } else { Err(CallError::Transient("the partner's id has no 1 to 128 characters".to_owned())) }
+    if fits {
+        Ok(text)
+    } else {
+        Err(CallError::Transient("an id from the partner must have 1 to 128 characters".to_owned()))
+    }
 }
 
 #[cfg(test)]
@@ -213,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_told_apart_by_what_they_mean() {
+    fn error_responses_are_classified_by_status() {
         assert_eq!(classified(503, None), CallError::Transient("503 NO".to_owned()));
         assert_eq!(classified(404, None), CallError::NotFound);
         assert_eq!(classified(401, None), CallError::Unauthorized(401));
@@ -223,7 +228,7 @@ mod tests {
         assert_eq!(classified(429, Some("soon")), CallError::TooMany(Duration::from_secs(1)));
         let date = |text| classified(429, Some(text));
         assert_eq!(date("Wed, 21 Oct 2015 07:28:30 GMT"), CallError::TooMany(Duration::from_secs(30)));
-        // A date that has passed.
+        // A date in the past.
         assert_eq!(classified(429, Some("Wed, 21 Oct 2015 07:27:59 GMT")), CallError::TooMany(Duration::from_secs(1)));
     }
 

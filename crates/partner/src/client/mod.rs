@@ -1,9 +1,9 @@
-//! How partners are called. Their wire is described in docs/PARTNER.md.
+//! Calls to partners. docs/PARTNER.md describes their API.
 //!
-//! * [`settings`]: the configured partners, ready to be called, and what operators set at run time.
-//! * [`http`]: the partner's API: book, ask, cancel; its errors by what they mean for us.
-//! * [`overview`]: partners as operators list them.
-//! * [`throttle`]: breaker, rate and concurrency around every call, shared by the fleet.
+//! * [`settings`]: configured partners, and the settings that operators change at run time.
+//! * [`http`]: client of the partner's API: book, query, cancel; its errors are classified by their consequence.
+//! * [`overview`]: the list of partners for operators.
+//! * [`throttle`]: breaker, rate and concurrency limits of every call, shared by all processes.
 
 pub mod http;
 pub mod overview;

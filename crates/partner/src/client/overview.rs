@@ -1,4 +1,4 @@
-//! Partners as operators list them.
+//! The list of partners for operators.
 
 use model::ids::PartnerName;
 use serde::Serialize;
@@ -8,7 +8,7 @@ use crate::capability::Partners;
 use foundation::{config::address::without_password, core::Core, error::ServiceError};
 use queue::store::BreakerState;
 
-/// Partner, its breaker, and the work that waits for it.
+/// Partner with its breaker and the waiting work.
 #[derive(Debug, Clone, Serialize)]
 pub struct PartnerOverview {
     pub partner: PartnerName,
@@ -20,17 +20,17 @@ pub struct PartnerOverview {
     pub open_for_ms: u64,
     pub failures_in_a_row: u32,
     pub last_failure: String,
-    /// Share of orders whose job id is asked for.
+    /// Percentage of orders that are polled for a job id.
     pub polling_percent: u8,
-    /// Whether an operator set the share; otherwise it is the configuration's.
+    /// Whether an operator set the percentage. Otherwise it comes from the configuration.
     pub polling_percent_set_at_run_time: bool,
-    /// Orders without a driver yet.
+    /// Orders without a driver.
     pub searching: i64,
-    /// Bookings that the partner has yet to confirm as cancelled.
+    /// Bookings that the partner has not yet confirmed as cancelled.
     pub cancels_open: i64,
 }
 
-/// Returns the configured partners by name.
+/// Returns the configured partners, ordered by name.
 pub async fn list_partners(partners: &Partners) -> Result<Vec<PartnerOverview>, ServiceError> {
     let mut listed = Vec::new();
     for partner in partners.registry.iter() {

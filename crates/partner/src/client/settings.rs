@@ -1,4 +1,4 @@
-//! The configured partners, ready to be called, and what operators set at run time.
+//! Configured partners, and the settings that operators change at run time.
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
@@ -29,7 +29,7 @@ use orders::order_store::OrderStore;
 use queue::store::{BreakerState, Store, StoreError};
 use settings::PartnerConfig;
 
-/// A secret of a partner. An empty text is none.
+/// Builds a secret of a partner. An empty text counts as missing.
 macro_rules! secret_of {
     ($config:expr, $name:ident, $env:ident, $file:ident) => {
         Secret {
@@ -41,13 +41,13 @@ macro_rules! secret_of {
     };
 }
 
-/// What decisions about an order of this partner go by.
+/// Returns the rules for decisions about an order of this partner.
 pub fn partner_rules<'a>(dispatch: &'a DispatchPolicy, partner: &'a ConfiguredPartner) -> PartnerRules<'a> {
     PartnerRules { dispatch, poll: &partner.config.poll }
 }
 
-/// The share of orders whose job id is asked for: what an operator set, else what is configured. `known` is what was read with the
-/// order, which may be of another partner.
+/// Returns the percentage of orders that are polled for a job id: the operator's setting, or the configuration. `known`
+/// is the setting that was loaded with the order, possibly for another partner.
 pub(crate) async fn polling_percent(
     orders: &OrderStore,
     partner: &ConfiguredPartner,
@@ -60,14 +60,14 @@ pub(crate) async fn polling_percent(
     match set {
         Ok(set) => set.and_then(|p| u8::try_from(p).ok()).unwrap_or(partner.config.poll.percent),
         Err(error) => {
-            // Asking is the safe side: an order that is not asked for may wait for ever.
-            tracing::warn!(partner = %partner.name, %error, "The polling share could not be read; as configured.");
+            // Polling is the safe choice: an order that is not polled may wait forever.
+            tracing::warn!(partner = %partner.name, %error, "The polling share could not be read; using the configured one.");
             partner.config.poll.percent
         }
     }
 }
 
-/// What an operator set, if anything.
+/// Returns the percentage that an operator set, if any.
 pub async fn run_time_percent(db: &Pool, partner: &PartnerName) -> Result<Option<u8>, sqlx::Error> {
     let percent: Option<Option<i16>> = sqlx::query_scalar(
         "-- polling percent
@@ -79,7 +79,7 @@ pub async fn run_time_percent(db: &Pool, partner: &PartnerName) -> Result<Option
     Ok(percent.flatten().and_then(|p| u8::try_from(p).ok()))
 }
 
-/// A share that an operator set.
+/// Percentage that an operator set.
 #[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
 pub struct RunTimeShare {
     pub partner: PartnerName,
@@ -88,7 +88,7 @@ pub struct RunTimeShare {
     pub changed_at: DateTime<Utc>,
 }
 
-/// Returns what operators set, by partner; at most 1,000.
+/// Returns the percentages that operators set, ordered by partner, at most 1,000.
 pub async fn list_shares(db: &Pool) -> Result<Vec<RunTimeShare>, sqlx::Error> {
     sqlx::query_as(
         "-- polling percents
@@ -99,7 +99,8 @@ pub async fn list_shares(db: &Pool) -> Result<Vec<RunTimeShare>, sqlx::Error> {
     .await
 }
 
-/// Sets the share at run time, with its record; `None` goes back to the configuration. Effective for every booking made from now on.
+/// Sets the percentage at run time, with an audit record. `None` restores the configured value. It applies to every
+/// later booking.
 pub async fn set_percent(
     db: &Pool,
     partner: &PartnerName,
@@ -137,12 +138,12 @@ pub async fn set_percent(
     Ok(())
 }
 
-/// What waits for a partner.
+/// Work that waits for a partner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, sqlx::FromRow)]
 pub struct PartnerBacklog {
-    /// Orders without a driver yet.
+    /// Orders without a driver.
     pub searching: i64,
-    /// Bookings the partner has yet to confirm as cancelled.
+    /// Bookings that the partner has not yet confirmed as cancelled.
     pub cancels: i64,
 }
 
@@ -158,7 +159,7 @@ pub async fn count_waiting(db: &Pool, partner: &PartnerName) -> Result<PartnerBa
     .await
 }
 
-/// True for one caller an hour: the one who tells support that the partner refuses our key.
+/// Claims the alert that the partner refuses our key. Returns true to one caller an hour.
 pub(crate) async fn claim_alert(tx: &mut Connection, partner: &PartnerName) -> Result<bool, sqlx::Error> {
     let claimed: Option<String> = sqlx::query_scalar(
         "-- claim partner alert
@@ -173,7 +174,7 @@ pub(crate) async fn claim_alert(tx: &mut Connection, partner: &PartnerName) -> R
     Ok(claimed.is_some())
 }
 
-/// A partner, ready to be called.
+/// A partner with its client, limits and callback secrets.
 #[derive(Clone)]
 pub struct ConfiguredPartner {
     pub name: PartnerName,
@@ -212,7 +213,7 @@ impl ConfiguredPartner {
         })
     }
 
-    /// Calls the partner, unless its breaker or a limit forbids it now.
+    /// Calls the partner, unless its breaker or a limit prevents it.
     pub async fn call_throttled<T, F>(
         &self,
         store: &Store,
@@ -226,22 +227,24 @@ impl ConfiguredPartner {
         self.throttle.call(store, rng, call, || work(self.client.clone())).await
     }
 
-    /// Returns the state of the breaker as Redis has it.
+    /// Returns the state of the breaker in Redis.
     pub async fn breaker_state(&self, store: &Store) -> Result<BreakerState, StoreError> {
         self.throttle.breaker_state(store).await
     }
 
-    /// Returns how long the partner's breaker stays open, as far as this process knows without asking Redis. Zero: a call may succeed.
+    /// Returns how long the partner's breaker remains open, as far as this process knows without a query. Zero means
+    /// that a call may succeed.
     pub fn known_open_for(&self) -> Duration {
         self.throttle.known_open_for()
     }
 
-    /// Returns how long no attempt may start at this partner, if the order may go to another. Zero: it may.
+    /// Returns how long no attempt may start at this partner if the order may go to another one. Zero means that an
+    /// attempt may start.
     pub(crate) async fn closed_to_attempts_for(&self, store: &Store) -> Duration {
         self.throttle.closed_to_attempts_for(store).await
     }
 
-    /// Is this callback signed by the partner, lately, with a secret that holds?
+    /// Returns whether the partner signed this callback recently with one of the configured secrets.
     pub fn verifies_callback(&self, body: &[u8], headers: &reqwest::header::HeaderMap) -> bool {
         self.verifiers.iter().any(|secret| secret.verify(body, headers).is_ok())
     }
@@ -252,7 +255,7 @@ impl ConfiguredPartner {
 pub struct PartnerRegistry(Arc<BTreeMap<PartnerName, ConfiguredPartner>>);
 
 impl PartnerRegistry {
-    /// Returns the partners, or the problems of all that cannot be called.
+    /// Builds the partners. Returns the problems of all misconfigured ones.
     pub fn new(configured: &BTreeMap<PartnerName, PartnerConfig>) -> Result<Self, ConfigError> {
         let (mut by_name, mut problems) = (BTreeMap::new(), Vec::new());
         for (name, config) in configured {
@@ -269,7 +272,8 @@ impl PartnerRegistry {
         self.0.get(name)
     }
 
-    /// How long every one of them is left alone at least, as far as this process knows; `None` when one may be called.
+    /// Returns the shortest time for which the breakers of all partners remain open, as far as this process knows.
+    /// Returns `None` if any partner may be called.
     pub fn all_open_for(&self) -> Option<Duration> {
         self.iter().map(ConfiguredPartner::known_open_for).min().filter(|least| !least.is_zero())
     }

@@ -1,9 +1,12 @@
-//! What stands around every call to a partner: breaker, rate and concurrency, shared by the fleet, and the places of this process.
+//! Limits for every call to a partner: breaker, rate and concurrency, shared by all processes, and the concurrency of
+//! this process.
 //!
-//! An open breaker costs nothing: within a process one look at Redis holds for a moment, and for as long as it is open.
-//! After an outage calls come back slowly: one probe a second while half open, then a rate that rises to its full height.
-//! Who is turned away comes back later, spread over as long as the backlog takes, so that 10,000 waiting orders neither
-//! stampede the partner nor turn our own wheels.
+//! An open breaker costs almost nothing: a process caches its state for a moment, or for as long as the breaker is
+//! open. After an outage calls resume slowly: one probe a second while the breaker is half open, then an increasing
+//! rate up to the full rate.
+//!
+//! Rejected jobs retry after a delay that is spread over the time that the backlog needs. 10,000 waiting orders thus
+//! neither overload the partner nor cause many useless retries.
 
 use std::time::{Duration, Instant};
 
@@ -19,18 +22,18 @@ use queue::{
 };
 use settings::{BreakerConfig, PartnerConfig};
 
-/// How long a look at the breaker holds.
+/// Time for which the breaker's state is cached.
 const FRESH: Duration = Duration::from_millis(250);
-/// No job is put off for longer, nor for longer than the breaker stays open at most: beyond 60 s a job counts as lost. An
-/// order of a partner that is down looks again by then.
+/// Maximum delay of a rejected job. The breaker's maximum open time bounds it, too. A job that waits for more than 60 s
+/// counts as lost, so an order of an unavailable partner is retried before that.
 const MAX_DELAY: Duration = Duration::from_secs(30);
-/// A partner that asks for a longer pause is asked again all the same.
+/// Maximum pause that a partner can request.
 const MAX_PAUSE: Duration = Duration::from_secs(60);
-/// While a breaker is half open, attempts begin no closer than this.
+/// Minimum time between attempts while the breaker is half open.
 const PROBE_PAUSE: Duration = Duration::from_secs(1);
-/// When to ask again for a place of this process: most calls end sooner.
+/// Delay until the next try if all calls of this process are in use. Most calls end sooner.
 const PLACE_PAUSE: Duration = Duration::from_millis(500);
-/// Share of the full rate at which calls come back.
+/// Share of the full rate at which calls resume.
 const FIRST_SHARE: f64 = 0.05;
 
 #[derive(Debug)]
@@ -41,13 +44,13 @@ pub(crate) struct PartnerThrottle {
     breaker: BreakerConfig,
     rate_per_s: u32,
     slots: Limit,
-    /// Calls that this process may make at once. No other need know of them.
+    /// Calls that this process may make at once. Other processes do not need this limit.
     places: Semaphore,
     view: Mutex<Option<BreakerView>>,
     crowd: Mutex<CrowdEstimate>,
 }
 
-/// The breaker as it was seen.
+/// Cached state of the breaker.
 #[derive(Debug, Clone)]
 struct BreakerView {
     state: BreakerState,
@@ -108,7 +111,7 @@ impl PartnerThrottle {
         BreakerPolicy { failures, open, max_open }
     }
 
-    /// How long a job that was turned away should stay away, `least` at least. `random` lies in 0..1.
+    /// Returns the delay of a rejected job, at least `least`. `random` is in 0..1.
     fn retry_delay(&self, least: Duration, random: f64) -> Duration {
         let spread = self.crowd.lock().count_turned_away();
         (least + spread.mul_f64(random)).min(max_delay(&self.breaker))
@@ -119,7 +122,7 @@ fn max_delay(breaker: &BreakerConfig) -> Duration {
     breaker.max_open.min(MAX_DELAY)
 }
 
-/// The rate of calls, so long after the breaker closed.
+/// Returns the rate of calls at this time after the breaker closed.
 fn ramped_rate(full: u32, closed_for: Option<Duration>, ramp_up: Duration) -> u32 {
     let Some(since) = closed_for.filter(|since| *since < ramp_up) else { return full };
     let share = (since.as_secs_f64() / ramp_up.as_secs_f64()).max(FIRST_SHARE);
@@ -128,11 +131,12 @@ fn ramped_rate(full: u32, closed_for: Option<Duration>, ramp_up: Duration) -> u3
     rate.max(1)
 }
 
-/// Estimates how many wait, by how many are turned away, so that about half of those who come find a place.
+/// Estimates the number of waiting jobs from the rejected ones, and spreads them so that about half of the retries are
+/// admitted.
 #[derive(Debug)]
 struct CrowdEstimate {
     spread: Duration,
-    /// At most.
+    /// Maximum spread.
     most: Duration,
     admitted: u32,
     turned_away: u32,
@@ -169,19 +173,19 @@ impl CrowdEstimate {
     }
 }
 
-/// What became of a call to a partner.
+/// Outcome of a call to a partner.
 #[derive(Debug)]
 pub enum CallOutcome<T> {
     Answered(T),
     Failed(CallError),
-    /// It was not made: a limit of calls is reached, or the breaker is open.
+    /// The call was not made: a limit is reached, or the breaker is open.
     RateLimited {
         retry_in: Duration,
     },
 }
 
 impl PartnerThrottle {
-    /// Does `work`, which calls the partner, unless the breaker or a limit forbids it now.
+    /// Runs `work`, which calls the partner, unless the breaker or a limit prevents it.
     pub(super) async fn call<T, F>(
         &self,
         store: &Store,
@@ -216,19 +220,20 @@ impl PartnerThrottle {
         answer.map_or_else(CallOutcome::Failed, CallOutcome::Answered)
     }
 
-    /// Returns the state of the breaker as Redis has it.
+    /// Returns the state of the breaker in Redis.
     pub(super) async fn breaker_state(&self, store: &Store) -> Result<BreakerState, StoreError> {
         store.breaker_state(&self.name).await
     }
 
-    /// Returns how long the breaker stays open, as far as this process knows without asking Redis. Zero: a call may succeed.
+    /// Returns how long the breaker remains open, as far as this process knows without a query. Zero means that a call
+    /// may succeed.
     pub(super) fn known_open_for(&self) -> Duration {
         let view = self.view.lock();
         view.as_ref().map_or(Duration::ZERO, BreakerView::open_for).min(MAX_DELAY)
     }
 
-    /// Returns how long no attempt may start here. Zero: it may. While the breaker is half open, one attempt a second may start as a
-    /// probe; the others do not wait for its result.
+    /// Returns how long no attempt may start at this partner. Zero means that an attempt may start. While the breaker
+    /// is half open, one attempt a second may start as a probe; the others do not wait for its result.
     pub(super) async fn closed_to_attempts_for(&self, store: &Store) -> Duration {
         let Ok(view) = self.current_view(store).await else { return self.known_open_for() };
         let open_for = view.open_for().min(MAX_DELAY);
@@ -253,7 +258,7 @@ impl PartnerThrottle {
             Some(error @ CallError::TooMany(pause)) => {
                 store.breaker_paused(name, (*pause).min(MAX_PAUSE), &error.to_string()).await
             }
-            // It answers, be it with a no.
+            // The partner responds, even if it refuses the request.
             None | Some(CallError::NotFound | CallError::UnderWay(_) | CallError::Refused(_)) => {
                 if !view.state.is_disturbed() {
                     return;
@@ -268,12 +273,14 @@ impl PartnerThrottle {
                         partner = %self.partner,
                         open_ms = u64::try_from(state.open_for.as_millis()).unwrap_or(u64::MAX),
                         why = state.why,
-                        "The partner is left alone for a while."
+                        "Calls to the partner are paused."
                     );
                 }
                 self.remember_state(state);
             }
-            Err(error) => tracing::warn!(partner = %self.partner, %error, "The breaker could not be told of a call."),
+            Err(error) => {
+                tracing::warn!(partner = %self.partner, %error, "The result of a call could not be reported to the breaker.");
+            }
         }
     }
 }
@@ -283,7 +290,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_come_back_slowly() {
+    fn call_rate_ramps_up_after_breaker_closes() {
         let secs = Duration::from_secs;
         let rate = |since: Option<u64>| ramped_rate(200, since.map(secs), secs(30));
         assert_eq!([rate(Some(0)), rate(Some(15)), rate(Some(30)), rate(None)], [10, 100, 200, 200]);
@@ -291,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn the_more_are_turned_away_the_longer_they_stay_away() {
+    fn rejections_increase_the_retry_spread() {
         let mut crowd = CrowdEstimate::new(MAX_DELAY);
         (crowd.admitted, crowd.turned_away) = (10, 1_000);
         crowd.since -= CrowdEstimate::WINDOW;
@@ -304,6 +311,6 @@ mod tests {
         crowd.most = Duration::from_millis(10);
         crowd.since -= CrowdEstimate::WINDOW;
         crowd.adjust_spread();
-        assert_eq!(crowd.spread, crowd.most, "be it less than the least");
+        assert_eq!(crowd.spread, crowd.most, "the maximum wins over the minimum");
     }
 }
