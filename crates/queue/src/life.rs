@@ -80,7 +80,7 @@ mod linux {
     /// This process' life and its socket. The socket stays open until the process ends.
     static OWN: LazyLock<Option<(ProcessLife, UnixDatagram)>> = LazyLock::new(|| {
         let bound = bind_own_name();
-        bound.inspect_err(|error| tracing::info!(%error, "No process of this machine can see when this one ends.")).ok()
+        bound.inspect_err(|error| tracing::info!(%error, "Cannot bind the name of this process; other processes on this machine cannot see when it ends.")).ok()
     });
 
     pub(super) fn own_life() -> Option<&'static ProcessLife> {

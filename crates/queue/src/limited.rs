@@ -47,7 +47,7 @@ where
             return Err(retry_after.min(MAX_DELAY).mul_f64(1.0 + JITTER * rand::random::<f64>()));
         }
         Err(error) => {
-            warn!(%error, "A limit could not be asked for; its work waits.");
+            warn!(%error, "Cannot acquire a limit; the job is delayed.");
             return Err(add_jitter(UNREACHABLE_DELAY, JITTER, rand::random()));
         }
     };
@@ -75,7 +75,7 @@ impl HeldPermit<'_> {
             if let Some(permit) = &self.permit
                 && let Err(error) = self.store.keep_slots(permit).await
             {
-                warn!(%error, "A slot under a limit could not be kept; another job may get it too early.");
+                warn!(%error, "Cannot renew a slot under a limit; another job may get it too early.");
             }
         }
     }

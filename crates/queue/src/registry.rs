@@ -81,7 +81,7 @@ impl Registry {
     /// Runs the handler of one delivery. A panic of the handler passes through. Dropping the future aborts the handler.
     pub async fn perform(&self, delivery: Delivery) -> Outcome {
         let Some(handler) = self.handlers.get(delivery.id.kind()) else {
-            warn!(job.id = %delivery.id, queue = delivery.queue, "This process has no handler for this kind of job; it is snoozed, for a newer process may know it.");
+            warn!(job.id = %delivery.id, queue = delivery.queue, "This process has no handler for this kind of job; it is snoozed, because a newer process may have one.");
             return Outcome::Snooze { delay: UNKNOWN_KIND_DELAY };
         };
         (handler.perform)(delivery).await

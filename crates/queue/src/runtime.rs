@@ -55,7 +55,7 @@ pub enum RuntimeError {
     NoQueues,
     #[error("queue {0} is given twice")]
     QueueTwice(&'static str),
-    #[error("the worker of a queue ended by itself: {0}")]
+    #[error("the worker of a queue ended unexpectedly: {0}")]
     WorkerEnded(String),
 }
 
@@ -273,7 +273,7 @@ impl ActiveRun {
         hand_back(&supervisor, supervisor.in_flight.take_waiting()).await;
         info!(
             in_hand = supervisor.in_flight.len(),
-            "The worker drains: it takes no more jobs and finishes those that run."
+            "The worker is draining: it takes no more jobs and finishes the running ones."
         );
         if tokio::time::timeout(self.grace, supervisor.in_flight.wait_until_empty()).await.is_err() {
             warn!(

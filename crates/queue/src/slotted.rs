@@ -64,7 +64,7 @@ async fn find_grant(store: &Store, delivery: &Delivery, need: &SlotNeed) -> Resu
         }
         Ok(SlotVerdict::Busy | SlotVerdict::Closed) => Err(Outcome::Park(need.clone())),
         Err(error) => {
-            warn!(%error, job.id = %delivery.id, "Slots could not be asked for; the job waits.");
+            warn!(%error, job.id = %delivery.id, "Cannot acquire slots; the job is delayed.");
             Err(Outcome::Snooze { delay: add_jitter(UNREACHABLE_DELAY, JITTER, rand::random()) })
         }
     }

@@ -99,13 +99,13 @@ fn a_redis_address_is_checked_without_asking_redis() {
     }
     with_file("[redis]\nurl = \"redis+cluster://u:p@a:7000,b:7001\"").unwrap();
     assert!(error("[redis]\nurl = \"redis+cluster://a:7000/2\"").contains("a cluster has one database"));
-    assert!(error("[redis]\nurl = \"localhost:6379\"").contains("redis.url is no Redis address"));
+    assert!(error("[redis]\nurl = \"localhost:6379\"").contains("redis.url is not a Redis address"));
     assert!(error("[redis]\nurl = \"redis+sentinel://a:1\"").contains("the primary's name is missing"));
     assert!(error("[redis]\nroot_certificate = \"nowhere.pem\"").contains("cannot read the file nowhere.pem"));
     let file = tempfile::NamedTempFile::new().unwrap();
     let certificate = |url: &str| error(&format!("[redis]\nurl = {url:?}\nroot_certificate = {:?}", file.path()));
-    assert!(certificate("rediss://h:1").contains("it holds no certificate"));
-    assert!(certificate("redis://h:1").contains("redis.url asks for no encryption"));
+    assert!(certificate("rediss://h:1").contains("it contains no certificate"));
+    assert!(certificate("redis://h:1").contains("redis.url does not use TLS"));
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn all_problems_are_told_at_once_each_on_a_line() {
         "\n  worker.concurrency: no queue 'mail-queue'; queues are ",
         "\n  worker.concurrency.mail-queue must be 1 to 100000, not 0",
         "\n  retention.events must not be shorter than retention.orders",
-        "\n  redis.url is no Redis address",
+        "\n  redis.url is not a Redis address",
         "\n  service_types.tow: names are 1 to 64 capital letters",
         "\n  service_types.tow: no partner 'bbd'; add [partners.bbd]",
         "\n  service_types.tow.driver_channels: no channel 'calls'; add [channels.calls]",

@@ -25,7 +25,7 @@ pub struct ShardCount(u16);
 
 /// Error for an invalid number of shards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{0} is no number of shards: it is a power of two, 64 at most")]
+#[error("{0} is not a valid number of shards: it must be a power of two, at most 64")]
 pub struct InvalidShardCount(pub u16);
 
 impl ShardCount {

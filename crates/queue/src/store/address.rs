@@ -57,10 +57,10 @@ impl RedisConfig {
         let Some(pem) = &self.root_certificate else { return Ok(None) };
         let wrong = |reason: String| StoreError::Certificate { reason };
         if !tls {
-            return Err(wrong("redis.url asks for no encryption".to_owned()));
+            return Err(wrong("redis.url does not use TLS".to_owned()));
         }
         if !String::from_utf8_lossy(pem).contains("-----BEGIN CERTIFICATE-----") {
-            return Err(wrong("it holds no certificate".to_owned()));
+            return Err(wrong("it contains no certificate".to_owned()));
         }
         let certificates = TlsCertificates { client_tls: None, root_cert: Some(pem.clone()) };
         // Parses the certificate now. With sentinels it would otherwise be parsed only when they name a primary.

@@ -223,7 +223,7 @@ impl RedisConnection {
             }
             heard.replaced = Instant::now();
         }
-        tracing::warn!(address = self.address, "A connection to Redis gives no answer; a new one takes its place.");
+        tracing::warn!(address = self.address, "A connection to Redis is silent and is replaced.");
         self.replace_connection();
     }
 
@@ -251,7 +251,7 @@ impl RedisConnection {
                         }
                         drop_later(old);
                     }
-                    Err(error) => tracing::error!(%error, "A connection to Redis could not be replaced."),
+                    Err(error) => tracing::error!(%error, "Cannot replace a connection to Redis."),
                 }
             }
             ConnectionSource::Sentinels(behind) => *behind.primary.lock() = None,

@@ -93,7 +93,7 @@ pub struct DeadCursor {
 
 /// Error for a text that is not a cursor.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is no cursor: expected the one that came with the page before")]
+#[error("'{0}' is not a cursor: expected the one from the previous page")]
 pub struct InvalidCursor(String);
 
 impl fmt::Display for DeadCursor {

@@ -6,12 +6,12 @@ use redis::{ErrorKind, RedisError, ServerErrorKind};
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
     #[error(
-        "redis.url is no Redis address: {reason}; expected redis://[user:password@]host:port[/db], rediss:// for TLS, \
+        "redis.url is not a Redis address: {reason}; expected redis://[user:password@]host:port[/db], rediss:// for TLS, \
          redis+sentinel://[user:password@]host:port,host:port/primary[/db], or redis+cluster://[user:password@]host:port,host:port"
     )]
     Url { reason: String },
     #[error(
-        "redis.root_certificate is of no use: {reason}; it is the PEM of the authority that signed the certificate of a \
+        "redis.root_certificate cannot be used: {reason}; it must be the PEM of the authority that signed the certificate of a \
          Redis at rediss://, rediss+sentinel:// or rediss+cluster://"
     )]
     Certificate { reason: String },
@@ -32,11 +32,11 @@ pub enum StoreError {
     Replica { address: String },
     #[error("Redis at {address} is a node of a cluster; name some of its nodes with redis+cluster:// in redis.url")]
     ClusterNode { address: String },
-    #[error("Redis at {address} is moving the queue's slot to another node; this passes")]
+    #[error("Redis at {address} is moving the queue's slot to another node; retry in a moment")]
     SlotMoving { address: String },
     #[error("Redis at {address} failed '{call}': {reason}")]
     Refused { address: String, call: &'static str, reason: String },
-    #[error("Redis answered '{call}' in an unknown shape: {reason}; do all processes run the same version?")]
+    #[error("Redis answered '{call}' in an unknown format: {reason}; do all processes run the same version?")]
     Answer { call: &'static str, reason: String },
 }
 

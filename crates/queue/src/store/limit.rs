@@ -145,7 +145,7 @@ impl Store {
                     return;
                 }
                 if let Err(error) = store.give_back_all(&ended).await {
-                    warn!(%error, slots = ended.len(), "Slots under a limit could not be given back; they come free within 8 s.");
+                    warn!(%error, slots = ended.len(), "Cannot return slots under a limit; they expire within 8 s.");
                 }
             }
         });

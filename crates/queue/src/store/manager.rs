@@ -77,7 +77,7 @@ pub(super) async fn subscribe_again(
     for _ in 0..RESUBSCRIBE_TRIES {
         match subscribe(&mut manager).await {
             Ok(()) => return,
-            Err(error) => tracing::debug!(%error, "The wake channel cannot be subscribed to yet."),
+            Err(error) => tracing::debug!(%error, "Cannot subscribe to the wake channel yet."),
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
     }

@@ -88,7 +88,7 @@ impl Store {
         let is_written: bool = self.run_script(&call).await?;
         if is_written && let Err(error) = self.hand_out_slots().await {
             // The next take hands them out, too.
-            tracing::debug!(%error, "Slots are not handed out yet.");
+            tracing::debug!(%error, "Cannot hand out slots yet; the next take does it.");
         }
         Ok(is_written)
     }

@@ -42,7 +42,7 @@ impl Store {
             while let Some(ended) = store.releases.take_gathered() {
                 let Err(error) = store.release_slots(&ended).await else { continue };
                 if !std::mem::replace(&mut reported, true) {
-                    warn!(%error, jobs = ended.len(), "Slots could not be freed yet; they end by their time at the latest.");
+                    warn!(%error, jobs = ended.len(), "Cannot free slots yet; this is retried until they end by time.");
                 }
                 store.releases.keep_failed(ended);
                 tokio::time::sleep(TRY_AGAIN).await;

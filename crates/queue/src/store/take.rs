@@ -168,7 +168,7 @@ fn read_answer(
         match SlotNeed::new(group, own, hold) {
             Ok(need) => Some((id, SlotGrant::new(request.token.to_shared(), need, begun + hold))),
             Err(error) => {
-                warn!(job.id = %id, %error, "Slots of a job cannot be read; they end by their time.");
+                warn!(job.id = %id, %error, "Cannot read the slots of a job; they end by time.");
                 None
             }
         }
@@ -277,7 +277,7 @@ fn open_envelope(envelope: &str) -> Result<Option<serde_json::Value>, Outcome> {
 /// Parses an id. A member that does not parse was not written by this software. It cannot run, and dies of lost
 /// deliveries.
 fn readable_id(queue: &str, id: String) -> Option<JobId> {
-    JobId::parse(id).inspect_err(|error| warn!(queue, %error, "A foreign member lies in the queue.")).ok()
+    JobId::parse(id).inspect_err(|error| warn!(queue, %error, "The queue contains an invalid job id.")).ok()
 }
 
 fn read_value<T: FromRedisValue>(value: Option<Value>) -> Result<T, String> {

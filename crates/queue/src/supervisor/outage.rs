@@ -31,7 +31,7 @@ impl RedisOutage {
         let mut since = self.since.lock();
         if since.is_none() {
             *since = Some(Instant::now());
-            warn!(%error, "Redis fails; jobs wait in it, and it is asked again until it answers.");
+            warn!(%error, "Redis fails; jobs wait, and calls are retried until it answers.");
         }
     }
 

@@ -58,7 +58,7 @@ impl PeerWatch {
                 let ended: Vec<WorkerEntry> = self.find_ended().cloned().collect();
                 for peer in ended {
                     if let Err(error) = hand_back(supervisor, &peer).await {
-                        warn!(%error, replica = %peer.replica, "The slots of a worker that is gone could not be freed; again in a moment.");
+                        warn!(%error, replica = %peer.replica, "Cannot free the slots of a dead worker yet; this is retried.");
                     }
                     self.peers.retain(|other| other.boot != peer.boot);
                 }
@@ -103,6 +103,6 @@ async fn hand_back(supervisor: &Supervisor, peer: &WorkerEntry) -> Result<(), St
         now_ms: peer.info.started_ms,
     };
     supervisor.control().store.send_heartbeat(&last_beat).await?;
-    info!(replica = %peer.replica, slots, "A worker of this machine has died; its slots go to others now, its jobs when their leases end.");
+    info!(replica = %peer.replica, slots, "A worker on this machine has died; its slots are free now, and its jobs run again when their leases expire.");
     Ok(())
 }

@@ -173,7 +173,7 @@ fn record_verdicts(supervisor: &Supervisor, settles: &[SettleRequest], verdicts:
                     supervisor.job_died(&settle.id, error);
                 }
                 for dead in dead_follow_ups {
-                    error!(job.id = %dead, after.id = %settle.id, "The job was to follow, but is dead; requeue or discard it.");
+                    error!(job.id = %dead, after.id = %settle.id, "The follow-up job is dead and will not run; requeue or discard it.");
                 }
             }
             SettleVerdict::Refused => {

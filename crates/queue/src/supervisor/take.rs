@@ -253,7 +253,7 @@ impl<'a> TakeLoop<'a> {
 
     fn report_missing_epoch(&mut self) {
         if !self.epoch_missing {
-            warn!("Redis does not hold the queue's data; no job is taken until they are rebuilt.");
+            warn!("Redis does not have the queue's jobs; the worker takes none until they are rebuilt.");
             self.epoch_missing = true;
         }
         self.notify_missing_epoch();

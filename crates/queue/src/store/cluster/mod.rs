@@ -168,7 +168,7 @@ impl Cluster {
                     subscribe_sharded(manager, &channel).await
                 }));
             }
-            Err(error) => tracing::error!(%error, "The wake channel cannot be subscribed to."),
+            Err(error) => tracing::error!(%error, "Cannot subscribe to the wake channel."),
         }
     }
 

@@ -83,7 +83,7 @@ impl ClusterNode {
             }
             *unanswered = None;
         }
-        tracing::warn!(node = %self.address, "A connection to a node of Redis' cluster gives no answer; a new one takes its place.");
+        tracing::warn!(node = %self.address, "A connection to a node of the Redis cluster is silent and is replaced.");
         self.replace_connection();
     }
 
@@ -92,7 +92,7 @@ impl ClusterNode {
     pub(super) fn replace_connection(&self) {
         match self.open_connection() {
             Ok(new) => drop_later(std::mem::replace(&mut *self.manager.lock(), new)),
-            Err(error) => tracing::error!(%error, "A connection to Redis could not be replaced."),
+            Err(error) => tracing::error!(%error, "Cannot replace a connection to Redis."),
         }
     }
 }

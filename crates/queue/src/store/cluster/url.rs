@@ -16,7 +16,7 @@ impl ClusterUrl {
         let (login, hosts) = rest.rsplit_once('@').map_or(("", rest), |(login, hosts)| (login, hosts));
         let (hosts, path) = hosts.split_once('/').unwrap_or((hosts, ""));
         if !matches!(path, "" | "0") {
-            return Err(StoreError::Url { reason: "a cluster has one database, and it has no number".to_owned() });
+            return Err(StoreError::Url { reason: "a cluster has only database 0".to_owned() });
         }
         let at = if login.is_empty() { "" } else { "@" };
         // Parsed by the same code as any other URL.
