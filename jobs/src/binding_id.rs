@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_job_id_gives_the_binding_and_the_cycle_back() {
+    fn job_id_contains_binding_and_cycle() {
         let binding: BindingId = "acct_7-a".parse().unwrap();
         let id = binding.numbered_job_id("cycle", 12);
         assert_eq!(id.as_str(), "cycle:acct_7-a:12");
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn only_safe_characters_make_a_binding_id() {
+    fn binding_id_has_only_safe_characters() {
         for bad in ["", "a b", "a:b", "a.b", "a/b", &"x".repeat(65)] {
             assert!(bad.parse::<BindingId>().is_err(), "{bad:?}");
         }

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_safe_characters_make_an_order_id() {
+    fn order_id_has_only_safe_characters() {
         assert!("CCT-20260109_1".parse::<OrderId>().is_ok());
         for bad in ["", "a b", "a:b", "ä", "a/b", &"x".repeat(65)] {
             assert!(bad.parse::<OrderId>().is_err(), "{bad:?}");
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_id_gives_the_order_and_the_number_back() {
+    fn job_id_contains_order_and_number() {
         let order: OrderId = "ORD-1".parse().unwrap();
         let id = order.numbered_job_id("timeout", 3);
         assert_eq!(id.as_str(), "timeout:ORD-1:3");

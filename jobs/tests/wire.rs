@@ -173,7 +173,7 @@ fn every_job_is_pinned() {
 }
 
 #[tokio::test]
-async fn what_is_enqueued_is_in_redis_as_ever() {
+async fn enqueued_jobs_keep_their_redis_format() {
     let (redis, store) = redis().await;
     let jobs: Vec<NewJob> = all().into_iter().map(|(_, job)| job).collect();
     let verdicts = store.enqueue(&jobs).await.unwrap();
@@ -248,7 +248,7 @@ async fn newer_payloads_wait_and_broken_ones_die() {
 
 /// As the README says, with a login that may do nothing else.
 #[tokio::test]
-async fn s20g_a_producer_needs_few_rights_and_forges_no_alert() {
+async fn s20g_producer_has_few_rights_and_forges_no_alert() {
     let (redis, _) = redis().await;
     let readme = include_str!("../README.md");
     let (_, rights) = readme.split_once("ACL SETUSER producer on >... ").unwrap();

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn the_receiver_may_ask_for_a_longer_pause_within_reason() {
+    fn receiver_pause_is_honoured_up_to_limit() {
         let again = |pause: Option<u64>| DeliveryError::Again {
             error: "the receiver answered 429".to_owned(),
             pause: pause.map(Duration::from_secs),

@@ -188,13 +188,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_names_its_kind_and_key() {
+    fn id_contains_kind_and_key() {
         let id = JobId::parse("timeout:ORD-1:3").unwrap();
         assert_eq!((id.kind(), id.key()), ("timeout", "ORD-1:3"));
     }
 
     #[test]
-    fn ids_that_could_break_a_key_are_refused() {
+    fn id_with_unsafe_characters_is_refused() {
         for bad in ["", "timeout", "timeout:", ":ORD-1", "timeout:a b", "timeout:ä:1", "timeout::1", &"x:".repeat(101)]
         {
             assert!(JobId::parse(bad).is_err(), "{bad:?}");

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_is_used_once_and_given_back_once() {
+    fn grant_is_used_and_returned_once() {
         let (now, second) = (Instant::now(), Duration::from_secs(1));
         let grant = |ends_by| SlotGrant::new("holder", SlotNeed::new("server", "B-1", second).unwrap(), ends_by);
         let used = grant(now + second);
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_held_for_a_time_that_ends() {
+    fn slot_duration_is_bounded() {
         for bad in [Duration::ZERO, Duration::from_micros(999), SlotNeed::LONGEST + Duration::from_millis(1)] {
             assert_eq!(SlotNeed::new("server", "B-1", bad), Err(InvalidSlotNeed::Hold(bad)));
         }

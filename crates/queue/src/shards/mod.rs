@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_of_shards_is_a_power_of_two() {
+    fn shard_count_is_a_power_of_two() {
         for count in [1, 2, 4, 8, 16, 32, 64] {
             assert_eq!(ShardCount::new(count).unwrap().get(), count);
         }
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn all_jobs_of_an_order_are_about_it() {
+    fn jobs_of_an_order_share_its_subject() {
         for text in ["timeout:ORD-1:3", "lifetime:ORD-1", "notify:ORD-1:77:2"] {
             assert_eq!(subject_of(&id(text)), "ORD-1", "{text}");
         }
@@ -338,7 +338,7 @@ mod tests {
 
     /// Stored timers depend on these shards.
     #[test]
-    fn the_shard_of_an_order_never_changes() {
+    fn order_shard_never_changes() {
         let four = ShardCount::new(4).unwrap();
         let shards: Vec<u16> = (1..=8).map(|n| four.shard_of(&format!("ORD-{n}"))).collect();
         assert_eq!(shards, PINNED);
@@ -348,7 +348,7 @@ mod tests {
     const PINNED: [u16; 8] = [3, 0, 1, 2, 3, 0, 1, 2];
 
     #[test]
-    fn doubling_splits_each_shard_in_two_even_halves() {
+    fn doubling_splits_each_shard_evenly() {
         let (eight, sixteen) = (ShardCount::new(8).unwrap(), ShardCount::new(16).unwrap());
         let mut counts = [0_u32; 16];
         for n in 0..16_000 {
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn workers_rank_shards_each_in_their_own_way() {
+    fn workers_rank_shards_differently() {
         let mut firsts = [0_u32; 4];
         for worker in 0..400 {
             let ranks = rank_shards(&format!("worker-{worker}"), 4);

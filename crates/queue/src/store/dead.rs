@@ -280,7 +280,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_is_read_whatever_its_error_and_payload() {
+    fn record_parses_with_tricky_error_and_payload() {
         let record = |error: &str, payload: &str| {
             let error = serde_json::to_string(error).unwrap();
             format!(r#"{{"queue":"q","error":{error},"failed":1,"lost":2,"due_ms":3,"died_ms":4,"payload":{payload}}}"#)
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_survives_being_written_down() {
+    fn cursor_round_trips_as_text() {
         let cursor = DeadCursor { died_ms: 17, id: "timeout:ORD-1:3".to_owned() };
         assert_eq!(cursor.to_string().parse(), Ok(cursor));
         assert!("timeout:ORD-1".parse::<DeadCursor>().is_err());

@@ -85,12 +85,12 @@ mod tests {
 
     /// A key whose tag is the whole name of another key is in the same slot as that key.
     #[test]
-    fn a_whole_name_as_tag_lies_beside_that_name() {
+    fn tag_of_whole_name_shares_its_slot() {
         assert_eq!(key_slot(b"dispatchq:busy:{waiting:order:A:TAXI}"), key_slot(b"waiting:order:A:TAXI"));
     }
 
     #[test]
-    fn keys_are_found_where_each_command_has_them() {
+    fn keys_are_found_for_each_command() {
         let named =
             |cmd: &Cmd| keys_of(cmd).iter().map(|key| String::from_utf8_lossy(key).into_owned()).collect::<Vec<_>>();
         assert_eq!(named(cmd("EVAL").arg("return 1").arg(2).arg("a").arg("b").arg("c")), ["a", "b"]);
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_across_slots_is_seen() {
+    fn command_across_slots_is_detected() {
         assert_eq!(slots_of(cmd("DEL").arg("{a}1").arg("{a}2")).len(), 1);
         assert_eq!(slots_of(cmd("DEL").arg("{a}1").arg("{b}2")).len(), 2);
         assert_eq!(slot_of(&cmd("PING")), None);

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_name_the_bucket_that_reaches_them() {
+    fn percentile_is_the_first_covering_bucket() {
         let counts = BTreeMap::from([(1, 98), (5, 1), (700, 1)]);
         assert_eq!([50, 99, 100].map(|percent| percentile_of(&counts, 100, percent)), [1, 5, 700]);
         assert_eq!(percentile_of(&BTreeMap::new(), 0, 99), 0);

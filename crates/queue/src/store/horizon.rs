@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_ever_leased_early_nor_beyond_the_horizon() {
+    fn latest_due_respects_clock_and_horizon() {
         assert_eq!(Takeable::Nothing.latest_due(7), None);
         for now in 0..10 {
             assert_eq!(Takeable::All.latest_due(now), Some(now));

@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_names_sentinels_primary_and_both_logins() {
+    fn sentinel_url_has_primary_and_both_logins() {
         let url = "redis+sentinel://app:p%40ss@a:1,b,[::1]:3/main/2?password=secret";
         let url = SentinelUrl::parse(url).unwrap().unwrap();
         assert_eq!(url.address(), "the primary 'main' of the sentinels a:1, b:26379, ::1:3");
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn tls_is_for_sentinels_and_servers_alike() {
+    fn tls_covers_sentinels_and_servers() {
         let url = SentinelUrl::parse("rediss+sentinel://a:1/main").unwrap().unwrap();
         assert!(url.is_tls());
         assert!(!SentinelUrl::parse("redis+sentinel://a:1/main").unwrap().unwrap().is_tls());

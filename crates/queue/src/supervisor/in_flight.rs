@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn suspects_of_one_shard_are_run_at_a_time() {
+    fn suspects_run_for_one_shard_at_a_time() {
         let in_flight = InFlight::new(&[("q", 1)], 2);
         assert!(in_flight.begin_suspects(1) && in_flight.begin_suspects(1) && !in_flight.begin_suspects(0));
         assert!(in_flight.runs_suspects_of_other(0) && !in_flight.runs_suspects_of_other(1));

@@ -31,7 +31,7 @@ async fn breaker_opens_after_consecutive_failures() {
 }
 
 #[tokio::test]
-async fn a_half_open_breaker_opens_again_for_longer_or_closes() {
+async fn half_open_breaker_reopens_longer_or_closes() {
     let bench = Bench::new().await;
     for _ in 0..3 {
         bench.store.breaker_failed("p", &POLICY, "down").await.unwrap();
@@ -63,7 +63,7 @@ async fn f17_clock_step_back_keeps_breaker_time() {
 }
 
 #[tokio::test]
-async fn a_pause_is_no_failure() {
+async fn pause_does_not_count_as_failure() {
     let bench = Bench::new().await;
     let paused = bench.store.breaker_paused("p", secs(7), "429").await.unwrap();
     assert_eq!((paused.open_for, paused.opens, paused.failures), (secs(7), 0, 0));
@@ -73,7 +73,7 @@ async fn a_pause_is_no_failure() {
 }
 
 #[tokio::test]
-async fn what_will_not_pass_soon_opens_at_once() {
+async fn tripped_breaker_opens_at_once() {
     let bench = Bench::new().await;
     assert!(bench.store.breaker_tripped("p", &POLICY, "401").await.unwrap().is_open());
 }

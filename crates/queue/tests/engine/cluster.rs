@@ -200,7 +200,7 @@ async fn killed_master_keeps_jobs_and_changes_run_id() {
 
 /// No connection is cut: only the redirection tells.
 #[tokio::test]
-async fn after_a_planned_failover_calls_follow_to_the_new_master() {
+async fn calls_follow_master_after_planned_failover() {
     let cluster = RedisCluster::start().await.unwrap();
     let store = Store::connect(&cluster.url()).await.unwrap();
     rebuild(&store).await;
@@ -219,7 +219,7 @@ async fn after_a_planned_failover_calls_follow_to_the_new_master() {
 
 /// Its keys go over one by one, while jobs are enqueued and performed: no script ends half done, and no job is lost.
 #[tokio::test]
-async fn the_queues_slot_moves_to_another_master_under_load() {
+async fn queue_slot_moves_to_another_master_under_load() {
     let cluster = RedisCluster::start().await.unwrap();
     let store = Store::connect(&cluster.url()).await.unwrap();
     rebuild(&store).await;
@@ -299,7 +299,7 @@ async fn scripts_are_refused_while_their_slot_moves() {
 }
 
 #[tokio::test]
-async fn after_a_flush_nothing_is_taken_until_a_rebuild() {
+async fn cluster_flush_stops_takes_until_rebuild() {
     let cluster = RedisCluster::start().await.unwrap();
     let store = Store::connect(&cluster.url()).await.unwrap();
     rebuild(&store).await;
@@ -320,7 +320,7 @@ async fn after_a_flush_nothing_is_taken_until_a_rebuild() {
 
 /// Its owner is frozen, neither dead nor answering: the cluster votes it out, and calls go to its replica.
 #[tokio::test]
-async fn a_master_that_stands_still_is_left_for_its_replica() {
+async fn frozen_master_is_replaced_by_its_replica() {
     let cluster = RedisCluster::start().await.unwrap();
     let store =
         Store::with_config(RedisConfig { response_timeout: secs(1), ..RedisConfig::new(cluster.url()) }).unwrap();
@@ -356,7 +356,7 @@ async fn cluster_errors_name_outage_or_wrong_url() {
 
 /// A producer's rights as jobs/README.md lists them, on all nodes: those that are found by others ask for the same login.
 #[tokio::test]
-async fn a_producers_login_is_enough_on_a_cluster() {
+async fn producer_login_is_enough_on_a_cluster() {
     let readme = include_str!("../../../../jobs/README.md");
     let (_, rights) = readme.split_once("ACL SETUSER producer on >... ").unwrap();
     let (rights, rest) = rights.split_once("```").unwrap();

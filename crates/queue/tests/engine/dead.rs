@@ -67,7 +67,7 @@ async fn removals_between_pages_skip_no_entry() {
 }
 
 #[tokio::test]
-async fn the_dead_are_filtered_by_error_and_age() {
+async fn dead_jobs_are_filtered_by_error_and_age() {
     let bench = Bench::new().await;
     bury(&bench, "old", 2, "no \"route\" to host").await;
     bench.advance(secs(60));
@@ -120,7 +120,7 @@ async fn unreadable_payload_stays_as_it_is() {
 }
 
 #[tokio::test]
-async fn only_the_dead_are_requeued_or_discarded() {
+async fn only_dead_jobs_are_requeued_or_discarded() {
     let bench = Bench::new().await;
     bench.store.enqueue(&[due_now("t:running"), timer("t:due", secs(5))]).await.unwrap();
     bench.take_one().await;
@@ -132,7 +132,7 @@ async fn only_the_dead_are_requeued_or_discarded() {
 }
 
 #[tokio::test]
-async fn a_discarded_job_is_forgotten_and_may_be_enqueued_anew() {
+async fn discarded_job_can_be_enqueued_again() {
     let bench = Bench::new().await;
     bury(&bench, "a", 1, "broken").await;
     assert_eq!(bench.enqueue(due_now("t:a-0")).await, EnqueueVerdict::Dead);
@@ -204,7 +204,7 @@ async fn dead_jobs_are_restored_byte_for_byte() {
 }
 
 #[tokio::test]
-async fn a_job_that_lives_is_not_restored_as_dead() {
+async fn live_job_is_not_restored_as_dead() {
     let bench = Bench::new().await;
     bury(&bench, "a", 2, "broken").await;
     let dead = entries(&bench).await;

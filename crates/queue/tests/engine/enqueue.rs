@@ -28,7 +28,7 @@ async fn the_earlier_due_is_kept() {
 }
 
 #[tokio::test]
-async fn unknown_fields_hide_no_payload_and_no_slots() {
+async fn unknown_fields_keep_payload_and_slots_readable() {
     let bench = Bench::new().await;
     bench.store.set_slot_limits(&SlotLimits::for_shard(1).with_group("g", 1).unwrap()).await.unwrap();
     let need = SlotNeed::new("g", "own", secs(1)).unwrap();
@@ -41,7 +41,7 @@ async fn unknown_fields_hide_no_payload_and_no_slots() {
 }
 
 #[tokio::test]
-async fn the_payload_of_the_first_insert_stays() {
+async fn first_payload_is_kept() {
     let bench = Bench::new().await;
     let letter = |text: &str, delay| NewJob::after(&Letter(1, text.to_owned()), delay);
     bench.enqueue(letter("first", secs(5))).await;
@@ -51,7 +51,7 @@ async fn the_payload_of_the_first_insert_stays() {
 }
 
 #[tokio::test]
-async fn a_timer_costs_one_sorted_set_member_and_nothing_more() {
+async fn timer_costs_one_sorted_set_member() {
     let bench = Bench::new().await;
     bench.enqueue(timer("t:1", secs(5))).await;
     let mut keys: Vec<String> = bench.redis(&["KEYS", "*"]).await;
@@ -60,7 +60,7 @@ async fn a_timer_costs_one_sorted_set_member_and_nothing_more() {
 }
 
 #[tokio::test]
-async fn a_leased_job_enqueued_again_runs_again_after_settling() {
+async fn leased_job_enqueued_again_runs_again() {
     let bench = Bench::new().await;
     bench.enqueue(NewJob::now(&Letter(1, "hello".to_owned()))).await;
     let leased = bench.take_of(&[(OTHER, 1)], queue::store::TakeMode::Normal).await.jobs.remove(0);
@@ -158,7 +158,7 @@ async fn f09_repair_leaves_postponed_job_a_minute() {
 }
 
 #[tokio::test]
-async fn repair_of_a_whole_state_changes_nothing() {
+async fn repair_of_complete_state_changes_nothing() {
     let bench = Bench::new().await;
     let jobs = [due_now("t:1"), timer("t:2", millis(1))];
     bench.store.enqueue(&jobs).await.unwrap();
@@ -201,7 +201,7 @@ async fn superseded_job_stays_unless_it_waits() {
 
 /// What is both superseded and wanted is wanted.
 #[tokio::test]
-async fn a_job_of_both_kinds_is_inserted() {
+async fn superseded_and_wanted_job_is_inserted() {
     let bench = Bench::new().await;
     bench.enqueue(timer("t:1", secs(5))).await;
     let verdicts = bench.store.enqueue_superseding(&[timer("t:1", secs(9))], &[address("t:1")]).await.unwrap();

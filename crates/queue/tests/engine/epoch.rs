@@ -14,7 +14,7 @@ async fn a_finished_rebuild_writes_the_epoch() {
 }
 
 #[tokio::test]
-async fn a_rebuild_with_a_flush_in_between_does_not_count() {
+async fn flush_during_rebuild_voids_it() {
     let bench = Bench::new().await;
     let marker = bench.store.begin_rebuild().await.unwrap();
     bench.redis::<()>(&["FLUSHALL"]).await;
@@ -23,7 +23,7 @@ async fn a_rebuild_with_a_flush_in_between_does_not_count() {
 }
 
 #[tokio::test]
-async fn of_two_rebuilds_only_the_later_counts() {
+async fn later_rebuild_voids_the_earlier() {
     let bench = Bench::new().await;
     let earlier = bench.store.begin_rebuild().await.unwrap();
     let later = bench.store.begin_rebuild().await.unwrap();
@@ -32,7 +32,7 @@ async fn of_two_rebuilds_only_the_later_counts() {
 }
 
 #[tokio::test]
-async fn a_restart_is_seen_by_the_run_id() {
+async fn restart_changes_the_run_id() {
     let mut bench = Bench::new().await;
     bench.redis.restart().await.unwrap();
     let epoch = loop {

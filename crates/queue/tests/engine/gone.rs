@@ -14,7 +14,7 @@ use queue::{
 };
 
 #[tokio::test]
-async fn what_one_process_held_is_handed_back_and_nothing_else() {
+async fn only_slots_of_dead_process_are_freed() {
     let bench = bench_with(1, &[("a", 2)]).await;
     // Slots that it asked for, slots that came with a take, and a job of another process.
     let asked = acquire(&bench, "t:0", &need("a", "0")).await;

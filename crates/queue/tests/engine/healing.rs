@@ -324,7 +324,7 @@ async fn client_commands(redis: &servers::RedisServer) -> u64 {
 }
 
 #[tokio::test]
-async fn an_idle_fleet_asks_little_of_redis() {
+async fn idle_fleet_sends_few_commands() {
     const QUEUES: [&str; 6] = ["q1", "q2", "q3", "q4", "q5", "q6"];
     let (redis, store) = redis_and_store().await;
     let mut workers = Vec::new();
@@ -347,7 +347,7 @@ async fn an_idle_fleet_asks_little_of_redis() {
 
 /// Delays go to Redis and its clock decides; a worker whose own clock is an hour off never notices.
 #[test]
-fn nothing_reads_a_clock_on_the_wall() {
+fn engine_reads_no_wall_clock() {
     let mut folders = vec![std::path::PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/src"))];
     let found = AtomicBool::new(false);
     while let Some(folder) = folders.pop() {

@@ -35,7 +35,7 @@ async fn takes_nothing(store: &Store) -> bool {
 }
 
 #[tokio::test]
-async fn without_a_horizon_nothing_is_taken_though_jobs_are_in() {
+async fn rebuild_without_horizon_allows_no_takes() {
     let (bench, marker) = flushed().await;
     let inserted = bench.store.rebuild_jobs(&marker, &[due_job("t:1", START_MS)]).await.unwrap();
     assert_eq!(inserted, Some(vec![RepairVerdict::Inserted]));
@@ -93,7 +93,7 @@ async fn a_flush_voids_the_marker_and_its_horizon() {
 }
 
 #[tokio::test]
-async fn a_rebuild_that_begins_later_voids_an_earlier_one() {
+async fn later_rebuild_voids_the_earlier_horizon() {
     let (bench, earlier) = flushed().await;
     bench.store.publish_horizon(&earlier, START_MS).await.unwrap();
     let later = bench.store.begin_rebuild().await.unwrap();
@@ -124,7 +124,7 @@ async fn leases_below_the_horizon_work_as_usual() {
 }
 
 #[tokio::test]
-async fn a_job_is_put_back_once_whatever_it_does_meanwhile() {
+async fn rebuilt_job_is_restored_only_once() {
     let (bench, marker) = flushed().await;
     let job = [due_job("t:1", START_MS)];
     bench.store.rebuild_jobs(&marker, &job).await.unwrap();
@@ -140,7 +140,7 @@ async fn a_job_is_put_back_once_whatever_it_does_meanwhile() {
 }
 
 #[tokio::test]
-async fn many_jobs_in_one_call_are_all_put_back() {
+async fn many_jobs_are_restored_in_one_call() {
     let (bench, marker) = flushed().await;
     let jobs: Vec<DueJob> = (0..1_700).map(|n| due_job(&format!("t:{n}"), START_MS + n)).collect();
     assert_eq!(bench.store.rebuild_jobs(&marker, &jobs).await.unwrap(), Some(vec![RepairVerdict::Inserted; 1_700]));

@@ -28,7 +28,7 @@ async fn stats_count_each_state() {
 }
 
 #[tokio::test]
-async fn lists_come_in_pages_by_time() {
+async fn lists_are_paged_by_time() {
     let bench = Bench::new().await;
     for n in 0..5 {
         bench.enqueue(timer(&format!("t:{n}"), secs(n))).await;
@@ -41,7 +41,7 @@ async fn lists_come_in_pages_by_time() {
 }
 
 #[tokio::test]
-async fn the_dead_are_listed_with_their_error() {
+async fn dead_jobs_are_listed_with_error() {
     let bench = Bench::new().await;
     bench.enqueue(due_now("t:1")).await;
     bench.settle(&bench.take_one().await, LeaseEnd::Spent { error: "no luck".to_owned() }).await;

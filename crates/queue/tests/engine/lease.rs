@@ -11,7 +11,7 @@ fn held(leased: &queue::LeasedJob) -> HeldLease {
 }
 
 #[tokio::test]
-async fn an_expired_lease_runs_again_with_its_original_due() {
+async fn expired_lease_runs_again_with_original_due() {
     let bench = Bench::new().await;
     bench.enqueue(timer("t:1", secs(1))).await;
     bench.advance(secs(1));
@@ -62,7 +62,7 @@ async fn a_renewed_lease_lasts_longer() {
 }
 
 #[tokio::test]
-async fn a_stale_lease_settling_late_is_refused_and_changes_nothing() {
+async fn late_settle_of_lost_lease_is_refused() {
     let bench = Bench::new().await;
     bench.enqueue(due_now("t:1")).await;
     let stale = bench.take_one().await;
@@ -88,7 +88,7 @@ async fn a_stale_lease_settling_late_is_refused_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_release_burns_no_try_and_restores_the_due() {
+async fn release_keeps_tries_and_due() {
     let bench = Bench::new().await;
     bench.enqueue(timer("t:1", secs(1))).await;
     bench.advance(secs(3));

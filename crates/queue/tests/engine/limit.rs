@@ -27,7 +27,7 @@ async fn acquire(bench: &Bench, limits: &[Limit]) -> Result<Permit, Duration> {
 }
 
 #[tokio::test]
-async fn slots_are_given_once_and_come_free_when_given_back() {
+async fn slot_is_free_after_return() {
     let bench = Bench::new().await;
     let limits = [Limit::slots("partner:acme", 2)];
     let first = acquire(&bench, &limits).await.unwrap();
@@ -38,7 +38,7 @@ async fn slots_are_given_once_and_come_free_when_given_back() {
 }
 
 #[tokio::test]
-async fn several_limits_are_taken_together_or_not_at_all() {
+async fn limits_are_taken_together_or_not_at_all() {
     let bench = Bench::new().await;
     let all = Limit::slots("acme", 50);
     let pace = Limit::rate("acme", 1_000, secs(1)).with_burst(50);
@@ -61,7 +61,7 @@ async fn f17_dead_holder_slot_from_fast_clock_ends() {
 }
 
 #[tokio::test]
-async fn a_dead_holders_slot_comes_free_when_its_lease_ends() {
+async fn slot_of_dead_holder_expires() {
     let bench = Bench::new().await;
     let limits = [Limit::slots("acme", 1)];
     let dead = acquire(&bench, &limits).await.unwrap();
@@ -108,7 +108,7 @@ async fn rate_allows_a_burst_after_a_pause() {
 }
 
 #[tokio::test]
-async fn a_rate_is_met_over_a_minute() {
+async fn rate_holds_over_a_minute() {
     let bench = Bench::new().await;
     let limits = [Limit::rate("acme", 7, secs(3)).with_burst(2)];
     let mut passed = 0;
@@ -145,7 +145,7 @@ async fn job_over_its_limit_is_snoozed() {
 }
 
 #[tokio::test]
-async fn slots_of_ended_work_go_back() {
+async fn slots_of_ended_work_are_returned() {
     let bench = Bench::new().await;
     let limits = [Limit::slots("acme", 1), Limit::rate("acme", 1_000, secs(1)).with_burst(100)];
     let done = Outcome::Dead("done".to_owned());
@@ -159,7 +159,7 @@ async fn slots_of_ended_work_go_back() {
 }
 
 #[tokio::test]
-async fn aborted_work_gives_its_slots_back() {
+async fn aborted_work_returns_its_slots() {
     let bench = Bench::new().await;
     let limits = [Limit::slots("acme", 1)];
     let work = run_limited(&bench.store, &limits, std::future::pending);
@@ -168,7 +168,7 @@ async fn aborted_work_gives_its_slots_back() {
 }
 
 #[tokio::test]
-async fn without_redis_a_limited_job_is_snoozed_and_not_run() {
+async fn limited_job_is_snoozed_without_redis() {
     let store = Store::connect_lazy("redis://127.0.0.1:1/").unwrap();
     let outcome = run_limited(&store, &[Limit::slots("acme", 1)], || async { panic!("must not run") }).await;
     assert!(matches!(outcome, Outcome::Snooze { .. }), "{outcome:?}");

@@ -54,7 +54,7 @@ async fn due_job_is_rescheduled_to_the_millisecond() {
 }
 
 #[tokio::test]
-async fn what_is_not_due_cannot_be_rescheduled_and_says_why() {
+async fn only_due_job_is_rescheduled() {
     let bench = one_of_each().await;
     let before = bench.snapshot().await;
     for (job, answer) in [

@@ -32,7 +32,7 @@ async fn unreachable_redis_error_names_cure_not_password() {
 }
 
 #[tokio::test]
-async fn a_worker_survives_a_crash_of_redis_and_loses_nothing() {
+async fn worker_survives_redis_crash_without_loss() {
     let mut redis = servers::RedisServer::start().await.unwrap();
     let store = Store::connect(&redis.url()).await.unwrap();
     rebuild(&store).await;
@@ -53,7 +53,7 @@ async fn a_worker_survives_a_crash_of_redis_and_loses_nothing() {
 
 /// A firewall or a proxy forgets the connection, and nothing says so.
 #[tokio::test]
-async fn f08_a_connection_that_is_swallowed_is_replaced() {
+async fn f08_silent_connection_is_replaced() {
     let redis = servers::RedisServer::start().await.unwrap();
     let direct = Store::connect(&redis.url()).await.unwrap();
     rebuild(&direct).await;
@@ -72,7 +72,7 @@ async fn f08_a_connection_that_is_swallowed_is_replaced() {
 
 /// The take that was under way is answered after all, so nothing but the replacement can subscribe again.
 #[tokio::test]
-async fn f08_a_replaced_connection_is_subscribed_to_wakes() {
+async fn f08_replaced_connection_receives_wakes() {
     let redis = servers::RedisServer::start().await.unwrap();
     let store = Store::connect(&redis.url()).await.unwrap();
     rebuild(&store).await;
@@ -90,7 +90,7 @@ async fn f08_a_replaced_connection_is_subscribed_to_wakes() {
 }
 
 #[tokio::test]
-async fn worker_started_without_redis_begins_later() {
+async fn worker_started_without_redis_starts_later() {
     let mut redis = servers::RedisServer::start().await.unwrap();
     let store = Store::connect(&redis.url()).await.unwrap();
     rebuild(&store).await;
@@ -106,7 +106,7 @@ async fn worker_started_without_redis_begins_later() {
 }
 
 #[tokio::test]
-async fn after_an_outage_an_idle_worker_is_woken_as_before() {
+async fn idle_worker_is_woken_after_outage() {
     let mut redis = servers::RedisServer::start().await.unwrap();
     let store = Store::connect(&redis.url()).await.unwrap();
     rebuild(&store).await;
@@ -135,7 +135,7 @@ async fn after_an_outage_an_idle_worker_is_woken_as_before() {
 }
 
 #[tokio::test]
-async fn after_a_flush_nothing_runs_until_the_epoch_is_rebuilt() {
+async fn flush_stops_jobs_until_rebuild() {
     let redis = servers::RedisServer::start().await.unwrap();
     let store = Store::connect(&redis.url()).await.unwrap();
     rebuild(&store).await;
@@ -158,7 +158,7 @@ async fn after_a_flush_nothing_runs_until_the_epoch_is_rebuilt() {
 /// A server that is only busy is waited for: a call given up would be performed all the same, and its jobs lost to their
 /// leases.
 #[tokio::test]
-async fn a_server_blocked_for_five_seconds_costs_no_delivery() {
+async fn five_second_block_costs_no_delivery() {
     let redis = servers::RedisServer::start().await.unwrap();
     let store = Store::connect(&redis.url()).await.unwrap();
     rebuild(&store).await;
@@ -183,7 +183,7 @@ async fn a_server_blocked_for_five_seconds_costs_no_delivery() {
 
 /// The password of Redis was another for a while, and is right again.
 #[tokio::test]
-async fn a_login_that_was_refused_is_tried_again() {
+async fn refused_login_is_retried() {
     let redis = servers::RedisServer::start().await.unwrap();
     let as_user = |password: &str| format!("redis://:{password}@127.0.0.1:{}/", redis.port());
     raw::<()>(&redis.url(), &["CONFIG", "SET", "requirepass", "another"]).await;

@@ -54,7 +54,7 @@ async fn one_lost_delivery_makes_no_suspect() {
 }
 
 #[tokio::test]
-async fn a_suspect_is_leased_with_nothing_beside_it() {
+async fn suspect_is_leased_alone() {
     let bench = Bench::new().await;
     bench.enqueue(due_now("t:poison")).await;
     lose(&bench, 2).await;
@@ -66,7 +66,7 @@ async fn a_suspect_is_leased_with_nothing_beside_it() {
 }
 
 #[tokio::test]
-async fn alone_without_a_suspect_is_as_normal() {
+async fn alone_mode_without_suspect_takes_normal_jobs() {
     let bench = Bench::new().await;
     bench.enqueue(due_now("t:1")).await;
     bench.enqueue(due_now("t:2")).await;
@@ -75,7 +75,7 @@ async fn alone_without_a_suspect_is_as_normal() {
 }
 
 #[tokio::test]
-async fn a_suspect_that_settles_is_none_any_more() {
+async fn settled_suspect_is_normal_again() {
     let bench = Bench::new().await;
     for (id, end) in [("t:1", LeaseEnd::Retry { delay: LEASE }), ("t:2", LeaseEnd::Snooze { delay: LEASE })] {
         bench.enqueue(due_now(id)).await;

@@ -11,7 +11,7 @@ pub(crate) fn delivery(text: &str, payload: Option<serde_json::Value>) -> Delive
 }
 
 #[tokio::test]
-async fn a_handler_gets_its_job_typed() {
+async fn handler_receives_typed_job() {
     let registry = Registry::new().register::<Letter, _, _>(|letter, delivery: Delivery| async move {
         Outcome::then_enqueue(vec![NewJob::after(
             &Tick(letter.0 + letter.1.len() as u64),
@@ -23,7 +23,7 @@ async fn a_handler_gets_its_job_typed() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_dead_at_once() {
+async fn unreadable_job_dies_at_once() {
     let registry = Registry::new().register::<Tick, _, _>(|_, _| async { Outcome::done() });
     assert!(matches!(registry.perform(delivery("tick:many", None)).await, Outcome::Dead(_)));
 }
@@ -34,7 +34,7 @@ async fn an_unknown_kind_waits_for_a_newer_worker() {
 }
 
 #[tokio::test]
-async fn a_run_beyond_its_timeout_is_a_failed_try() {
+async fn run_beyond_timeout_is_a_failed_try() {
     let registry = Registry::new().register::<Tick, _, _>(|_, _| std::future::pending());
     assert_eq!(registry.perform(delivery("tick:1", None)).await, Outcome::Retry("timed out after 200ms".to_owned()));
 }
@@ -48,7 +48,7 @@ fn a_kind_has_one_handler() {
 }
 
 #[tokio::test]
-async fn a_life_of_jobs_can_be_stepped_through() {
+async fn jobs_can_be_stepped_by_hand() {
     let bench = Bench::new().await;
     let registry = Registry::new()
         .register::<Tick, _, _>(|tick, delivery: Delivery| async move {

@@ -56,7 +56,7 @@ fn ticks(numbers: std::ops::Range<u64>) -> Vec<NewJob> {
 }
 
 #[tokio::test]
-async fn every_job_is_performed_once_and_nothing_is_left() {
+async fn every_job_runs_once() {
     let (_redis, store) = redis_and_store().await;
     let count = Arc::new(AtomicUsize::new(0));
     store.enqueue(&ticks(0..5_000)).await.unwrap();
@@ -70,7 +70,7 @@ async fn every_job_is_performed_once_and_nothing_is_left() {
 }
 
 #[tokio::test]
-async fn an_idle_worker_starts_a_job_due_now_at_once() {
+async fn idle_worker_starts_due_job_at_once() {
     let (_redis, store) = redis_and_store().await;
     let started = Arc::new(Notify::new());
     let notify = started.clone();
@@ -164,7 +164,7 @@ async fn panic_and_timeout_cost_one_try_each() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_dies_and_an_unknown_kind_waits() {
+async fn unreadable_job_dies_and_unknown_kind_waits() {
     let (redis, store) = redis_and_store().await;
     let count = Arc::new(AtomicUsize::new(0));
     store.enqueue(&[due_now("tick:nonsense"), due_now("novelty:1")]).await.unwrap();
@@ -180,7 +180,7 @@ async fn what_cannot_be_read_dies_and_an_unknown_kind_waits() {
 }
 
 #[tokio::test]
-async fn a_drain_waits_for_what_runs() {
+async fn drain_waits_for_running_jobs() {
     let (_redis, store) = redis_and_store().await;
     let started = Arc::new(Notify::new());
     let notify = started.clone();
@@ -220,7 +220,7 @@ async fn drain_returns_unfinished_jobs_without_spending_tries() {
 }
 
 #[tokio::test]
-async fn a_closed_gate_lets_nothing_be_taken() {
+async fn closed_gate_stops_takes() {
     let (_redis, store) = redis_and_store().await;
     let count = Arc::new(AtomicUsize::new(0));
     let gate = Gate::new_closed();
@@ -255,7 +255,7 @@ async fn a_running_job_keeps_its_lease_beyond_the_first() {
 }
 
 #[tokio::test]
-async fn a_suspect_runs_alone_and_the_rest_after_it() {
+async fn suspect_runs_alone_before_the_rest() {
     let (redis, store) = redis_and_store().await;
     store.enqueue(&ticks(0..21)).await.unwrap();
     crate::support::raw::<()>(&redis.url(), &["HSET", "{dq:0}:tries", "tick:20", "0 2"]).await;
@@ -301,7 +301,7 @@ async fn jobs_of_dead_worker_run_within_ten_seconds() {
 }
 
 #[tokio::test]
-async fn a_result_whose_lease_is_lost_is_refused_and_counted() {
+async fn result_of_lost_lease_is_refused() {
     let (redis, store) = redis_and_store().await;
     let (started, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let seen = (started.clone(), go_on.clone());
@@ -325,7 +325,7 @@ async fn a_result_whose_lease_is_lost_is_refused_and_counted() {
 
 /// More permits than one take may lease: the take that follows comes at once, not after an idle poll.
 #[tokio::test]
-async fn a_concurrency_above_one_takes_limit_keeps_its_pace() {
+async fn concurrency_above_take_limit_keeps_pace() {
     let (_redis, store) = redis_and_store().await;
     let count = Arc::new(AtomicUsize::new(0));
     store.enqueue(&ticks(0..13_000)).await.unwrap();
@@ -338,7 +338,7 @@ async fn a_concurrency_above_one_takes_limit_keeps_its_pace() {
 }
 
 #[tokio::test]
-async fn no_queue_or_one_given_twice_is_refused() {
+async fn missing_or_repeated_queue_is_refused() {
     let store = Store::connect_lazy("redis://127.0.0.1:1/").unwrap();
     let run = async |queues: Vec<(&'static str, usize)>| {
         Runtime::new(store.clone(), Registry::new()).queues(queues).run(CancellationToken::new()).await

@@ -89,7 +89,7 @@ async fn failover_continues_jobs_and_changes_the_run_id() {
 
 /// They have one primary, and each has a connection that follows it.
 #[tokio::test]
-async fn several_shards_go_on_after_a_failover() {
+async fn shards_continue_after_failover() {
     const SHARDS: u16 = 4;
     let mut fleet = Fleet::start().await;
     let config = RedisConfig::new(fleet.sentinels.url());
@@ -143,7 +143,7 @@ async fn planned_failover_moves_writes_to_new_primary() {
 }
 
 #[tokio::test]
-async fn a_replica_is_named_as_what_it_is() {
+async fn replica_error_names_the_replica() {
     let fleet = (servers::RedisServer::start().await.unwrap(), servers::RedisServer::start().await.unwrap());
     raw::<()>(&fleet.1.url(), &["REPLICAOF", "127.0.0.1", &fleet.0.port().to_string()]).await;
     let store = Store::connect(&fleet.1.url()).await.unwrap();
@@ -152,7 +152,7 @@ async fn a_replica_is_named_as_what_it_is() {
 }
 
 #[tokio::test]
-async fn without_sentinels_the_error_names_them_and_what_to_check() {
+async fn unreachable_sentinels_error_names_cure() {
     let store = Store::with_config(RedisConfig::new("redis+sentinel://user:secret@127.0.0.1:1/main")).unwrap();
     let error = store.ping().await.unwrap_err();
     let text = error.to_string();

@@ -9,7 +9,7 @@ use queue::{
 };
 
 #[tokio::test]
-async fn a_job_done_leaves_nothing_behind() {
+async fn done_job_leaves_no_keys() {
     let bench = Bench::new().await;
     bench.enqueue(NewJob::now(&Letter(1, "hello".to_owned()))).await;
     let take = async || bench.take_of(&[(OTHER, 1)], TakeMode::Normal).await.jobs.remove(0);
@@ -20,7 +20,7 @@ async fn a_job_done_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn follow_ups_are_inserted_in_the_step_that_settles() {
+async fn follow_ups_are_inserted_with_the_settle() {
     let bench = Bench::new().await;
     bench.enqueue(due_now("t:1")).await;
     let then = vec![timer("t:2", secs(2)), NewJob::after(&Letter(3, "hi".to_owned()), secs(3))];
@@ -33,7 +33,7 @@ async fn follow_ups_are_inserted_in_the_step_that_settles() {
 }
 
 #[tokio::test]
-async fn a_job_may_follow_itself_and_another_of_its_batch() {
+async fn job_may_follow_itself_or_a_batch_mate() {
     let bench = Bench::new().await;
     bench.store.enqueue(&[due_now("t:1"), due_now("t:2")]).await.unwrap();
     let jobs = bench.take(10).await.jobs;
@@ -87,7 +87,7 @@ async fn one_refused_settle_does_not_touch_its_batch_mates() {
 }
 
 #[tokio::test]
-async fn a_follow_up_that_lies_dead_is_reported() {
+async fn dead_follow_up_is_reported() {
     let bench = Bench::new().await;
     bench.enqueue(due_now("t:dead")).await;
     bench.settle(&bench.take_one().await, LeaseEnd::Dead { error: "broken".to_owned() }).await;
@@ -99,7 +99,7 @@ async fn a_follow_up_that_lies_dead_is_reported() {
 }
 
 #[tokio::test]
-async fn a_snooze_spends_no_try_and_forgets_lost_deliveries() {
+async fn snooze_keeps_tries_and_clears_lost() {
     let bench = Bench::new().await;
     bench.enqueue(due_now("t:1")).await;
     bench.settle(&bench.take_one().await, LeaseEnd::Retry { delay: secs(0) }).await;
@@ -114,7 +114,7 @@ async fn a_snooze_spends_no_try_and_forgets_lost_deliveries() {
 }
 
 #[tokio::test]
-async fn a_retry_is_counted_and_the_last_one_is_death() {
+async fn last_failed_try_is_dead() {
     let bench = Bench::new().await;
     let policy = RetryPolicy { max_tries: 3, jitter: 0.0, ..RetryPolicy::DEFAULT };
     bench.enqueue(due_now("t:1")).await;
@@ -133,7 +133,7 @@ async fn a_retry_is_counted_and_the_last_one_is_death() {
 }
 
 #[tokio::test]
-async fn a_dead_job_keeps_its_payload_error_and_history() {
+async fn dead_job_keeps_payload_error_and_tries() {
     let bench = Bench::new().await;
     let text = "a \"text\" with [] and {}";
     bench.enqueue(NewJob::now(&Letter(1, text.to_owned()))).await;
@@ -175,7 +175,7 @@ async fn settle_after_a_flush_is_refused() {
 }
 
 #[tokio::test]
-async fn superseded_jobs_leave_in_the_step_that_settles() {
+async fn superseded_jobs_are_cancelled_with_the_settle() {
     let bench = Bench::new().await;
     bench.store.enqueue(&[due_now("t:1"), timer("t:old", secs(5))]).await.unwrap();
     let verdict = bench

@@ -179,7 +179,7 @@ fn dead_entry(id: &str, died_ms: u64) -> DeadEntry {
 /// From one to four and on to two, with no copy and no pause: the owner of the truth puts each job into its new shard, and what lies in the
 /// old one is performed there as well, or has been.
 #[tokio::test]
-async fn the_number_of_shards_changes_while_workers_run() {
+async fn shard_count_changes_while_workers_run() {
     let redis = RedisServer::start().await.unwrap();
     let config = RedisConfig::new(redis.url());
     let count = |n| ShardCount::new(n).unwrap();
@@ -236,7 +236,7 @@ async fn the_number_of_shards_changes_while_workers_run() {
 /// Shards are opened, closed and opened again during one run. On one connection calls keep their order, so that the take before a shard is
 /// closed does not see what comes there later.
 #[tokio::test]
-async fn a_worker_follows_the_number_of_shards() {
+async fn worker_follows_the_shard_count() {
     let redis = RedisServer::start().await.unwrap();
     let count = |n| ShardCount::new(n).unwrap();
     let one = Shards::from(Store::connect(&redis.url()).await.unwrap());
@@ -316,7 +316,7 @@ async fn flushed_shard_leaves_the_others_running() {
 
 /// A master and its replica stand still: no failover helps.
 #[tokio::test]
-async fn a_shard_that_gives_no_answer_keeps_no_other_waiting() {
+async fn silent_shard_delays_no_other() {
     let cluster = RedisCluster::start().await.unwrap();
     let shards = shards_at(&cluster.url()).await;
     let node_of = |shard| RedisCluster::first_owner(key_slot(Keys::of_shard(shard).epoch().as_bytes()));
@@ -352,7 +352,7 @@ async fn a_shard_that_gives_no_answer_keeps_no_other_waiting() {
 
 /// Jobs that may kill their process run one at a time with nothing beside them, whatever shards they are of.
 #[tokio::test]
-async fn suspects_of_several_shards_run_one_by_one_and_alone() {
+async fn suspects_of_all_shards_run_alone() {
     let redis = RedisServer::start().await.unwrap();
     let shards = shards_at(&redis.url()).await;
     let suspects: Vec<u64> = (0..SHARDS).map(|shard| (0..).find(|n| shard_of(*n) == shard).unwrap()).collect();

@@ -69,7 +69,7 @@ async fn slots_whose_answer_is_lost_are_freed() {
 }
 
 #[tokio::test]
-async fn slots_of_a_caller_that_was_cancelled_are_freed() {
+async fn slots_of_cancelled_caller_are_freed() {
     let redis = RedisServer::start().await.unwrap();
     let store = start_store(&redis).await;
     pause(&redis).await;

@@ -71,7 +71,7 @@ async fn suspect_is_leased_only_with_the_turn() {
 }
 
 #[tokio::test]
-async fn f16_a_thousand_suspects_hide_no_normal_job() {
+async fn f16_thousand_suspects_hide_no_normal_job() {
     let bench = Bench::new().await;
     let suspects: Vec<NewJob> = (0..1_000).map(|n| due_now(&format!("t:poison-{n}"))).collect();
     bench.store.enqueue(&suspects).await.unwrap();
@@ -87,7 +87,7 @@ async fn f16_a_thousand_suspects_hide_no_normal_job() {
 
 /// As a drain hands them back: among the due.
 #[tokio::test]
-async fn a_suspect_among_the_due_is_set_aside() {
+async fn due_suspect_is_moved_to_suspects() {
     let bench = Bench::new().await;
     for n in 0..3 {
         bench.enqueue(due_now(&format!("t:{n}"))).await;
@@ -99,7 +99,7 @@ async fn a_suspect_among_the_due_is_set_aside() {
 }
 
 #[tokio::test]
-async fn the_next_due_looks_beyond_suspects() {
+async fn next_due_ignores_suspects() {
     let bench = Bench::new().await;
     suspect(&bench, "t:poison").await;
     assert_eq!(bench.take(5).await.next_due_ms, None);
@@ -210,7 +210,7 @@ async fn f16_normal_jobs_run_beside_a_slow_suspect() {
 }
 
 #[tokio::test]
-async fn f16_a_fleet_of_one_process_makes_progress_on_both() {
+async fn f16_single_process_runs_suspects_and_normal_jobs() {
     let (_redis, store) = with_suspects().await;
     let seen = Arc::new(Seen::default());
     let mut workers = fleet(&store, 1, &seen);

@@ -23,7 +23,7 @@ async fn job_is_leased_exactly_when_due() {
 }
 
 #[tokio::test]
-async fn each_job_comes_with_its_own_due_tries_and_payload() {
+async fn taken_job_has_due_tries_and_payload() {
     let bench = Bench::new().await;
     let plain = |name, delay| NewJob { queue: OTHER, ..timer(name, delay) };
     let jobs = [
@@ -79,7 +79,7 @@ async fn no_job_is_ever_early() {
 }
 
 #[tokio::test]
-async fn the_oldest_due_come_first_and_no_more_than_permitted() {
+async fn oldest_jobs_are_taken_up_to_the_permits() {
     let bench = Bench::new().await;
     for (id, delay) in [("t:c", 3), ("t:a", 1), ("t:b", 2)] {
         bench.enqueue(timer(id, secs(delay))).await;
@@ -90,7 +90,7 @@ async fn the_oldest_due_come_first_and_no_more_than_permitted() {
 }
 
 #[tokio::test]
-async fn one_take_serves_all_queues_each_by_its_own_permits() {
+async fn take_applies_permits_per_queue() {
     let bench = Bench::new().await;
     for n in 0..3 {
         bench.enqueue(due_now(&format!("t:{n}"))).await;
@@ -104,7 +104,7 @@ async fn one_take_serves_all_queues_each_by_its_own_permits() {
 }
 
 #[tokio::test]
-async fn the_next_due_is_the_earliest_where_permits_are_left() {
+async fn next_due_covers_queues_with_permits() {
     let bench = Bench::new().await;
     bench.enqueue(timer("t:1", secs(20))).await;
     bench.enqueue(NewJob { queue: OTHER, ..timer("o:1", secs(5)) }).await;
@@ -115,7 +115,7 @@ async fn the_next_due_is_the_earliest_where_permits_are_left() {
 }
 
 #[tokio::test]
-async fn without_an_epoch_nothing_is_leased() {
+async fn missing_epoch_stops_leases() {
     let bench = Bench::new().await;
     bench.enqueue(due_now("t:1")).await;
     bench.redis::<()>(&["DEL", "{dq:0}:epoch"]).await;
@@ -126,7 +126,7 @@ async fn without_an_epoch_nothing_is_leased() {
 }
 
 #[tokio::test]
-async fn a_paused_queue_is_passed_over_but_still_rescued() {
+async fn paused_queue_is_rescued_but_not_leased() {
     let bench = Bench::new().await;
     bench.enqueue(due_now("t:1")).await;
     bench.take_one().await;
@@ -178,7 +178,7 @@ async fn ten_thousand_jobs_due_at_once_drain_in_batches() {
 }
 
 #[tokio::test]
-async fn a_payload_comes_back_as_it_was() {
+async fn payload_is_returned_unchanged() {
     let bench = Bench::new().await;
     let text = "naïve \"quoted\"\n\u{1F69A} \0";
     bench.enqueue(NewJob::now(&Letter(1, text.to_owned()))).await;

@@ -20,7 +20,7 @@ async fn tls_store_trusts_only_the_given_authority() {
 
 /// Also through sentinels, where a certificate is not read before a server is named.
 #[test]
-fn a_certificate_that_would_protect_nothing_is_refused() {
+fn certificate_without_tls_is_refused() {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let check = |url: &str, pem: &str| {
         RedisConfig { root_certificate: Some(pem.as_bytes().to_vec()), ..RedisConfig::new(url) }.check()

@@ -190,7 +190,7 @@ async fn assert_taken_up(dump: &str) {
 }
 
 #[tokio::test]
-async fn engine_takes_up_what_another_left() {
+async fn engine_continues_from_previous_dump() {
     let bench = bench_with(1, &[(SERVER, 1)]).await;
     leave_behind(&bench).await;
     let dump = dump_of(&bench).await;

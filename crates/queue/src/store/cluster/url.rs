@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_names_nodes_and_one_login() {
+    fn cluster_url_has_nodes_and_login() {
         let url = ClusterUrl::parse("redis+cluster://app:p%40ss@a:7000,b,[::1]:7002").unwrap().unwrap();
         assert_eq!(url.address(), "the cluster of a:7000, b:6379, ::1:7002");
         for seed in &url.seeds {

@@ -24,7 +24,7 @@ use crate::support::Bench;
 const CASES: u32 = 200;
 
 #[test]
-fn every_script_does_what_the_reference_does() {
+fn scripts_match_the_reference() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let bench = runtime.block_on(Bench::new());
     let (taken, counts) = (std::cell::Cell::new(0_usize), std::cell::Cell::new(SlotCounts::default()));

@@ -24,7 +24,7 @@ async fn limit_change_keeps_open_slots() {
 }
 
 #[tokio::test]
-async fn unchanged_limits_write_nothing_and_lost_ones_return() {
+async fn unchanged_limits_are_not_written() {
     let bench = bench_with(1, &[("a", 1), ("b", 2)]).await;
     let held = acquire(&bench, "t:0", &need("a", "0")).await;
     park(&bench, "t:1", &need("a", "one")).await;

@@ -5,7 +5,7 @@ use crate::support::{QUEUE, START_MS, due_now, id, millis, secs, timer};
 use queue::store::{EnqueueVerdict, JobState, LeaseEnd, ParkedPlace, RepairVerdict, RescheduleVerdict};
 
 #[tokio::test]
-async fn a_job_behind_its_own_name_holds_up_no_other() {
+async fn job_waiting_for_own_name_delays_no_other() {
     let bench = bench_with(2, &[("a", 2)]).await;
     let cycle = acquire(&bench, "t:cycle", &need("a", "binding")).await;
     park(&bench, "t:settle", &need("a", "binding")).await;

@@ -95,7 +95,7 @@ async fn f17_all_slots_from_fast_clock_end() {
 }
 
 #[tokio::test]
-async fn slots_that_redis_has_lost_are_known_as_such() {
+async fn lost_slots_are_detected() {
     let bench = bench_with(2, &[("a", 2)]).await;
     let (asked, other) = (acquire(&bench, "t:1", &need("a", "1")).await, acquire(&bench, "t:2", &need("a", "2")).await);
     park(&bench, "t:3", &need("a", "3")).await;

@@ -58,7 +58,7 @@ async fn due_job_gets_its_stated_slots_or_waits() {
 }
 
 #[tokio::test]
-async fn a_payload_and_slots_lie_in_one_envelope() {
+async fn envelope_has_payload_and_slots() {
     let bench = bench_with(1, &[("a", 1)]).await;
     let job = NewJob::now(&Letter(1, "naïve \"slots\"".to_owned())).with_slots(need("a", "1"));
     let payload = job.payload.clone();
