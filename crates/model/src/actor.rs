@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_stored_is_read_back() {
+    fn stored_actor_parses_back() {
         for (role, word) in ActorRole::ALL {
             for name in ["", "anna", "a:b", "shop 2"] {
                 let actor = Actor::new(role, name, None);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_gives_no_rights() {
+    fn name_grants_no_rights() {
         assert!(Actor::parse("operator:anna").is_staff());
         for text in ["producer:operator:anna", "driver:admin", "Operator:anna", "system", "sql", "x operator:anna"] {
             assert!(!Actor::parse(text).is_staff(), "{text}");

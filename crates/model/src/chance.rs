@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_numbers_are_those_of_the_algorithm() {
+    fn generator_matches_the_reference_outputs() {
         // First outputs of the reference implementation for the seed 1234567.
         let rng = SeededRng::new(1_234_567);
         let first: Vec<_> = (0..3).map(|_| rng.next_bits()).collect();
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_lie_in_the_unit_and_spread_over_it() {
+    fn numbers_spread_over_unit_interval() {
         let rng = SeededRng::new(7);
         let mut tenths = [0; 10];
         for _ in 0..10_000 {

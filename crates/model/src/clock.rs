@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fixed_clock_moves_when_it_is_moved() {
+    fn fixed_clock_moves_only_on_request() {
         let noon: DateTime<Utc> = "2030-01-01T12:00:00.250Z".parse().unwrap();
         let clock = FixedClock::new(noon);
         clock.move_by(TimeDelta::minutes(5));

@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn a_paid_order_goes_to_support() {
+    fn paid_order_alerts_support() {
         for payment in ["PAID", "SETTLEMENT"] {
             let change = compensated(payment);
             assert_eq!(change.order.status, OrderStatus::CancelledBySystemAfterPayment);
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unpaid_order_needs_nobody_and_its_customer_is_told() {
+    fn unpaid_order_notifies_only_the_customer() {
         for payment in ["PENDING", "UNPAID"] {
             let change = compensated(payment);
             assert_eq!(change.order.status, OrderStatus::CancelledBySystem);

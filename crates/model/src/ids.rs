@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_shows_the_bare_text() {
+    fn json_contains_bare_ids() {
         let id: OfferId = "00000000-0000-0000-0000-000000000001".parse().unwrap();
         let shown = json!({ "area": AreaId::from("JKT"), "offer": id });
         assert_eq!(shown, json!({ "area": "JKT", "offer": "00000000-0000-0000-0000-000000000001" }));
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_and_arrays_have_the_types_of_the_bare_values() {
+    fn id_columns_have_the_bare_types() {
         use sqlx::{TypeInfo, postgres::PgHasArrayType};
         let array_name = |info: sqlx::postgres::PgTypeInfo| info.name().to_owned();
         assert_eq!(array_name(AreaId::array_type_info()), array_name(String::array_type_info()));
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn places_beyond_the_ranges_are_not_on_earth() {
+    fn coordinates_out_of_range_are_invalid() {
         for (lat, lng, expected) in
             [(90.0, -180.0, true), (-6.2, 106.8, true), (90.1, 0.0, false), (0.0, 180.1, false), (f64::NAN, 0.0, false)]
         {

@@ -254,7 +254,7 @@ mod tests {
 
     // Rule F1: An amount is a whole number from 0 to 9007199254740991.
     #[test]
-    fn amounts_end_at_the_largest_exact_number() {
+    fn amount_limit_is_exact_in_javascript() {
         for good in [0, 1, 9_007_199_254_740_991] {
             assert_eq!(find_amount_problem(good), None);
         }

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn path_and_other_texts_stay() {
+    fn path_and_unknown_texts_stay() {
         for (text, plain) in [
             (
                 "Failed to deserialize the JSON body into the target type: pickup.latitude: invalid type: null, \

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_obeys_is_refused_and_escaped() {
+    fn control_characters_are_refused_and_escaped() {
         for text in ["\u{1b}]52;c;bHM=\u{7}", "a\nb", "a\rb", "\u{9b}31m", "x\u{202e}y", "\u{2066}", "\u{2028}", "\0"] {
             assert!(find_problem(text, 500).is_some(), "{text:?}");
             assert!(is_plain(&escape_controls(text)), "{text:?}");

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_pause_stays() {
+    fn last_retry_pause_repeats() {
         let pauses: Vec<_> = (1..=4).map(|round| example_policy().retry_after(round).as_secs()).collect();
         assert_eq!(pauses, [15, 30, 30, 30]);
     }

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_the_radius_nobody_is_asked() {
+    fn drivers_beyond_the_radius_are_ignored() {
         assert_eq!(ranked(vec![driver("d", 0.01, 0)], 1_000.0, PLAIN), Vec::<String>::new());
     }
 
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_asked_is_named_with_the_reason() {
+    fn excluded_driver_is_listed_with_reason() {
         let busy = DriverCandidate { excluded: Some(ExclusionReason::Busy), ..driver("busy", 0.01, 0) };
         let far = DriverCandidate { excluded: Some(ExclusionReason::Busy), ..driver("far", 1.0, 0) };
         let now = DateTime::from_timestamp(3600, 0).unwrap();

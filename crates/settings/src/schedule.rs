@@ -84,21 +84,21 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_runs_at_its_multiples() {
+    fn interval_runs_at_its_multiples() {
         let hourly = TaskSchedule::Every(Duration::from_secs(3600));
         assert_eq!(hourly.next_after(at("2026-01-01T10:20:30.5Z")).unwrap(), at("2026-01-01T11:00:00Z"));
         assert_eq!(hourly.next_after(at("2026-01-01T11:00:00Z")).unwrap(), at("2026-01-01T12:00:00Z"));
     }
 
     #[test]
-    fn a_cron_expression_runs_in_utc() {
+    fn cron_expression_runs_in_utc() {
         let nightly = TaskSchedule::Cron("0 3 * * *".to_owned());
         assert_eq!(nightly.next_after(at("2026-01-01T02:59:59.9Z")).unwrap(), at("2026-01-01T03:00:00Z"));
         assert_eq!(nightly.next_after(at("2026-01-01T03:00:00.1Z")).unwrap(), at("2026-01-02T03:00:00Z"));
     }
 
     #[test]
-    fn nonsense_names_the_cure() {
+    fn invalid_cron_error_shows_an_example() {
         let error = TaskSchedule::Cron("at night".to_owned()).next_after(Utc::now()).unwrap_err().to_string();
         assert!(error.contains("0 3 * * *"), "{error}");
         assert!(TaskSchedule::Every(Duration::ZERO).next_after(Utc::now()).is_err());

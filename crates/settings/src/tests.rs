@@ -20,7 +20,7 @@ fn error(text: &str) -> String {
 }
 
 #[test]
-fn the_shipped_file_is_complete_and_names_the_seeds_durations() {
+fn shipped_file_has_the_required_durations() {
     let policy = Config::defaults().policy_for_type(&"RIDE".into());
     assert_eq!((policy.attempt.as_secs(), policy.lifetime.as_secs()), (120, 1800));
     assert_eq!(policy.retry, [Duration::from_secs(15)]);
@@ -35,7 +35,7 @@ fn every_queue_is_served() {
 }
 
 #[test]
-fn a_service_type_overrides_the_defaults() {
+fn service_type_overrides_the_defaults() {
     let config = with_file("[service_types.TOW]\nattempt = \"5m\"\nexhausted = \"alert\"").unwrap();
     assert_eq!(config.policy_for_type(&"TOW".into()).attempt.as_secs(), 300);
     assert_eq!(config.policy_for_type(&"TOW".into()).lifetime.as_secs(), 1800);
@@ -52,7 +52,7 @@ fn any_service_type_may_allow_several_offers() {
 }
 
 #[test]
-fn the_environment_wins() {
+fn environment_overrides_the_file() {
     let env = [("DISPATCHQ_REDIS__URL", "redis://elsewhere:1"), ("DISPATCHQ_DISPATCH__ATTEMPT", "400ms")];
     let config = Config::from_sources(None, variables(&env)).unwrap();
     assert_eq!(config.redis.url, "redis://elsewhere:1");
@@ -60,13 +60,13 @@ fn the_environment_wins() {
 }
 
 #[test]
-fn an_unknown_key_is_an_error_that_names_it() {
+fn unknown_key_error_names_the_key() {
     assert!(error("[dispatch]\natempt = \"1s\"").contains("atempt"));
     assert!(error("[dispach]\nattempt = \"1s\"").contains("dispach"));
 }
 
 #[test]
-fn nonsense_is_refused_with_its_place() {
+fn invalid_value_is_refused_with_its_path() {
     assert!(error("[dispatch]\nattempt = \"fast\"").contains("fast"));
     assert!(error("[worker.concurrency]\nmail-queue = 3").contains("mail-queue"));
     assert!(error("[notifications]\nsupport = [\"pager\"]").contains("[channels.pager]"));
@@ -80,7 +80,7 @@ fn nonsense_is_refused_with_its_place() {
 }
 
 #[test]
-fn texts_are_checked_at_the_start() {
+fn templates_are_checked_at_startup() {
     let own = with_file("[texts.templates.en]\ntrip_taken = \"Too late\"").unwrap();
     assert_eq!(own.notifications.texts, own.texts, "customers are told by these");
     let told = error("[texts.templates.vi]\ntrip_taken = \"{driver}\"\nvoice_news = \"\"");
@@ -93,7 +93,7 @@ fn texts_are_checked_at_the_start() {
 }
 
 #[test]
-fn a_redis_address_is_checked_without_asking_redis() {
+fn redis_address_is_checked_offline() {
     for good in ["rediss://h:1", "redis+sentinel://u:p@a:1,b:2/main", "rediss+sentinel://a:1,b/main/2?password=x"] {
         with_file(&format!("[redis]\nurl = {good:?}")).unwrap();
     }
@@ -109,7 +109,7 @@ fn a_redis_address_is_checked_without_asking_redis() {
 }
 
 #[test]
-fn an_address_of_many_hosts_is_shown_without_its_passwords() {
+fn multi_host_address_hides_its_password() {
     for (url, shown) in [
         ("redis+sentinel://a:1,b:2/main", "redis+sentinel://a:1,b:2/main"),
         ("rediss+sentinel://u:hun@ter2@a:1/main/2?password=hunter2", "rediss+sentinel://***@a:1/main/2"),
@@ -122,7 +122,7 @@ fn an_address_of_many_hosts_is_shown_without_its_passwords() {
 }
 
 #[test]
-fn the_partner_the_shipped_file_shows_has_the_defaults() {
+fn shipped_partner_example_has_the_defaults() {
     let shown: String = DEFAULTS
         .lines()
         .skip_while(|line| !line.starts_with("# [partners.bbd]"))
@@ -163,7 +163,7 @@ fn business_hours_that_never_open_are_refused() {
 }
 
 #[test]
-fn the_provider_the_shipped_file_shows_has_the_defaults() {
+fn shipped_oidc_example_has_the_defaults() {
     assert_eq!(Config::defaults().console.oidc, None, "people sign in with keys");
     let shown = shipped_example("[console.oidc]");
     let least = shown.lines().filter(|line| !["scopes", "name_claim"].iter().any(|name| line.starts_with(name)));
@@ -197,7 +197,7 @@ fn several_partners_have_shares_or_an_order() {
 }
 
 #[test]
-fn all_problems_are_told_at_once_each_on_a_line() {
+fn all_problems_are_listed_on_lines() {
     let told = error(
         "[dispatch]\nattempt = \"0s\"\n[http]\ntrusted_proxies = [\"lb\"]\n[worker.concurrency]\nmail-queue = 0\n\
          [retention]\norders = \"400days\"\nevents = \"30days\"\n[redis]\nurl = \"localhost\"\n\
@@ -257,7 +257,7 @@ fn wrong_values_are_named_at_once_in_plain_words() {
 
 // Rule F22: A producer's table is named as its key is.
 #[test]
-fn producers_are_named_as_their_keys() {
+fn producer_names_must_be_key_names() {
     for name in ["ＳＨＯＰ", "shop ", "sh\u{200b}op"] {
         let told = error(&format!("[producers.\"{name}\"]\nevents = [\"order.assigned\"]\n"));
         assert!(told.contains("names are those of API keys"), "{name:?}: {told}");
@@ -265,7 +265,7 @@ fn producers_are_named_as_their_keys() {
 }
 
 #[test]
-fn numbers_and_switches_may_be_texts_as_in_the_environment() {
+fn numbers_and_switches_may_be_texts() {
     let env = [
         ("DISPATCHQ_HTTP__MAX_CONNECTIONS", "20"),
         ("DISPATCHQ_CONSOLE__ENABLED", "off"),
@@ -285,7 +285,7 @@ fn numbers_and_switches_may_be_texts_as_in_the_environment() {
 // Rule F31: The check of the configuration parses everything that the start parses: addresses, names and durations.
 // Rule F32: Parameters of a Postgres address that have no effect are refused by name, and no error shows their value.
 #[test]
-fn addresses_and_names_are_parsed_as_at_the_start() {
+fn config_check_parses_addresses_and_names() {
     for url in [
         "mysql://h/db",
         "jdbc:postgresql://h/db",
@@ -353,7 +353,7 @@ fn addresses_and_names_are_parsed_as_at_the_start() {
 
 // Rule F27: A trusted network written as IPv6-mapped IPv4 contains the IPv4 addresses that it names.
 #[test]
-fn mapped_networks_are_those_of_ipv4() {
+fn mapped_networks_become_ipv4() {
     let networks = |list: &str| {
         with_file(&format!("[http]\ntrusted_proxies = [{list}]")).unwrap().http.trusted_networks().unwrap()
     };
@@ -366,7 +366,7 @@ fn mapped_networks_are_those_of_ipv4() {
 
 // Rule F32: No address is shown with a password, a query, or the path of a web address.
 #[test]
-fn addresses_are_shown_without_what_may_be_secret() {
+fn shown_addresses_hide_secret_parts() {
     let config = with_file(
         "[database]\nurl = \"postgres://u:hunter2@h/db?options=hunter2\"\nmaintenance_url = \"postgres://o:hunter2@h/db?password=hunter2\"\n\
          [redis]\nurl = \"redis://:hunter2@h:1\"\n[traces]\nendpoint = \"https://h/v1/hunter2?key=hunter2\"\n\
@@ -391,7 +391,7 @@ fn addresses_are_shown_without_what_may_be_secret() {
 
 // Rule F31: Each ignored variable that looks like a setting is named, with the name that it should have.
 #[test]
-fn ignored_variables_are_named_with_their_cure() {
+fn ignored_variables_suggest_the_setting() {
     let sections = DEFAULTS.parse::<toml::Table>().unwrap();
     for section in sections.keys() {
         let name = format!("DISPATCHQ_{}_URL", section.to_uppercase());

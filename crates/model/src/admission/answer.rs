@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_four_bodies_are_the_requirements() {
+    fn bodies_match_the_requirement() {
         is_to_the_letter(
             &AdmissionAnswer::Available(told(45)),
             r#"{ "status": "AVAILABLE", "area_id": "JKT-PUSAT", "current_waiting": 45, "threshold": 100,
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_have_the_statuses_of_the_appendix() {
+    fn error_codes_have_the_required_statuses() {
         let of = |answer: AdmissionAnswer| (answer.error_code().unwrap_or("-"), answer.http_status());
         assert_eq!(of(AdmissionAnswer::Refused(AdmissionRefusal::Full, told(100))), (THRESHOLD_REACHED, 503));
         assert_eq!(of(AdmissionAnswer::Refused(AdmissionRefusal::Forced, told(0))), (THRESHOLD_REACHED, 503));
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn the_language_is_the_one_asked_for() {
+    fn message_uses_the_requested_language() {
         let accepted = |header: &str| ReplyLanguage::from_accept_language(Some(header), ReplyLanguage::default());
         assert_eq!(ReplyLanguage::from_accept_language(None, ReplyLanguage::default()), ReplyLanguage::Indonesian);
         assert_eq!(accepted("en-US,en;q=0.9"), ReplyLanguage::English);

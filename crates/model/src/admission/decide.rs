@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn every_branch_of_the_requirement() {
+    fn decision_follows_the_requirement() {
         use AdmissionVerdict::{Bypassed, Taken};
         let full = AdmissionVerdict::Refused(AdmissionRefusal::Full);
         let (elite, voyager) = (Some(LoyaltyLevel::Elite), Some(LoyaltyLevel::Voyager));
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn override_and_disable_hold_whatever_the_flag_says() {
+    fn override_and_disable_apply_without_flag() {
         let refused = AdmissionVerdict::Refused;
         let closed = AreaLimits { enabled: false, ..example_limits() };
         let (busy, free) = (forced(ForcedStatus::ForceBusy, None), forced(ForcedStatus::ForceAvailable, None));
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn shadow_mode_says_so_and_decides_the_same() {
+    fn shadow_mode_keeps_the_same_decision() {
         let shadow = AdmissionFlag { shadow_mode: true, ..on() };
         let full = AdmissionVerdict::Refused(AdmissionRefusal::Full);
         assert_eq!(decide(&example_limits(), None, &shadow, None, 100, None), (full, true));

@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn levels_are_ordered_and_unknown_ones_bypass_nothing() {
+    fn unknown_loyalty_level_bypasses_nothing() {
         assert!(LoyaltyLevel::Explorer < LoyaltyLevel::Traveler && LoyaltyLevel::Traveler < LoyaltyLevel::Voyager);
         assert!(LoyaltyLevel::Voyager < LoyaltyLevel::Elite);
         let limits = fixture::example_limits();
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn the_marks_are_the_requirements() {
+    fn limits_match_the_requirement_example() {
         let limits = fixture::example_limits();
         assert_eq!((limits.max_with_bypass(), limits.low_water()), (120, 90));
         let few = AreaLimits { max_waiting: 1, ..limits.clone() };
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_holds_for_its_areas_channels_and_users() {
+    fn flag_applies_to_its_areas_channels_users() {
         let flag = AdmissionFlag { enabled: true, ..AdmissionFlag::default() };
         assert!(flag.applies_to(Some(&jakarta()), None, None));
         let pilot = AdmissionFlag {
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_percentage_of_users_is_stable_and_grows() {
+    fn user_share_is_stable_and_grows() {
         let users: Vec<String> = (0..2_000).map(|n| format!("USR-{n}")).collect();
         let held = |percentage: i32| -> Vec<&String> {
             let flag = AdmissionFlag { enabled: true, percentage, ..AdmissionFlag::default() };

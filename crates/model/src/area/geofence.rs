@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_highest_priority_wins_where_areas_overlap() {
+    fn overlapping_areas_use_highest_priority() {
         let fence = Geofence::new(vec![
             area("CITY", 0, vec![square(0.0, 0.0, 10.0)], &[]),
             area("AIRPORT", 5, vec![square(1.0, 1.0, 1.0)], &[]),
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn the_priority_of_limits_goes_before_that_of_areas() {
+    fn limits_priority_precedes_area_priority() {
         let fence = Geofence::new(vec![
             area("CITY", 0, vec![square(0.0, 0.0, 10.0)], &[]),
             area("AIRPORT", 5, vec![square(1.0, 1.0, 1.0)], &[]),
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn holes_are_outside_and_parts_and_borders_inside() {
+    fn holes_are_outside_borders_are_inside() {
         let mut ring = square(0.0, 0.0, 10.0);
         ring.interiors_push(square(4.0, 4.0, 2.0).exterior().clone());
         let fence = Geofence::new(vec![area("RING", 0, vec![ring, square(20.0, 20.0, 1.0)], &[])]);
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_geohash_stands_for_all_places_that_begin_so() {
+    fn geohash_prefix_covers_its_locations() {
         // The geohash of the Monas in Jakarta starts with qqguyu.
         let fence = Geofence::new(vec![
             area("JKT", 0, vec![], &["qqgu"]),
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_areas_come_first() {
+    fn nearest_areas_come_first() {
         let fence = Geofence::new(vec![
             area("FAR", 0, vec![square(5.0, 5.0, 1.0)], &[]),
             area("NEAR", 0, vec![square(1.0, 1.0, 1.0)], &[]),

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn the_words_of_the_contract_are_read() {
+    fn contract_answers_are_parsed() {
         let answer = read(200, r#"{"trx_id":"B.1","status":"SUKSES","reason":null,"provider_ref":"P-1","more":[1]}"#);
         assert_eq!(answer, ProviderAnswer::Success { provider_ref: Some("P-1".to_owned()) });
         assert_eq!(read(200, r#"{"status":"PROCESSING"}"#), ProviderAnswer::Processing { provider_ref: None });
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_contract_does_not_know_is_unreadable_and_bounded() {
+    fn unknown_answer_is_unreadable_and_bounded() {
         for body in ["", "<html>", "null", "[]", r#"{"status":7}"#, r#"{"state":"SUKSES"}"#, r#"{"status":"sukses"}"#] {
             let answer = read(200, body);
             assert_eq!(answer.label(), "unreadable", "{body}: {answer:?}");
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_the_cut_went_through_is_kept_nowhere() {
+    fn truncated_secret_is_removed() {
         for before in LONGEST_TEXT - 4..LONGEST_TEXT {
             let text = format!("{}4711 is wrong", "x".repeat(before));
             let ProviderAnswer::Unreachable(kept) =
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_the_provider_repeats_is_kept_nowhere() {
+    fn repeated_secret_is_removed() {
         for (status, body) in [
             (200, r#"{"status":"SUKSES","provider_ref":"P-4711"}"#),
             (200, r#"{"status":"PROCESSING","provider_ref":"4711"}"#),
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_whose_fault_they_are() {
+    fn error_status_tells_server_from_binding() {
         let error = r#"{"error_code":"STALE_FENCE","message":"an older fence"}"#;
         assert_eq!(read(409, error), ProviderAnswer::LateRefused("status 409, STALE_FENCE: an older fence".to_owned()));
         let labels = [400, 401, 403, 404, 409, 422, 429, 500, 503].map(|status| read(status, "").label());

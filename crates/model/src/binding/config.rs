@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_defaults_are_the_documents_and_in_bounds() {
+    fn defaults_match_the_requirement_and_bounds() {
         let config: BindingConfig = serde_json::from_value(json!({})).unwrap();
         assert_eq!(config, BindingConfig::default());
         assert_eq!(config.check_bounds(), Ok(()));
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn asks_are_quick_at_first_and_then_grow() {
+    fn status_requests_start_fast_then_slow() {
         let config = BindingConfig::default();
         let pauses: Vec<_> = (1..=10).map(|ask| config.ask_pause(ask).num_milliseconds()).collect();
         assert_eq!(pauses, [200, 200, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000]);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_is_drawn_from_end_to_end() {
+    fn range_is_drawn_uniformly() {
         let range = MillisRange { least: 300, most: 800 };
         assert_eq!([0.0, 0.5, 0.999_999].map(|luck| range.draw_delta(luck).num_milliseconds()), [300, 550, 799]);
     }

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_that_could_break_a_url_are_refused() {
+    fn url_unsafe_ids_are_refused() {
         assert!("srv-1.eu_west".parse::<ServerId>().is_ok());
         for bad in ["", "a b", "a:b", "a/b", "ä", "a\n", &"x".repeat(65)] {
             assert!(bad.parse::<ServerId>().is_err() && bad.parse::<AccountId>().is_err(), "{bad:?}");

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_order_wants_nothing() {
+    fn closed_order_refuses_every_requeue() {
         for status in OrderStatus::ALL.into_iter().filter(|s| s.is_closed()) {
             let mut s = fixture::created_snapshot();
             s.order.status = status;
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_that_goes_on_has_its_timers_again() {
+    fn requeued_order_has_its_timers_again() {
         for dead in ["dispatch:ORD-1:1", "lifetime:ORD-1"] {
             let s = held_by(dead);
             let after = Snapshot {
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn past_the_lifetime_only_the_lifetimes_own_job_runs_again() {
+    fn only_lifetime_job_requeues_after_lifetime() {
         for held in [false, true] {
             for (text, lifetimes_own) in [("dispatch:ORD-1:1", false), ("lifetime:ORD-1", true)] {
                 let mut s = if held { held_by(text) } else { fixture::created_snapshot() };
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn lifetime_job_may_requeue_past_the_lifetime() {
+    fn lifetime_job_requeues_despite_other_dead_timer() {
         let mut s = held_by("dispatch:ORD-1:1");
         assert!(matches!(
             check_timer(&s, &job("lifetime:ORD-1")),
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_requeue_says_who_and_why() {
+    fn requeue_records_actor_and_reason() {
         let s = fixture::created_snapshot();
         let change = requeue_change(
             &s,

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_order_is_neither_held_nor_resumed() {
+    fn closed_order_refuses_hold_and_resume() {
         for status in OrderStatus::ALL.into_iter().filter(|status| status.is_closed()) {
             let mut s = fixture::created_snapshot();
             s.order.status = status;

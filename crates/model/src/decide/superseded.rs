@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timer_that_moves_is_not_superseded() {
+    fn moved_timer_is_not_superseded() {
         let s = fixture::offered_snapshot();
         let offer = &s.offers[0];
         let declined = after(&s, actions::decline_offer(&s, &offer.driver_id, offer.id, None));
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn begun_or_cancelled_attempt_supersedes_its_job() {
+    fn started_or_cancelled_attempt_supersedes_its_job() {
         let s = fixture::created_snapshot();
         let held = after(&s, review::hold_order(&s, &Actor::SYSTEM, "wait"));
         assert_eq!(ids(&s, &held), Vec::<String>::new(), "it goes on with this attempt");
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn an_acknowledged_alert_is_told_no_more() {
+    fn acknowledged_alert_supersedes_its_timer() {
         let mut s = fixture::created_snapshot();
         s.alerts = vec![PendingAlert { id: 7, kind: messages::TIMER_DEAD.to_owned(), next_escalation_at: s.now }];
         let mut settled = s.clone();

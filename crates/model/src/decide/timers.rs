@@ -182,12 +182,12 @@ mod tests {
     }
 
     #[test]
-    fn a_new_order_has_its_first_attempt_and_its_lifetime() {
+    fn new_order_has_attempt_and_lifetime_timers() {
         assert_eq!(ids(&fixture::created_snapshot()), ["dispatch:ORD-1:1", "lifetime:ORD-1"]);
     }
 
     #[test]
-    fn a_running_attempt_has_its_timeout_and_its_undelivered_offer() {
+    fn running_attempt_has_timeout_and_offer_timers() {
         let mut s = fixture::created_snapshot();
         s.order.attempt_no = 3;
         s.order.next_attempt_at = None;
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn an_alert_escalates_or_reminds_whatever_the_order_does() {
+    fn alert_timer_ignores_the_order_state() {
         let mut s = fixture::created_snapshot();
         s.order.held_for_review = true;
         let alert = |id, kind: &str| PendingAlert { id, kind: kind.to_owned(), next_escalation_at: s.now };

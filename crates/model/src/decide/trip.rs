@@ -44,7 +44,7 @@ mod tests {
     use crate::{decide::timers, order::order::fixture, policy};
 
     #[test]
-    fn each_step_has_its_own_deadline_and_zero_means_none() {
+    fn trip_steps_have_separate_deadlines() {
         let now = fixture::created_snapshot().now;
         let mut policy = policy::example_policy();
         let hours =
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stale_trip_is_told_once() {
+    fn stale_trip_notifies_once() {
         let mut s = fixture::created_snapshot();
         s.order.status = OrderStatus::DriverAssigned;
         s.order.next_attempt_at = None;

@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_order_has_the_nearest_driver() {
+    fn oldest_order_gets_nearest_driver() {
         let pairs = vec![
             pair("YOUNG", 10, "D1", 10.0),
             pair("OLD", 60, "D2", 900.0),
@@ -64,14 +64,14 @@ mod tests {
     }
 
     #[test]
-    fn one_driver_is_dealt_to_one_order() {
+    fn driver_is_matched_with_one_order() {
         let pairs = (0..100).map(|n| pair(&format!("O{n}"), n, "D1", 100.0)).collect();
         assert_eq!(dealt(pairs), [("O99".to_owned(), "D1".to_owned())]);
         assert!(dealt(Vec::new()).is_empty());
     }
 
     #[test]
-    fn as_many_drivers_as_orders_leave_none_waiting() {
+    fn equal_numbers_match_every_order() {
         let pairs = (0..20).flat_map(|o| (0..20).map(move |d| pair(&format!("O{o}"), o, &format!("D{d}"), 1.0)));
         assert_eq!(dealt(pairs.collect()).len(), 20);
     }

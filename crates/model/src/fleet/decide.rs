@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_attempt_offers_for_two_minutes() {
+    fn first_offer_expires_after_two_minutes() {
         let s = fixture::created_snapshot();
         let change = start_attempt(&s, near("D1"), &policy::example_policy());
         assert_eq!(change.order.attempt_no, 1);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_declined_attempt_has_one_outcome() {
+    fn declined_attempt_has_one_outcome() {
         let mut s = fixture::offered_snapshot();
         s.offers[0].state = OfferState::Declined;
         s.order.attempt_deadline = Some(s.now);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attempt_nobody_could_answer_has_one_outcome() {
+    fn unanswerable_attempt_has_one_outcome() {
         let mut s = fixture::offered_snapshot();
         s.offers[0].state = OfferState::Withdrawn;
         s.order.attempt_deadline = Some(s.now);
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_search_restarts_after_the_retry_interval() {
+    fn search_restarts_after_retry_interval() {
         let s = fixture::created_snapshot();
         let change = start_attempt(&s, DriverRanking::default(), &policy::example_policy());
         assert_eq!((change.order.status, change.order.round), (OrderStatus::Dispatching, 2));
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_longer_than_a_minute_are_written_each_time() {
+    fn long_pauses_are_written_each_time() {
         let policy = DispatchPolicy { retry: vec![std::time::Duration::from_secs(61)], ..policy::example_policy() };
         let mut s = fixture::created_snapshot();
         s = s.apply(&start_attempt(&s, DriverRanking::default(), &policy));
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn freed_driver_is_asked_like_by_search() {
+    fn freed_driver_is_asked_as_by_search() {
         let policy = policy::example_policy();
         let waiting = fixture::created_snapshot();
         assert_eq!(reasons(&offer_to_freed(&waiting, near("D1"), &policy)), [EventReason::AttemptStarted]);
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn alert_leaves_the_order_to_the_dispatchers_and_tells_them() {
+    fn exhausted_order_alerts_dispatchers() {
         let policy = DispatchPolicy {
             exhausted: ExhaustionAction::Alert,
             pending_keeps_lifetime: false,
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn an_offer_never_outlives_its_order() {
+    fn offer_never_outlives_its_order() {
         let mut s = fixture::created_snapshot();
         s.now = s.order.lifetime_deadline - TimeDelta::seconds(30);
         let change = start_attempt(&s, near("D1"), &policy::example_policy());
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lifetime_takes_the_live_offer_back() {
+    fn lifetime_end_withdraws_the_live_offer() {
         let s = fixture::offered_snapshot();
         let change = end_lifetime(&s);
         assert_eq!(change.order.status, OrderStatus::Compensating);

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn people_read_whom_it_is_about_and_what_to_do() {
+    fn binding_message_names_binding_and_action() {
         let mut row = started();
         let asked = told(&answered(&mut row, &ProviderAnswer::OtpWanted { provider_ref: None }));
         let shown = text::render_message(&asked.to_stored(), DAY);

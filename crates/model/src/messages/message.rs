@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn events_have_the_fields_of_the_requirement_and_no_others() {
+    fn events_have_exactly_the_required_fields() {
         let s = fixture::created_snapshot();
         let order = &s.order;
         let retrieved =
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_a_person_must_act_on_is_an_alert() {
+    fn only_actionable_messages_are_alerts() {
         let s = fixture::created_snapshot();
         let repeated = RepeatedAlert {
             alert_id: 7,

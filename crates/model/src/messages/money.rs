@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amounts_read_as_people_write_them() {
+    fn amounts_are_formatted_for_people() {
         for (minor, currency, text) in [
             (150_000, "IDR", "Rp 150,000"),
             (0, "IDR", "Rp 0"),

@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn alert_escalates_a_bounded_number_of_times() {
+    fn alert_escalations_are_limited() {
         let escalate = ChannelRoutes::default().escalate;
         let hours: Vec<_> = (0..8).map(|n| escalate.pause_after(n).map(|d| d.as_secs() / 3600)).collect();
         assert_eq!(hours, [Some(24), Some(4), Some(4), Some(4), Some(4), Some(4), None, None]);
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn an_escalation_goes_to_support_unless_others_are_named() {
+    fn escalation_defaults_to_support() {
         let mut routes = ChannelRoutes { support: vec!["desk".to_owned()], ..ChannelRoutes::default() };
         assert_eq!(routes.channels_for(&MessageAudience::Escalation), ["desk"]);
         routes.escalation = vec!["manager".to_owned()];

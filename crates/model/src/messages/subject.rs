@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_about_an_order_or_a_binding() {
+    fn row_subject_is_order_or_binding() {
         let (order, binding) = (read("ORD-1", None).unwrap(), read(NO_ORDER, Some("B-7")).unwrap());
         assert_eq!((order.to_string(), binding.to_string()), ("ORD-1".to_owned(), "binding B-7".to_owned()));
         assert_eq!((order.to_id().to_string(), binding.to_id().to_string()), ("ORD-1".to_owned(), "B-7".to_owned()));
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_version_before_reads_a_row_about_a_binding() {
+    fn previous_version_parses_binding_rows() {
         assert!(NO_ORDER.parse::<OrderId>().is_ok());
     }
 }

@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn the_refund_alert_reads_as_the_requirement_writes_it() {
+    fn refund_alert_matches_the_requirement() {
         let alert = refund();
         let text = render_message(&alert.to_stored(), DAY);
         assert_eq!(text.subject, "🚨 Manual Refund Required: CCT-20260109XXXXX");
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn an_escalation_says_what_it_is_about() {
+    fn escalation_shows_its_alert() {
         let s = fixture::created_snapshot();
         let told = refund().body.to_payload();
         let alert = RepeatedAlert {
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_an_alert_stays_one_line() {
+    fn alert_value_stays_on_one_line() {
         let s = fixture::created_snapshot();
         let alert = refund_required(&s.order, "first\nPayment Amount: Rp 9", s.now);
         let text = render_message(&alert.to_stored(), DAY).body;
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_of_any_kind_can_be_read() {
+    fn unknown_message_lists_its_fields() {
         let payload = json!({ "order_id": "ORD-1", "count": 3, "none": null });
         let text = render_message(&StoredMessage { kind: "order.something".to_owned(), payload }, DAY);
         assert_eq!(
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_to_acknowledge_reads_in_its_largest_whole_unit() {
+    fn sla_uses_its_largest_whole_unit() {
         let texts = [86_400, 3_600, 5_400, 61].map(|s| duration_words(Duration::from_secs(s)));
         assert_eq!(texts, ["24 hours", "1 hour", "90 minutes", "61 seconds"]);
     }

@@ -91,7 +91,7 @@ fn every_message_is_written_to_the_letter() {
 }
 
 #[test]
-fn every_message_is_read_as_it_was_written() {
+fn every_message_parses_back() {
     for message in every_message() {
         let stored = message.to_stored();
         assert_eq!(stored.read_body(), message.body, "{stored:?}");
@@ -113,7 +113,7 @@ fn messages_tolerate_missing_and_extra_fields() {
 }
 
 #[test]
-fn a_row_that_cannot_be_read_keeps_all_it_says() {
+fn unknown_row_keeps_its_content() {
     let day = Duration::from_secs(24 * 3600);
     let newer = StoredMessage {
         kind: "ORDER_PARKED".to_owned(),

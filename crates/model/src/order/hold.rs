@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cause_of_a_newer_version_is_left_to_a_person() {
+    fn unknown_hold_cause_parses_as_other() {
         for stored in [json!({ "kind": "flood" }), json!({ "kind": "dead_timer" }), json!({}), json!("dead_timer")] {
             assert_eq!(serde_json::from_value::<HoldCause>(stored.clone()).unwrap(), HoldCause::Other, "{stored}");
         }

@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_order_never_dispatches_again() {
+    fn closed_order_never_dispatches_again() {
         for (from, to) in TRANSITIONS {
             if from.is_some_and(OrderStatus::is_closed) {
                 assert!(to.is_closed(), "{from:?} -> {to}");
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn every_open_status_leads_to_a_closed_one() {
+    fn every_open_status_can_close() {
         for start in OrderStatus::ALL {
             let mut seen = HashSet::from([start]);
             loop {
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn the_drawing_shows_exactly_this_table() {
+    fn drawn_transitions_match_the_table() {
         let drawn: HashSet<(Option<OrderStatus>, OrderStatus)> = include_str!("../../../../docs/STATES.md")
             .lines()
             .filter_map(|line| line.trim().split_once("-->"))

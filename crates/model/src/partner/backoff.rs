@@ -44,14 +44,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_are_those_of_the_design() {
+    fn poll_pauses_match_the_design() {
         let config = PollConfig { jitter: 0.0, ..PollConfig::default() };
         let pauses: Vec<_> = (1..=7).map(|n| poll_pause(&config, n, 0.5).as_secs()).collect();
         assert_eq!(pauses, [2, 4, 8, 16, 32, 60, 60]);
     }
 
     #[test]
-    fn an_order_is_polled_about_34_times_at_worst() {
+    fn order_is_polled_34_times_without_jitter() {
         let config = PollConfig { jitter: 0.0, ..PollConfig::default() };
         let mut asked_at = config.first;
         let mut polls = 0;

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_runs_once_and_ends_with_its_last_item() {
+    fn plan_runs_once_until_its_last_item() {
         let plan = planned();
         assert_eq!((plan.counts.left(), derive_plan_job(&plan, moment(0))), (3, None));
         let running = written(decide_run(&plan, &anna(), moment(5)));
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_of_yesterday_is_not_run() {
+    fn expired_plan_is_refused() {
         let plan = planned();
         assert_eq!(written(decide_run(&plan, &anna(), moment(86_400))).state, PlanState::Running);
         assert_eq!(refused(decide_run(&plan, &anna(), moment(86_401))), "PLAN_EXPIRED");
@@ -246,14 +246,14 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_without_items_to_perform_is_done_at_once() {
+    fn plan_without_pending_items_is_done() {
         let plan = Plan { counts: PlanCounts { total: 2, refused: 2, ..PlanCounts::default() }, ..planned() };
         let done = written(decide_run(&plan, &anna(), moment(1)));
         assert_eq!((done.state, done.started_at, done.ended_at), (PlanState::Done, Some(moment(1)), Some(moment(1))));
     }
 
     #[test]
-    fn batches_keep_to_the_pace() {
+    fn batches_keep_the_configured_rate() {
         for (items_per_second, size, ms) in
             [(1, 1, 1000), (7, 7, 1000), (50, 50, 1000), (100, 100, 1000), (300, 100, 334)]
         {
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_note_is_bounded() {
+    fn history_note_is_bounded() {
         let plan = Plan { reason: Some("ä".repeat(500)), ..planned() };
         assert!(plan.history_note().starts_with("plan 01937c3e-8f00-7000-8000-000000000001: ä"));
         assert!(plan.history_note().len() < 2000);

@@ -7,7 +7,7 @@ fn read(status: u16, body: &str) -> ProviderAnswer {
 }
 
 #[test]
-fn no_answer_brings_a_nul_into_a_row() {
+fn answers_never_store_nul() {
     for word in ["SUKSES", "PROCESSING", "WAITING_OTP", "GAGAL"] {
         let with_ref = |id: &str| read(200, &format!(r#"{{"status":"{word}","provider_ref":"{id}"}}"#));
         let kept = |answer: ProviderAnswer| match answer {

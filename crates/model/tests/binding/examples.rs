@@ -13,7 +13,7 @@ use model::{
 use super::bench::{Bench, OTP_WANTED, PROCESSING, SUCCESS, at, conflict, failed, stop};
 
 #[test]
-fn after_an_outage_a_binding_runs_once() {
+fn outage_is_followed_by_one_cycle() {
     let mut bench = Bench::running();
     bench.call(&SUCCESS);
     bench.advance(3_600_000);
@@ -60,7 +60,7 @@ fn consecutive_failures_stop_a_binding() {
 }
 
 #[test]
-fn no_money_stops_whatever_was_asked_meanwhile() {
+fn low_balance_stops_despite_other_commands() {
     for command in [None, Some(BindingCommand::Pause), Some(stop())] {
         let mut bench = Bench::running();
         let call = bench.claim();
@@ -116,7 +116,7 @@ fn otp_is_stored_once_while_wanted() {
 }
 
 #[test]
-fn wrong_otps_are_asked_for_again_a_few_times() {
+fn wrong_otp_is_requested_again_with_limit() {
     let mut bench = Bench::running();
     bench.call(&OTP_WANTED);
     let mut keys = Vec::new();
@@ -131,7 +131,7 @@ fn wrong_otps_are_asked_for_again_a_few_times() {
 }
 
 #[test]
-fn an_open_call_names_the_job_that_makes_it() {
+fn open_call_names_its_job() {
     let name = |row: &Binding, lost| calling_job(row, lost).as_ref().map_or_else(String::new, ToString::to_string);
     let names = |row: &Binding| [false, true].map(|lost| name(row, lost));
     let mut bench = Bench::running();
@@ -154,7 +154,7 @@ fn an_open_call_names_the_job_that_makes_it() {
 }
 
 #[test]
-fn each_command_has_its_answer_in_each_state() {
+fn command_results_depend_on_state() {
     let mut bench = Bench::running();
     let running = bench.row.clone();
     bench.command(&BindingCommand::Pause);
@@ -201,7 +201,7 @@ fn server_changes_only_at_rest() {
 }
 
 #[test]
-fn cycles_counted_from_begin_keep_the_beat() {
+fn begin_intervals_keep_a_fixed_rhythm() {
     let mut bench = Bench::running();
     bench.row.config.interval_from = IntervalFrom::Begin;
     let first = bench.now;
@@ -217,7 +217,7 @@ fn cycles_counted_from_begin_keep_the_beat() {
 }
 
 #[test]
-fn long_cycle_is_followed_at_once_by_one() {
+fn long_cycle_is_followed_by_one_cycle() {
     let mut bench = Bench::running();
     bench.row.config.interval_from = IntervalFrom::Begin;
     let long = bench.claim();

@@ -98,7 +98,7 @@ fn unavailable_server_is_not_a_binding_failure() {
 }
 
 #[test]
-fn a_binding_may_stop_when_a_transaction_takes_too_long() {
+fn processing_timeout_can_stop_the_binding() {
     let mut bench = Bench::running();
     bench.row.config.on_processing_timeout = TimeoutPolicy::Stop;
     bench.call(&PROCESSING);

@@ -94,7 +94,7 @@ proptest! {
 
 /// Checks that the sequences above reach every kind of state. Otherwise they would prove little.
 #[test]
-fn sequences_come_to_every_kind_of_state() {
+fn sequences_reach_every_kind_of_state() {
     use proptest::{strategy::ValueTree, test_runner::TestRunner};
     let mut runner = TestRunner::deterministic();
     let mut seen = std::collections::BTreeMap::<String, u32>::new();

@@ -41,7 +41,7 @@ fn stop_ends_otp_wait_and_pause_keeps_it() {
 }
 
 #[test]
-fn an_otp_that_a_stop_took_back_is_used_up() {
+fn stop_uses_up_a_submitted_otp() {
     // Answered 500 before the stop, answered 500 after it, and lost: the provider may have received each of them.
     for way in 0..3 {
         let mut bench = Bench::running();
@@ -115,7 +115,7 @@ fn stopped_binding_polls_until_transaction_is_final() {
 }
 
 #[test]
-fn a_pause_leaves_the_time_of_a_transaction_running() {
+fn pause_keeps_the_transaction_deadline() {
     let mut bench = Bench::running();
     bench.call(&PROCESSING);
     let deadline = bench.row.processing_deadline;

@@ -63,13 +63,13 @@ proptest! {
     })]
 
     #[test]
-    fn whatever_was_seen_the_advice_is_a_schedule(hours in proptest::collection::vec(observed(500), 0..400)) {
+    fn proposal_is_always_a_valid_schedule(hours in proptest::collection::vec(observed(500), 0..400)) {
         let schedule = schedule_of(&hours, TEN_MINUTES);
         prop_assert!(schedule.entries().iter().all(|entry| entry.max_waiting_orders >= 1));
     }
 
     #[test]
-    fn three_of_four_hours_it_comes_from_keep_the_promise(seed in 6..400_u64) {
+    fn proposal_holds_in_three_of_four_hours(seed in 6..400_u64) {
         // Every hour has enough drivers to serve at least one order within the wait.
         let hours = weeks(|week, day, hour| 6 + (seed * (7 + week) * (3 + day as u64) * u64::from(1 + hour)) % 300);
         let schedule = schedule_of(&hours, TEN_MINUTES);
@@ -88,7 +88,7 @@ proptest! {
     }
 
     #[test]
-    fn who_may_wait_longer_may_be_more(hours in proptest::collection::vec(observed(500), 50..400), minutes in 1..60_u64) {
+    fn longer_wait_allows_more_orders(hours in proptest::collection::vec(observed(500), 50..400), minutes in 1..60_u64) {
         let (short, long) = (Duration::from_secs(60 * minutes), Duration::from_secs(60 * (minutes + 30)));
         let total = |wait: Duration| -> i64 {
             let spans = propose_thresholds(&hours, wait);
@@ -100,7 +100,7 @@ proptest! {
 }
 
 #[test]
-fn advice_is_judged_on_unseen_hours() {
+fn proposal_is_tested_on_unseen_hours() {
     let rush = |hour: u32| (7..9).contains(&hour);
     let before = weeks(|week, _, hour| if rush(hour) { 240 + 10 * week } else { 60 + week });
     let spans = propose_thresholds(&before, TEN_MINUTES);
@@ -125,7 +125,7 @@ fn advice_is_judged_on_unseen_hours() {
 }
 
 #[test]
-fn what_waited_and_went_well_may_wait_again() {
+fn good_hour_peak_raises_the_threshold() {
     let mut hours = weeks(|_, _, _| 6);
     for hour in &mut hours {
         hour.peak_waiting = Some(4);
@@ -136,13 +136,13 @@ fn what_waited_and_went_well_may_wait_again() {
 }
 
 #[test]
-fn what_was_seen_twice_is_no_reason() {
+fn two_observations_yield_no_proposal() {
     let hours: Vec<_> = weeks(|_, _, _| 60).into_iter().filter(|hour| hour.day == ScheduleDay::Sat).take(48).collect();
     assert_eq!(propose_thresholds(&hours, TEN_MINUTES), []);
 }
 
 #[test]
-fn requests_are_refused_at_the_scheduled_threshold() {
+fn requests_are_refused_at_scheduled_threshold() {
     // Four at once, one when the first two have just left, one an hour later, when none may wait.
     let requests = requests_after(&[0, 0, 0, 0, 600, 3_600]);
     let test = try_on_requests(&requests, TEN_MINUTES, |day, minute| {

@@ -69,7 +69,7 @@ fn first_attempts_follow_shares_of_callable_partners() {
 }
 
 #[test]
-fn a_partner_left_alone_moves_no_order_of_the_others() {
+fn unavailable_partner_moves_only_its_orders() {
     let listed = list_of(&[50, 30, 20]);
     for number in 0..1_000 {
         let s = order_after(number, &[]);
@@ -80,7 +80,7 @@ fn a_partner_left_alone_moves_no_order_of_the_others() {
 }
 
 #[test]
-fn preference_goes_down_the_list_and_begins_again() {
+fn preference_cycles_through_the_list() {
     let listed = list_of(&[0, 0, 0]);
     let mut booked = Vec::new();
     for (wanted, reason) in [

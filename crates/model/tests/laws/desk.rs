@@ -36,7 +36,7 @@ fn business_hours_count_only_open_time() {
 }
 
 #[test]
-fn business_hours_follow_the_clocks_of_their_zone() {
+fn business_hours_follow_clock_changes() {
     // Clocks went from 2:00 to 3:00 on 8 March 2026, and from 2:00 back to 1:00 on 1 November.
     let night = desk("America/New_York", &["Sun"], "01:00", "04:00", &[]);
     assert_eq!(night.add_open_time(at("2026-03-08T06:00:00Z"), hours(2)), at("2026-03-08T08:00:00Z"));
@@ -76,7 +76,7 @@ proptest! {
 
     /// Adding two spans equals adding their sum, and the result is never before the start.
     #[test]
-    fn open_time_adds_up(start in 0i64..400_000_000, first in 1u64..400_000, second in 1u64..400_000) {
+    fn open_time_is_additive(start in 0i64..400_000_000, first in 1u64..400_000, second in 1u64..400_000) {
         let berlin = desk("Europe/Berlin", &WEEK, "08:30", "16:00", &["2020-12-25"]);
         let from = DateTime::from_timestamp(1_577_836_800 + start, 0).unwrap();
         let (first, second) = (Duration::from_secs(first), Duration::from_secs(second));

@@ -350,7 +350,7 @@ fn reported_refund_withdraws_the_request() {
 // Rule F16b: the first change of an order that was created with an unknown word notifies support, whichever program
 // created it.
 #[test]
-fn first_change_tells_of_an_unknown_word() {
+fn first_change_reports_an_unknown_word() {
     let mut model = Model::new(5, Some(150_000), false);
     let tells = |model: &Model| {
         let decision = actions::assign_driver(&model.s, &by("operator:x"), &"D1".into());

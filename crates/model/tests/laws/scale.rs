@@ -40,7 +40,7 @@ proptest! {
     })]
 
     #[test]
-    fn more_load_never_wants_fewer(
+    fn more_load_never_needs_fewer_replicas(
         less in loads(),
         limits in limits(),
         more in (0..10_000_u64, 0..10_000_u64, 0..10_000_u64, 0..1_000_000_u64),
@@ -57,7 +57,7 @@ proptest! {
     }
 
     #[test]
-    fn the_answer_lies_within_its_bounds_and_says_which_holds(loads in loads(), limits in limits()) {
+    fn advice_is_bounded_and_names_the_bound(loads in loads(), limits in limits()) {
         let advice = advise_scale(&loads, &limits);
         prop_assert!(advice.replicas >= limits.min && advice.replicas <= limits.max);
         let bound = match advice.by_load {
@@ -70,7 +70,7 @@ proptest! {
     }
 
     #[test]
-    fn partners_cap_what_their_queue_wants(loads in loads(), limits in limits()) {
+    fn partner_limits_cap_their_queue(loads in loads(), limits in limits()) {
         for (need, load) in advise_scale(&loads, &limits).queues.iter().zip(&loads) {
             let Some(calls) = load.calls else { continue };
             prop_assert!(need.load_milli <= calls.at_once * 1_000);

@@ -72,20 +72,20 @@ proptest! {
     }
 
     #[test]
-    fn a_schedule_reads_back_from_its_text(entries in proptest::collection::vec(entry(), 0..4)) {
+    fn schedule_parses_back_from_its_text(entries in proptest::collection::vec(entry(), 0..4)) {
         let Ok(schedule) = ThresholdSchedule::new(entries) else { return Ok(()) };
         prop_assert_eq!(schedule.to_string().parse::<ThresholdSchedule>().unwrap(), schedule);
     }
 
     #[test]
-    fn a_whole_week_leaves_no_instant_without_a_threshold(now in instant(), zone in zone()) {
+    fn whole_week_entry_covers_every_instant(now in instant(), zone in zone()) {
         let zone = zone.name();
         prop_assert_eq!(local(zone, "00:00-24:00=7").threshold_at(now), Some(7));
     }
 }
 
 #[test]
-fn a_threshold_follows_the_clock_of_its_area() {
+fn threshold_follows_the_area_time_zone() {
     let jakarta = local("Asia/Jakarta", "MON-FRI 07:00-09:30=60; SAT,SUN 10:00-22:00=80");
     // Seven in the morning on a Friday in Jakarta is midnight in London.
     assert_eq!(jakarta.threshold_at(at("2026-01-08T23:59:59Z")), None);
@@ -108,7 +108,7 @@ fn overnight_entry_belongs_to_its_first_day() {
 }
 
 #[test]
-fn where_clocks_go_forward_skipped_times_hold_for_no_instant() {
+fn skipped_times_have_no_threshold() {
     // In Berlin the clocks skip 02:00 to 03:00 on 29 March 2026.
     let berlin = local("Europe/Berlin", "SUN 02:00-03:00=10; SUN 03:00-04:00=20");
     assert_eq!(berlin.threshold_at(at("2026-03-29T00:59:00Z")), None);
@@ -118,7 +118,7 @@ fn where_clocks_go_forward_skipped_times_hold_for_no_instant() {
 }
 
 #[test]
-fn where_clocks_go_back_times_that_come_twice_hold_twice() {
+fn repeated_times_have_a_threshold_twice() {
     // In Berlin the clocks repeat 02:00 to 03:00 on 25 October 2026.
     let berlin = local("Europe/Berlin", "SUN 02:00-03:00=10");
     let minutes = |n: i64| at("2026-10-24T12:00:00Z") + TimeDelta::minutes(n);
@@ -127,7 +127,7 @@ fn where_clocks_go_back_times_that_come_twice_hold_twice() {
 }
 
 #[test]
-fn what_is_no_schedule_is_refused_with_its_reason() {
+fn invalid_schedule_is_refused_with_reason() {
     for (text, said) in [
         ("MON 07:00-09:00=60; MON 08:00-10:00=50", "hold at once"),
         ("SUN 23:00-02:00=1; MON 01:00-03:00=2", "hold at once"),

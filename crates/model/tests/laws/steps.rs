@@ -9,7 +9,7 @@ use model::{
 };
 
 #[test]
-fn a_step_is_spelt_alike_everywhere() {
+fn step_names_are_equal_everywhere() {
     for step in OrderStep::ALL {
         assert_eq!(serde_json::to_value(step).unwrap(), step.as_str());
         let body = StepBody {
@@ -31,7 +31,7 @@ fn a_step_is_spelt_alike_everywhere() {
 }
 
 #[test]
-fn an_order_is_cancelled_once_however_its_money_moves() {
+fn payment_never_cancels_an_order_again() {
     for from in OrderStatus::ALL {
         for to in OrderStatus::ALL.into_iter().filter(|to| *to != from && state::is_transition_allowed(Some(from), *to))
         {

@@ -42,7 +42,7 @@ fn told_customer(language: Option<&str>, cause: CancelCause, paid: bool, texts: 
 }
 
 #[test]
-fn each_text_exists_in_each_language_with_the_same_placeholders() {
+fn texts_exist_in_every_language() {
     for key in TextKey::ALL {
         assert_eq!(serde_json::to_value(key).unwrap(), json!(key.name()), "the settings spell it so");
         let used = |language: Language| {
@@ -63,7 +63,7 @@ fn each_text_exists_in_each_language_with_the_same_placeholders() {
 }
 
 #[test]
-fn the_settings_show_every_text() {
+fn shipped_settings_list_every_text() {
     let shipped = include_str!("../../../../config.toml");
     let example = shipped.split("[texts.templates.en]\n").nth(1).unwrap().split("\n\n").next().unwrap();
     let shown: Vec<_> = example.lines().filter_map(|line| line.strip_prefix("# ")?.split_once(" = ")).collect();
@@ -171,7 +171,7 @@ fn customer_text_names_cause_in_order_language() {
 }
 
 #[test]
-fn news_of_other_versions_stay_readable() {
+fn messages_of_other_versions_stay_readable() {
     let texts = TextCatalog::default();
     let mut older = told_customer(None, CancelCause::NoDriver, true, &texts);
     for field in ["cause", "language", "title", "message"] {
@@ -222,7 +222,7 @@ fn dispatcher_alert_names_customer_and_addressee() {
 }
 
 #[test]
-fn a_language_is_a_tag_of_bcp_47() {
+fn language_must_be_bcp_47_tag() {
     for good in ["id", "en", "vi", "en-GB", "ID-id", "zh-Hant-TW", "de-1996", "en-x-twain", "fil"] {
         assert_eq!(good.parse::<LanguageTag>().unwrap().as_str(), good);
     }
@@ -249,7 +249,7 @@ fn a_language_is_a_tag_of_bcp_47() {
 }
 
 #[test]
-fn a_distance_is_written_as_its_language_writes_it() {
+fn distance_format_follows_the_language() {
     let written = Language::ALL.map(|language| language.format_km(1_240.0));
     assert_eq!(written, ["1,2", "1.2", "1,2"]);
 }

@@ -78,7 +78,7 @@ fn s20i_every_number_and_duration_has_bounds() {
 }
 
 #[test]
-fn s20i_values_out_of_bounds_are_refused_with_their_place() {
+fn s20i_values_out_of_bounds_are_refused() {
     let complete = complete();
     for path in numbers_and_durations() {
         let (name, (least, most)) = (setting_name(&path), read_bounds(&complete, &path));
@@ -112,7 +112,7 @@ fn s20i_values_out_of_bounds_are_refused_with_their_place() {
 }
 
 #[test]
-fn s20i_no_number_is_no_number_of_metres() {
+fn s20i_non_finite_radius_is_refused() {
     let mut config = Config::defaults();
     for value in [f64::NAN, f64::INFINITY, -1.0, 0.0] {
         config.dispatch.radius_m = value;
