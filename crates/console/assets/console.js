@@ -1,5 +1,5 @@
-// The console without this script is complete but still. It adds: pages that follow what changes and can be paused, countdowns,
-// times as one likes them, keys, and a call when the desk has something new.
+// The console works without this script, but its pages are static. The script adds: automatic refresh that can be paused, countdowns,
+// a choice of time format, keyboard shortcuts, and a notification when the desk has new orders.
 (() => {
   "use strict";
   const root = document.documentElement;
@@ -12,21 +12,21 @@
   };
   const all = (selector, within = document) => within.querySelectorAll(selector);
 
-  // The page of a refused form is shown at the address of the form: its own address is kept, so that a reload sends nothing.
+  // The page of a refused form is shown at the address of the form. Its own address is kept, so that a reload sends nothing.
   const shownAgain = document.body.dataset.page;
   if (shownAgain) history.replaceState(null, "", shownAgain);
-  // What was refused is read first, also where the browser did not move the focus there.
+  // Moves the focus to the refusal, so that it is read first, even if the browser did not do so.
   const refused = document.getElementById("refused");
   if (refused) refused.focus();
 
-  // What was done is said once, and not again after a reload.
+  // The text about an action is shown once, and not again after a reload.
   const here = new URL(location.href);
   if (here.searchParams.has("did")) {
     here.searchParams.delete("did");
     history.replaceState(null, "", here);
   }
 
-  // Times. The server's clock counts, not this machine's.
+  // Times are relative to the server's clock, not to that of this machine.
   const served = document.body.dataset.now;
   const skew = served ? Date.parse(served) - Date.now() : 0;
   const now = () => Date.now() + skew;
@@ -65,11 +65,11 @@
   tick();
   setInterval(tick, 1000);
 
-  // Refreshing. A stream of the server says that rows have changed; without one the page asks by itself. Either way it asks no more
-  // often than its interval, and waits while a person reads: something is selected, filled in, or opened.
+  // Refresh. A stream of the server reports changed rows; without a stream the page refreshes by itself. In both cases it refreshes at
+  // most once per interval, and waits while the person has text selected, a field focused, or a form open.
   const every = Number(document.body.dataset.refresh || 0) * 1000;
   const changes = document.body.dataset.changes || "";
-  // What no stream tells, such as a driver who has moved.
+  // Refresh interval for changes that no stream reports, such as a moved driver.
   const unasked = Math.max(every, 30000);
   const live = () => document.getElementById("live");
   const state = document.getElementById("live-state");
@@ -90,7 +90,7 @@
     const selected = getSelection();
     return Boolean(selected && !selected.isCollapsed && part.contains(selected.anchorNode));
   };
-  // A page that waits for its reader says so: what it shows is older than it looks.
+  // A page that waits for the person shows this, because its data is outdated.
   const states = {
     live: ["Live", "Langsung"],
     held: ["Waits while you read", "Menunggu selama Anda membaca"],
@@ -112,7 +112,7 @@
     const wait = listens && !stale ? unasked : every;
     const left = asked + wait - Date.now();
     if (left > 0) {
-      // To the moment, and not at the next second.
+      // At the exact time, not at the next second.
       if (stale && !awaited) awaited = setTimeout(() => { awaited = null; look(); }, left);
       return;
     }
@@ -120,7 +120,7 @@
     stale = false;
     htmx.trigger(live(), "refresh");
   };
-  // Pages that are not seen hold no connection: a browser has few for one server.
+  // Hidden pages keep no connection, because browsers limit the connections to one server.
   const hangUp = () => { if (stream) { stream.close(); stream = null; } };
   const listen = () => {
     const wanted = changes !== "" && "EventSource" in window && !paused && !document.hidden;
@@ -128,11 +128,11 @@
     if (stream || Date.now() < streamFrom) return;
     stream = new EventSource(changes);
     let opened = false;
-    // Between two streams changes may have been missed.
+    // The page may have missed changes between two streams.
     stream.addEventListener("open", () => { stale = stale || opened || failed; opened = true; look(); });
     stream.addEventListener("change", () => { stale = true; look(); });
     stream.addEventListener("error", () => {
-      // The browser tries again by itself, unless the server has none to give.
+      // The browser reconnects by itself, unless the server offers no stream.
       if (stream && stream.readyState === EventSource.CLOSED) { hangUp(); streamFrom = Date.now() + 60000; }
     });
   };
@@ -147,8 +147,8 @@
       listen();
       look();
     });
-    // What was asked for before a form was opened must not close it. Who walks by keyboard stays where they are, and what was scrolled
-    // aside stays so.
+    // A refresh that was requested before the person opened a form must not close it. The keyboard focus and the horizontal scroll position
+    // are kept.
     let held = null;
     let aside = [];
     const targets = "a[href], button, summary, [tabindex]";
@@ -168,7 +168,7 @@
       const again = [...all(targets, live())].find((e) => nameTarget(e) === held);
       if (again) again.focus({ preventScroll: true });
     });
-    // What was seen before the page was hidden is old when it is shown again.
+    // The data is outdated when a hidden page is shown again.
     document.addEventListener("visibilitychange", () => { stale = true; listen(); look(); });
     addEventListener("pagehide", hangUp);
     addEventListener("pageshow", listen);
@@ -180,7 +180,7 @@
     listen();
   }
 
-  // The desk calls: its count in the title, a sound and a notification when there is more than before.
+  // Desk notifications: the count in the title, and a sound and a notification when the count has increased.
   let waiting = null;
   const title = document.title;
   const count = () => {
@@ -235,7 +235,7 @@
     });
   }
 
-  // A form is sent once.
+  // Prevents sending a form twice.
   document.addEventListener("submit", (event) => {
     const form = event.target;
     if (form.method !== "post") return;
@@ -244,7 +244,7 @@
     addEventListener("pageshow", () => { delete form.dataset.sent; });
   });
 
-  // Keys: / searches, j and k walk the rows, Enter opens one, ? tells. The row that was walked to stays so when the page is renewed.
+  // Keys: / searches, j and k select rows, Enter opens the row, ? shows the help. The selected row stays selected after a refresh.
   let row = -1;
   let walked = "";
   const help = document.getElementById("help");

@@ -1,4 +1,5 @@
-//! Style, scripts and icon, in the binary. Their names hold a hash of what is in them, so browsers keep them for ever.
+//! Style, scripts and icon, in the binary. Their names contain a hash of their content, so browsers may cache them
+//! forever.
 
 use std::sync::LazyLock;
 
@@ -12,7 +13,7 @@ use axum::{
 };
 use sha2::{Digest, Sha256};
 
-/// One file of the page.
+/// A file that pages load.
 struct Asset {
     name: String,
     media_type: &'static str,
@@ -26,7 +27,7 @@ impl Asset {
     }
 }
 
-/// The files, and the names pages link.
+/// All files.
 struct Assets {
     style: Asset,
     script: Asset,
@@ -63,7 +64,7 @@ pub(crate) fn icon_name() -> &'static str {
     &ASSETS.icon.name
 }
 
-/// Serves one of the files. Its name is that of its bytes, so it is never another.
+/// Serves one of the files. A name always has the same content, so the answer is immutable.
 pub(crate) async fn serve_asset(Path(name): Path<String>) -> Response {
     let Assets { style, script, sign_in, htmx, icon } = &*ASSETS;
     let Some(asset) = [style, script, sign_in, htmx, icon].into_iter().find(|asset| asset.name == name) else {

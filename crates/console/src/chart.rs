@@ -1,4 +1,4 @@
-//! Small curves, drawn as SVG: an hour of something, at a glance.
+//! Small curves as SVG, which show one hour of a value.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use crate::language::Words;
 const WIDTH: f64 = 240.0;
 const HEIGHT: f64 = 48.0;
 
-/// A curve of an hour, with its newest and its highest value.
+/// A curve of an hour, with its latest and highest value.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Sparkline {
     pub(crate) title: Words,
@@ -17,12 +17,12 @@ pub(crate) struct Sparkline {
     pub(crate) highest: i64,
     /// Points of a polyline.
     pub(crate) line: String,
-    /// The same, closed along the bottom.
+    /// The same points, closed along the bottom.
     pub(crate) field: String,
 }
 
 impl Sparkline {
-    /// Draws the points of the hour before `now`, the oldest first. `None`: there are fewer than two.
+    /// Draws the points of the hour before `now`, oldest first. Returns `None` if there are fewer than two.
     pub(crate) fn draw(title: Words, points: &[(DateTime<Utc>, i64)], now: DateTime<Utc>) -> Option<Self> {
         let [(first, _), .., (last, latest)] = points else { return None };
         let begin = (*first).min(now - TimeDelta::hours(1));

@@ -1,7 +1,7 @@
 //! Cookies, and the transport that they need.
 //!
-//! Over https the cookie of a session is `__Host-`: Secure, for this host alone. Over plain http there are sessions on this machine
-//! only, which no third party can read; elsewhere the sign-in page explains what to do.
+//! Over https the cookie of a session is `__Host-`: Secure, and only for this host. Over plain http there are sessions
+//! only on this machine, where no third party can read them. From other machines the sign-in page explains the remedy.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -30,7 +30,7 @@ pub(crate) enum CookieKind {
 }
 
 impl CookieKind {
-    /// Name over https. Browsers accept a cookie of this name from this host only.
+    /// Returns the name over https. Browsers accept a cookie of this name only from this host.
     fn secure_name(self) -> &'static str {
         match self {
             Self::Session => "__Host-dispatchq",
@@ -38,7 +38,7 @@ impl CookieKind {
         }
     }
 
-    /// Name over plain http on this machine.
+    /// Returns the name over plain http on this machine.
     fn plain_name(self) -> &'static str {
         match self {
             Self::Session => "dispatchq-console",
@@ -54,7 +54,7 @@ impl CookieKind {
     }
 }
 
-/// How the browser reached this process.
+/// Transport between the browser and this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Transport {
     /// A trusted proxy took the request over https.
@@ -89,7 +89,8 @@ impl Transport {
         }
     }
 
-    /// Returns the address of a path on the host that the browser named. `None`: it named none, or others could listen in.
+    /// Returns the address of a path on the host that the browser named. Returns `None` if it named no host, or if
+    /// others could listen.
     pub(crate) fn own_address(self, headers: &HeaderMap, path: &str) -> Option<String> {
         let scheme = match self {
             Self::Https => "https",

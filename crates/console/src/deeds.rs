@@ -2,7 +2,7 @@
 
 use crate::language::{Words, both};
 
-/// Buttons of an order's page. The advice for an order names them too.
+/// Buttons of an order's page. The advice for an order also names them.
 pub(crate) const ASSIGN_DRIVER: Words = both("Assign a driver", "Tugaskan pengemudi");
 pub(crate) const TAKE_BACK: Words = both("Take it from its driver", "Tarik dari pengemudinya");
 pub(crate) const SEARCH_AGAIN: Words = both("Search again", "Cari lagi");

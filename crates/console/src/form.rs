@@ -1,4 +1,4 @@
-//! What people fill in, checked at the edge.
+//! Validation of form fields and filters.
 
 use std::fmt::Write as _;
 
@@ -19,30 +19,30 @@ use crate::{
 };
 use model::plain_text;
 
-/// Why something is done.
+/// Label of a reason.
 pub(crate) const REASON: Words = both("reason", "alasan");
-/// What is said of a step.
+/// Label of a note.
 pub(crate) const NOTE: Words = both("note", "catatan");
-/// Characters of a reason, a note or a filter.
+/// Maximum number of characters of a reason, a note or a filter.
 const MAX_TEXT: usize = input::REASON.most;
 
-/// A form that arrived, or the page that says what is wrong with it.
+/// Returns the values of a form, or the error page for it.
 pub(crate) fn read_form<T>(form: Result<Form<T>, FormRejection>) -> Result<T, PageError> {
     form.map(|Form(value)| value).map_err(|rejection| unreadable(&rejection.body_text()))
 }
 
-/// The filter in an address, or the page that says what is wrong with it.
+/// Returns the filter of an address, or the error page for it.
 pub(crate) fn read_query<T: DeserializeOwned>(query: Result<Query<T>, QueryRejection>) -> Result<T, PageError> {
     query.map(|Query(value)| value).map_err(|rejection| unreadable(&rejection.body_text()))
 }
 
-/// Returns the page about a form or a filter that cannot be read. `error`: the reader's words.
+/// Returns the error page for an unreadable form or filter. `error` is the message of the parser.
 fn unreadable(error: &str) -> PageError {
     let plain = plain_error(error);
     PageError::Invalid(say!("The form cannot be read: {plain}.", "Isian tidak dapat dibaca: {plain}."))
 }
 
-/// What must be said: why something is done, or what was done. A part of it can be seen.
+/// Checks a required text. It must contain a visible character.
 pub(crate) fn given_text(name: Words, text: &str) -> Result<String, PageError> {
     let text = optional_text(name, Some(text))?;
     text.filter(|text| !plain_text::is_blank(text)).ok_or_else(|| {
@@ -50,7 +50,7 @@ pub(crate) fn given_text(name: Words, text: &str) -> Result<String, PageError> {
     })
 }
 
-/// What may be said. Blank is nothing.
+/// Checks an optional text. A blank text counts as missing.
 pub(crate) fn optional_text(name: Words, text: Option<&str>) -> Result<Option<String>, PageError> {
     let Some(text) = text.map(str::trim).filter(|text| !text.is_empty()) else { return Ok(None) };
     match plain_text::find_problem(text, MAX_TEXT) {
@@ -62,12 +62,12 @@ pub(crate) fn optional_text(name: Words, text: Option<&str>) -> Result<Option<St
     }
 }
 
-/// Names with commas between them.
+/// Splits names at commas.
 pub(crate) fn split_names(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim).filter(|name| !name.is_empty())
 }
 
-/// RFC 3339, or as browsers send it: without seconds or zone, and then in UTC.
+/// Parses a time in RFC 3339, or in the form that browsers send: UTC without seconds or zone.
 pub(crate) fn parse_time(name: &str, text: &str) -> Result<Option<DateTime<Utc>>, PageError> {
     let text = text.trim();
     if text.is_empty() {
@@ -83,7 +83,7 @@ pub(crate) fn parse_time(name: &str, text: &str) -> Result<Option<DateTime<Utc>>
     }
 }
 
-/// Writes a value as it may stand in the query of an address.
+/// Escapes a value for the query of an address.
 pub(crate) fn encode_component(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -96,7 +96,7 @@ pub(crate) fn encode_component(text: &str) -> String {
     encoded
 }
 
-/// The query of an address, of those pairs that say something; begins with `?` unless empty.
+/// Returns the query of an address, without pairs that have an empty value. It starts with `?` unless it is empty.
 pub(crate) fn write_query(pairs: &[(&str, &str)]) -> String {
     let mut query = String::new();
     for (name, value) in pairs.iter().filter(|(_, value)| !value.is_empty()) {

@@ -1,4 +1,4 @@
-//! What every answer of the console carries, and which requests are refused before a handler sees them.
+//! Headers of every answer of the console, and the requests that are refused before a handler runs.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ use app::App;
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 const FETCH_SITE: &str = "sec-fetch-site";
-/// Fields that hold a secret. No page shows what was filled in there.
+/// Fields with a secret. Pages never show their values again.
 const SECRET_FIELDS: [&str; 2] = ["key", "otp"];
 
 /// The application, and its pages without this guard.
@@ -44,13 +44,14 @@ pub(crate) struct PageGuard {
     pub(crate) pages: Router,
 }
 
-/// Middleware, the outermost of the console.
+/// Outermost middleware of the console.
 pub(crate) async fn guard_request(State(guard): State<PageGuard>, request: Request, next: Next) -> Response {
     let language = Language::of_request(request.headers());
     LANGUAGE.scope(language, answer_request(guard, request, next)).await
 }
 
-/// Copies what is read of a form, so that a page can show it again. The handler reads the form after it knows the person.
+/// Copy of a form's body, so that a page can show the values again. The handler reads the form after it has identified
+/// the person.
 #[derive(Debug, Clone, Default)]
 struct ReadForm(Arc<Mutex<Vec<u8>>>);
 
@@ -64,7 +65,7 @@ impl ReadForm {
         })
     }
 
-    /// Returns the names and values of the form; nothing if it cannot be read.
+    /// Returns the names and values of the form; empty if it cannot be read.
     async fn into_values(self) -> Vec<(String, String)> {
         let bytes = std::mem::take(&mut *self.0.lock());
         let form = Request::post("/").header(CONTENT_TYPE, "application/x-www-form-urlencoded").body(Body::from(bytes));
@@ -92,16 +93,16 @@ impl SentForm {
         self.headers.get(REFERER).and_then(|page| page.to_str().ok()?.parse().ok())
     }
 
-    /// The page that sent it.
+    /// Returns the pages that may have sent the request.
     fn list_pages(&self, base: &str) -> Vec<String> {
         if self.is_read() {
-            // A filter that cannot be read: the page without it.
+            // For a filter that cannot be read, the page without the filter.
             return vec![self.uri.path().to_owned()];
         }
         refusal::list_pages(base, self.referer().as_ref(), self.uri.path())
     }
 
-    /// The request for a page, by the same person.
+    /// Returns a request of the same person for a page.
     fn ask_for(&self, page: &str) -> Option<Request> {
         let mut request = Request::get(page).body(Body::empty()).ok()?;
         request.headers_mut().clone_from(&self.headers);
@@ -131,7 +132,7 @@ struct SentValues {
     had_secret: bool,
 }
 
-/// Shows the page that sent a refused form, with the refusal on it. `None`: no page can.
+/// Renders the page that sent a refused form, together with the refusal. Returns `None` if no page can show it.
 async fn show_again(guard: &PageGuard, sent: SentForm, status: StatusCode, problem: &PageProblem) -> Option<Response> {
     let base = guard.app.config.console.path.as_str();
     let requests: Vec<(String, Option<Request>)> =
@@ -152,13 +153,13 @@ async fn show_again(guard: &PageGuard, sent: SentForm, status: StatusCode, probl
     None
 }
 
-/// Makes a page of an answer that says why there is none.
+/// Renders an error page for an answer that carries a problem.
 async fn dress_answer(guard: &PageGuard, sent: SentForm, is_refresh: bool, mut answer: Response) -> Response {
     let Some(mut problem) = answer.extensions_mut().remove::<PageProblem>() else { return answer };
     let app = &guard.app;
     let (status, is_read) = (answer.status(), sent.is_read());
     if let Some(target @ None) = &mut problem.sign_in {
-        // The person comes back to the page of the form.
+        // After the sign-in the person returns to the page of the form.
         *target = sent.referer().and_then(|page| page.path_and_query().map(ToString::to_string));
     }
     let may_repeat = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
@@ -169,7 +170,8 @@ async fn dress_answer(guard: &PageGuard, sent: SentForm, is_refresh: bool, mut a
         }
         return page::dress_problem(app, problem, (is_refresh, is_read), None, answer);
     }
-    // The servers have too much to do for another page: the form may be sent again as it was, unless a secret belongs to it.
+    // The servers are too busy to render the page again. The form can be sent again unchanged, unless it contained a
+    // secret.
     let again = if may_repeat && !is_read {
         let action = sent.uri.path().to_owned();
         Some(sent.into_values().await).filter(|values| !values.had_secret).map(|values| (action, values.shown))
@@ -181,7 +183,7 @@ async fn dress_answer(guard: &PageGuard, sent: SentForm, is_refresh: bool, mut a
 
 async fn answer_request(guard: PageGuard, mut request: Request, next: Next) -> Response {
     let app = &guard.app;
-    // Checked with the configuration.
+    // The configuration check has parsed this value.
     let proxies = app.config.http.trusted_networks().unwrap_or_default();
     let transport = Transport::of_request(&request, &proxies);
     let address = ClientAddress::of_request(&request);
@@ -202,7 +204,7 @@ async fn answer_request(guard: PageGuard, mut request: Request, next: Next) -> R
         let text = both("This request was made by another site.", "Permintaan ini dibuat oleh situs lain.");
         let mut answer = PageError::Forbidden(text).into_response();
         match answer.extensions_mut().remove() {
-            // Another site's form is on no page of ours.
+            // The form of another site is on no page of the console.
             Some(problem) => page::dress_problem(app, problem, (is_refresh, is_read), None, answer),
             None => answer,
         }
@@ -222,7 +224,7 @@ async fn answer_request(guard: PageGuard, mut request: Request, next: Next) -> R
         (CONTENT_SECURITY_POLICY, POLICY),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (X_FRAME_OPTIONS, "DENY"),
-        // Not `no-referrer`: browsers would name no origin with forms.
+        // With `no-referrer` browsers would not send the origin of forms.
         (REFERRER_POLICY, "same-origin"),
         (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
     ];
@@ -237,7 +239,8 @@ async fn answer_request(guard: PageGuard, mut request: Request, next: Next) -> R
     answer
 }
 
-/// Middleware: a form that is not complete in time is refused. The sign-in, whose caller is not known yet, has less time.
+/// Middleware that refuses a form that is incomplete after the time limit. The sign-in has less time, because its
+/// caller is unknown.
 pub(crate) async fn limit_form_time(State(sign_in): State<String>, request: Request, next: Next) -> Response {
     let limit = if request.uri().path() == sign_in { UNKNOWN_CALLERS_BODY_TIME } else { BODY_TIME };
     let (request, time) = body::begin_body_time(request, limit);
@@ -245,8 +248,8 @@ pub(crate) async fn limit_form_time(State(sign_in): State<String>, request: Requ
     if time.is_over() { PageError::SlowBody.into_response() } else { answer }
 }
 
-/// Returns whether the browser says that a page of this origin made the request: `Sec-Fetch-Site`, or of older browsers `Origin`.
-/// One that says neither is no browser with a session.
+/// Returns whether a page of this origin made the request. Browsers report it in `Sec-Fetch-Site`, older ones in
+/// `Origin`. A request without both headers does not come from a browser with a session.
 fn is_same_origin(headers: &HeaderMap) -> bool {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     if let Some(site) = text(FETCH_SITE) {

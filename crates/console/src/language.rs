@@ -1,10 +1,11 @@
-//! English and Indonesian. A text stands in both where it is used, so none can be given in one alone.
+//! English and Indonesian. Each text is given in both languages at the place of its use, so none can be missing.
 //!
-//! The language is that of the request: the one its person chose, or else the one its browser likes best, or else English. It is
-//! known wherever a page is made ([`Language::current`]), so it is handed to no function.
+//! The language of a request is the one that the person chose. Without a choice it is the preferred language of the
+//! browser, or else English. Functions read it from the task ([`Language::current`]) and do not pass it on.
 //!
-//! Names stay as they are: states, reasons, kinds, roles. What services say of orders and bindings is said by its code
-//! ([`service_words`](crate::service_words)); advice with commands stays English, and templates mark it so.
+//! Names are not translated: states, reasons, kinds, roles. Texts of services about orders and bindings are translated
+//! by their code ([`service_words`](crate::service_words)). Advice with commands stays English, and templates mark it
+//! as English.
 
 use std::fmt;
 
@@ -12,13 +13,13 @@ use axum::http::{HeaderMap, HeaderValue, header::ACCEPT_LANGUAGE};
 
 use crate::cookie::{Transport, find_cookie};
 
-/// Remembers what a person chose.
+/// Cookie with the chosen language.
 const COOKIE: &str = "dispatchq_language";
-/// A year.
+/// Lifetime of the cookie in seconds: a year.
 const REMEMBERED_S: u32 = 365 * 24 * 3600;
 
 tokio::task_local! {
-    /// That of the request in hand.
+    /// Language of the current request.
     pub(crate) static LANGUAGE: Language;
 }
 
@@ -32,12 +33,12 @@ pub(crate) enum Language {
 impl Language {
     const ALL: [Self; 2] = [Self::English, Self::Indonesian];
 
-    /// That of the request in hand; English outside of one.
+    /// Returns the language of the current request; English outside a request.
     pub(crate) fn current() -> Self {
         LANGUAGE.try_with(|language| *language).unwrap_or_default()
     }
 
-    /// As BCP 47 has it.
+    /// Returns the language tag of BCP 47.
     pub(crate) fn tag(self) -> &'static str {
         match self {
             Self::English => "en",
@@ -45,7 +46,7 @@ impl Language {
         }
     }
 
-    /// As its speakers call it.
+    /// Returns the name of the language in the language itself.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::English => "English",
@@ -53,7 +54,7 @@ impl Language {
         }
     }
 
-    /// What the switch leads to.
+    /// Returns the other language.
     pub(crate) fn other(self) -> Self {
         match self {
             Self::English => Self::Indonesian,
@@ -65,13 +66,13 @@ impl Language {
         Self::ALL.into_iter().find(|language| language.tag().eq_ignore_ascii_case(tag))
     }
 
-    /// What its person chose, or what the browser likes best, or English.
+    /// Returns the chosen language, the preferred language of the browser, or English.
     pub(crate) fn of_request(headers: &HeaderMap) -> Self {
         let chosen = find_cookie(headers, COOKIE).and_then(|tag| Self::parse(&tag));
         chosen.or_else(|| liked_best(headers)).unwrap_or_default()
     }
 
-    /// The cookie that remembers a choice.
+    /// Returns the cookie that stores the choice.
     pub(crate) fn write_cookie(self, base: &str, transport: Transport) -> Option<HeaderValue> {
         let secure = if transport == Transport::Https { "; Secure" } else { "" };
         let tag = self.tag();
@@ -80,7 +81,7 @@ impl Language {
     }
 }
 
-/// The language that a browser gives the most weight; of equals the first.
+/// Returns the language with the greatest weight in `Accept-Language`, the first of equals.
 fn liked_best(headers: &HeaderMap) -> Option<Language> {
     let values = headers.get_all(ACCEPT_LANGUAGE).iter().filter_map(|value| value.to_str().ok());
     let ranges = values.flat_map(|value| value.split(',')).filter_map(parse_range);
@@ -88,7 +89,7 @@ fn liked_best(headers: &HeaderMap) -> Option<Language> {
     wanted.min_by(|(_, one), (_, other)| other.total_cmp(one)).map(|(language, _)| language)
 }
 
-/// `id-ID;q=0.9`, if it is a language that pages are in.
+/// Parses a range such as `id-ID;q=0.9`. Returns `None` for languages without pages.
 fn parse_range(range: &str) -> Option<(Language, f32)> {
     let (tag, weight) = match range.split_once(';') {
         Some((tag, weight)) => (tag, weight.trim().strip_prefix("q=")?.parse().ok()?),
@@ -98,20 +99,20 @@ fn parse_range(range: &str) -> Option<(Language, f32)> {
     Some((Language::parse(primary)?, weight))
 }
 
-/// A text in both languages. It is shown in that of the request.
+/// A text in both languages. It is shown in the language of the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Words {
     english: &'static str,
     indonesian: &'static str,
 }
 
-/// A text in English and in Indonesian.
+/// Returns a text in English and Indonesian.
 pub(crate) const fn both(english: &'static str, indonesian: &'static str) -> Words {
     Words { english, indonesian }
 }
 
 impl Words {
-    /// In the language of the request.
+    /// Returns the text in the language of the request.
     pub(crate) fn get(self) -> &'static str {
         match Language::current() {
             Language::English => self.english,
@@ -132,7 +133,7 @@ impl From<Words> for String {
     }
 }
 
-/// A text with values, in English and in Indonesian: `say!("{n} wait", "{n} menunggu")`.
+/// Formats a text with values, in English and Indonesian: `say!("{n} wait", "{n} menunggu")`.
 macro_rules! say {
     ($english:literal, $indonesian:literal $(,)?) => {
         match $crate::language::Language::current() {

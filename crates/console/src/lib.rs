@@ -1,18 +1,18 @@
-//! The web page of dispatchers, support and operators, on the address of `serve`.
-//! Design: docs/design/console.md.
+//! The console: the web pages of dispatchers, support, operators and admins, on the address of `serve`. Design:
+//! docs/design/console.md.
 //!
-//! * [`assets`]: style, scripts and icon, in the binary, under names that change with them.
+//! * [`assets`]: style, scripts and icon, in the binary, with a hash of their content in their names.
 //! * [`session`]: the person who makes a request. [`cookie`]: cookies, and the transport that they need.
-//! * [`guard`]: what every answer carries, and which requests are refused before a handler sees them.
+//! * [`guard`]: headers of every answer, and requests that are refused before a handler runs.
 //! * [`refusal`]: refused actions, shown on the page that sent them.
-//! * [`page`]: the frame of a page. [`page_error`]: errors of pages. [`deeds`]: labels of actions, and texts after an action.
-//!   [`shown`]: times, amounts and states as people read them.
-//! * [`language`]: English and Indonesian. [`service_words`]: what services say, in both.
-//! * [`form`]: what people fill in, checked at the edge. [`chart`]: small curves. [`map`]: outlines and places. [`table`]: pages that are a table.
-//!   [`ticket_link`]: tickets of ticket systems.
-//! * `pages`: one file for each page, with its actions. They call the services that the HTTP API calls, and write no SQL.
+//! * [`page`]: the frame of a page. [`page_error`]: errors of pages. [`deeds`]: labels of actions, and texts after an
+//!   action. [`shown`]: times, amounts and states as people read them.
+//! * [`language`]: English and Indonesian. [`service_words`]: texts of services in both languages.
+//! * [`form`]: validation of form fields. [`chart`]: small curves. [`map`]: maps of areas and drivers. [`table`]: pages
+//!   that are a table. [`ticket_link`]: links to ticket systems.
+//! * `pages`: one file per page, with its actions. They call the same services as the HTTP API, and contain no SQL.
 
-// Futures of handlers are nested deeper than the default allows.
+// The futures of handlers nest deeper than the default limit.
 #![recursion_limit = "256"]
 
 mod assets;
@@ -36,10 +36,10 @@ mod ticket_link;
 use app::App;
 use axum::{Router, extract::DefaultBodyLimit, middleware::from_fn_with_state, routing::any};
 
-/// Larger than any form.
+/// Maximum size of a form.
 const MAX_FORM_BYTES: usize = 16 * 1024;
 
-/// The pages, under the path of `[console]`; none if they are switched off.
+/// Returns the pages under the path of `[console]`, or no pages if the console is disabled.
 pub fn console_pages(app: &App) -> Router<App> {
     if !app.config.console.enabled {
         return Router::new();
@@ -51,6 +51,6 @@ pub fn console_pages(app: &App) -> Router<App> {
     let guard = guard::PageGuard { app: app.clone(), pages: routes.clone().with_state(app.clone()) };
     routes
         .layer(from_fn_with_state(guard, guard::guard_request))
-        // The outermost: the guard reads forms.
+        // The outermost layer, because the guard reads forms.
         .layer(from_fn_with_state(format!("{base}/login"), guard::limit_form_time))
 }

@@ -1,5 +1,6 @@
-//! Maps without tiles: outlines of areas, and places around a pickup, as SVG made of coordinates alone. Nothing is told by colour alone:
-//! how full an area is stands beside it and is a pattern, and what a place is has a shape and a word.
+//! Maps without tiles: outlines of areas, and positions around a pickup, as SVG from coordinates alone. The load of an
+//! area is shown by a pattern and a number, and the kind of a position by a shape and a word. Colour is never the only
+//! difference.
 
 mod labels;
 
@@ -15,23 +16,23 @@ use model::ids::LatLng;
 const WIDTH: f64 = 640.0;
 const HEIGHTS: (f64, f64) = (200.0, 520.0);
 const MARGIN: f64 = 14.0;
-/// Points of an outline that would be drawn nearer to each other are one.
+/// Minimum distance of drawn points of an outline. Closer points are merged.
 const NEAREST: f64 = 0.7;
-/// Areas that are drawn, the fullest first; a browser is slow with more.
+/// Maximum number of drawn areas, the fullest first. A browser is slow with more.
 const MOST_AREAS: usize = 400;
 const METRES_PER_DEGREE: f64 = 111_195.0;
 
-/// How full an area is.
+/// Load of an area.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AreaShade {
-    /// Less than half.
+    /// Less than half full.
     Calm,
-    /// Less than four fifths.
+    /// Less than four fifths full.
     Filling,
-    /// Not yet full.
+    /// Nearly full.
     Near,
     Full,
-    /// A person lets no order in.
+    /// A person has closed the area.
     Closed,
 }
 
@@ -68,7 +69,7 @@ impl AreaShade {
         }
     }
 
-    /// What the pattern draws in its square of 8 by 8.
+    /// Returns the path that the pattern draws in its square of 8 by 8.
     fn strokes(self) -> &'static str {
         match self {
             Self::Calm => "",
@@ -80,28 +81,28 @@ impl AreaShade {
     }
 }
 
-/// An area to be drawn.
+/// An area to draw.
 pub(crate) struct AreaShape<'a> {
     pub(crate) id: &'a str,
     pub(crate) outlines: Vec<Vec<LatLng>>,
     pub(crate) load: AreaShade,
     pub(crate) utilization: f64,
-    /// What is said of it in full.
+    /// Full description of the area.
     pub(crate) told: String,
 }
 
-/// Degrees as points of the drawing: north is up, and a kilometre is as long in all directions.
+/// Projection of degrees to points of the drawing. North is up, and a kilometre has the same length in all directions.
 struct Projection {
     west: f64,
     north: f64,
-    /// Points for a degree of latitude, and of longitude.
+    /// Points per degree of latitude and of longitude.
     per_lat: f64,
     per_lng: f64,
     height: f64,
 }
 
 impl Projection {
-    /// Fits all places into the drawing. `None`: there are none.
+    /// Returns the projection that fits all positions into the drawing; `None` if there are none.
     fn fit<'a>(places: impl Iterator<Item = &'a LatLng>) -> Option<Self> {
         let mut bounds: Option<(LatLng, LatLng)> = None;
         for place in places.filter(|place| place.is_on_earth()) {
@@ -111,14 +112,14 @@ impl Projection {
         }
         let (low, high) = bounds?;
         let shrink = f64::midpoint(low.lat, high.lat).to_radians().cos().max(0.01);
-        // A single place is drawn in a box of some metres.
+        // A single position is drawn in a box of several metres.
         let tall = (high.lat - low.lat).max(0.0001);
         let wide = ((high.lng - low.lng) * shrink).max(0.0001);
         let (inner, most) = (WIDTH - 2.0 * MARGIN, HEIGHTS.1 - 2.0 * MARGIN);
         let per_lat = (inner / wide).min(most / tall);
         let height = (tall * per_lat + 2.0 * MARGIN).max(HEIGHTS.0);
         let per_lng = per_lat * shrink;
-        // In the middle of what is left over.
+        // Centres the drawing in the remaining space.
         let west = low.lng - (WIDTH / per_lng - (high.lng - low.lng)) / 2.0;
         let north = high.lat + (height / per_lat - (high.lat - low.lat)) / 2.0;
         Some(Self { west, north, per_lat, per_lng, height })
@@ -128,7 +129,7 @@ impl Projection {
         ((place.lng - self.west) * self.per_lng, (self.north - place.lat) * self.per_lat)
     }
 
-    /// A ring as points, without those too near to be told apart.
+    /// Returns the points of a ring, without points that are too close to distinguish.
     fn ring(&self, places: &[LatLng]) -> Vec<(f64, f64)> {
         let mut points: Vec<(f64, f64)> = Vec::new();
         for place in places.iter().filter(|place| place.is_on_earth()) {
@@ -141,7 +142,7 @@ impl Projection {
     }
 }
 
-/// Twice the size of a ring, and its middle.
+/// Returns twice the size of a ring, and its centre.
 fn measure_ring(points: &[(f64, f64)]) -> (f64, (f64, f64)) {
     let Some(first) = points.first() else { return (0.0, (0.0, 0.0)) };
     let next = points.iter().skip(1).chain([first]);
@@ -155,7 +156,7 @@ fn measure_ring(points: &[(f64, f64)]) -> (f64, (f64, f64)) {
     if size.abs() < 1.0 { (0.0, *first) } else { (size.abs(), (x / (3.0 * size), y / (3.0 * size))) }
 }
 
-/// Draws areas with how full they are. Empty: none has an outline.
+/// Draws areas with their load. Returns an empty text if none has an outline.
 pub(crate) fn draw_areas(mut areas: Vec<AreaShape<'_>>) -> String {
     areas.sort_by(|one, other| other.utilization.total_cmp(&one.utilization));
     areas.truncate(MOST_AREAS);
@@ -164,7 +165,7 @@ pub(crate) fn draw_areas(mut areas: Vec<AreaShape<'_>>) -> String {
     };
     let mut drawn: Vec<DrawnArea<'_>> = areas.iter().filter_map(|area| draw_area(&projection, area)).collect();
     place_labels(&mut drawn, projection.height);
-    // Small ones lie on large ones: an airport on its city.
+    // Draws small areas on top of large ones, such as an airport in its city.
     drawn.sort_by(|one, other| other.size.total_cmp(&one.size));
     let count = drawn.len();
     let label = say!(
@@ -186,7 +187,7 @@ pub(crate) fn draw_areas(mut areas: Vec<AreaShape<'_>>) -> String {
     }
     svg.push_str("</defs>");
     svg.extend(drawn.iter().map(|area| area.shape.as_str()));
-    // Above all shapes.
+    // Labels are drawn on top of all shapes.
     svg.push_str("<g class=\"area\">");
     svg.extend(drawn.iter().map(|area| area.label.as_str()));
     svg.push_str("</g></svg></div><figcaption class=\"legend small\">");
@@ -202,15 +203,15 @@ pub(crate) fn draw_areas(mut areas: Vec<AreaShape<'_>>) -> String {
     svg
 }
 
-/// An area on its map.
+/// An area with its drawing.
 struct DrawnArea<'a> {
     area: &'a AreaShape<'a>,
     size: f64,
     middle: (f64, f64),
-    /// Of its largest ring.
+    /// Extent of the largest ring.
     extent: Extent,
     shape: String,
-    /// Empty: there is no room for it. The table has it, and so has the title of the shape.
+    /// Empty if there is no room for the label. The table and the title of the shape also contain the text.
     label: String,
 }
 
@@ -220,7 +221,7 @@ impl DrawnArea<'_> {
     }
 }
 
-/// Draws one area without its text. `None`: it has no outline.
+/// Draws one area without its label. Returns `None` if it has no outline.
 fn draw_area<'a>(projection: &Projection, area: &'a AreaShape<'a>) -> Option<DrawnArea<'a>> {
     let rings: Vec<_> =
         area.outlines.iter().map(|ring| projection.ring(ring)).filter(|ring| !ring.is_empty()).collect();
@@ -230,7 +231,7 @@ fn draw_area<'a>(projection: &Projection, area: &'a AreaShape<'a>) -> Option<Dra
     let mut line = String::new();
     for ring in &rings {
         if let [(x, y)] = ring.as_slice() {
-            // Too small to have a shape.
+            // The ring is too small to have a shape.
             let _ = write!(line, "M{:.1} {:.1}h4v4h-4Z", x - 2.0, y - 2.0);
             continue;
         }
@@ -246,7 +247,8 @@ fn draw_area<'a>(projection: &Projection, area: &'a AreaShape<'a>) -> Option<Dra
     Some(DrawnArea { area, size, middle, extent, shape, label: String::new() })
 }
 
-/// Gives areas their texts, those that need a person's eye first: id and share, or the share alone, where no other text is.
+/// Places the labels, those of areas that need attention first. A label has id and load, or only the load, and does not
+/// cover another one.
 fn place_labels(drawn: &mut [DrawnArea<'_>], height: f64) {
     let mut by_need: Vec<&mut DrawnArea<'_>> = drawn.iter_mut().collect();
     by_need.sort_by(|one, other| {
@@ -258,7 +260,7 @@ fn place_labels(drawn: &mut [DrawnArea<'_>], height: f64) {
         let share = format!("{:.0} %", drawn.area.utilization * 100.0);
         let (x, y) = drawn.middle;
         let letters = drawn.area.id.chars().count().max(share.len());
-        // In the middle, or elsewhere inside.
+        // In the centre, or elsewhere inside the area.
         let mut find_place = |letters: usize, lines: u8| {
             let baselines = [(y, true), (y + 26.0, false), (y - 26.0, false)];
             let free = baselines.into_iter().find(|(baseline, is_middle)| {
@@ -278,14 +280,14 @@ fn place_labels(drawn: &mut [DrawnArea<'_>], height: f64) {
     }
 }
 
-/// What a driver is to an order.
+/// Relation of a driver to an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DriverPart {
-    /// Carries it out.
+    /// Carries out the order.
     Has,
-    /// Is being asked.
+    /// Has a live offer.
     Asked,
-    /// Was asked.
+    /// Had an offer.
     WasAsked,
 }
 
@@ -310,11 +312,11 @@ const ORDER_HEIGHT: f64 = 300.0;
 /// Points from the pickup to the farthest driver.
 const REACH: f64 = 120.0;
 
-/// The drawing of an order for one kind of screens. Text of one for desks could not be read on a phone.
+/// The drawing of an order for one kind of screen. The text of the wide drawing would be unreadable on a phone.
 struct OrderSheet {
     class: &'static str,
     width: f64,
-    /// Letters of ids; the whole ones are in the titles and on the page.
+    /// Maximum letters of an id. The titles and the page have the complete ids.
     most_letters: usize,
 }
 
@@ -323,8 +325,8 @@ const ORDER_SHEETS: [OrderSheet; 2] = [
     OrderSheet { class: "map narrow", width: 340.0, most_letters: 13 },
 ];
 
-/// Draws the pickup with the drivers around it, and how far off they are: for desks, and for phones. `is_trip`: the customer is on the
-/// way with the one who has it.
+/// Draws the pickup with the drivers around it and their distances, for wide and narrow screens. `is_trip`: the
+/// customer is on the way with the driver of the order.
 pub(crate) fn draw_order(pickup: LatLng, drivers: &[DriverMark], is_trip: bool) -> String {
     ORDER_SHEETS.iter().map(|sheet| draw_order_on(sheet, pickup, drivers, is_trip)).collect()
 }
@@ -333,7 +335,7 @@ fn draw_order_on(sheet: &OrderSheet, pickup: LatLng, drivers: &[DriverMark], is_
     let OrderSheet { class, width, most_letters } = *sheet;
     let (middle_x, middle_y) = (width / 2.0, ORDER_HEIGHT / 2.0);
     let shrink = pickup.lat.to_radians().cos().max(0.01);
-    // Across the date line the short way round.
+    // Takes the shorter way across the date line.
     let degrees = |from: f64, to: f64| (to - from + 540.0).rem_euclid(360.0) - 180.0;
     let offset = |place: LatLng| {
         let east = degrees(pickup.lng, place.lng) * shrink * METRES_PER_DEGREE;
@@ -368,7 +370,7 @@ fn draw_order_on(sheet: &OrderSheet, pickup: LatLng, drivers: &[DriverMark], is_
     let pickup_words = both("pickup", "titik jemput");
     let pickup_at = (middle_x + 12.0, middle_y + 16.0);
     room.take(Extent::of_text(pickup_at, pickup_words.get().len(), 1));
-    // Who has it and who is asked are told in any case.
+    // The driver of the order and drivers with live offers always get a label.
     drivers.sort_by_key(|driver| driver.part == DriverPart::WasAsked);
     for driver in drivers {
         let (east, north) = offset(driver.place);
@@ -413,7 +415,7 @@ fn describe_metres(metres: f64) -> String {
     if metres < 999.5 { format!("{metres:.0} m") } else { format!("{:.1} km", metres / 1_000.0) }
 }
 
-/// The largest of 1, 2 and 5 with noughts that is no larger.
+/// Returns the largest number of the form 1, 2 or 5 times a power of ten that is not greater than `metres`.
 fn round_step(metres: f64) -> f64 {
     let base = 10_f64.powf(metres.max(1.0).log10().floor());
     [5.0, 2.0, 1.0].into_iter().map(|step| step * base).find(|step| *step <= metres * 1.000_001).unwrap_or(base)

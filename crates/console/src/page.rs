@@ -1,4 +1,4 @@
-//! The frame of a page, and the pages of errors.
+//! The frame of pages, and error pages.
 
 use std::sync::Arc;
 
@@ -29,16 +29,18 @@ use foundation::queue_pauses::PausedQueue;
 struct ProblemPage {
     shell: Shell,
     status: u16,
-    /// It may go better at another time, and was asked for by an address.
+    /// Whether the same request may succeed later. Only true for requests that read.
     may_repeat: bool,
     title: Words,
     text: String,
-    /// The form that may be sent again: its address, and what was filled in.
+    /// The form that can be sent again: its address and its values.
     again: Option<(String, Vec<(String, String)>)>,
 }
 
-/// Makes a page of a problem; sends those who have no session to the page for signing in. `is_refresh`: a script asks, and
-/// cannot show another page in the place of a part of one. `is_read`: nothing was to be changed. `again`: the form that may be sent again.
+/// Renders the page of an error, or redirects a person without a session to the sign-in.
+///
+/// `is_refresh`: a script sent the request and can replace only a part of its page. `is_read`: the request changes
+/// nothing. `again`: the form that can be sent again.
 pub(crate) fn dress_problem(
     app: &App,
     PageProblem { title, text, sign_in }: PageProblem,
@@ -67,7 +69,7 @@ pub(crate) fn dress_problem(
     dressed
 }
 
-/// For addresses below the console's path that are none.
+/// Answers paths below the console that do not exist.
 pub(crate) async fn no_such_page() -> PageError {
     PageError::NotFound(both("There is no page at this address.", "Tidak ada halaman di alamat ini."))
 }
@@ -76,19 +78,20 @@ pub(crate) async fn no_such_page() -> PageError {
 pub(crate) fn render(page: &impl Template) -> Result<Response, PageError> {
     let render = || page.render().map_err(|error| PageError::Broken(error.to_string()));
     let body = render()?;
-    // Whether a form shows a refusal is known at the end.
+    // Only rendering shows whether a form has taken the refusal. If not, the page is rendered again with the refusal at
+    // its top.
     let body = if refusal::move_to_top() { render()? } else { body };
     Ok(Html(body).into_response())
 }
 
-/// What an action leads back to, with a word that [`describe_deed`] knows.
+/// Redirects to a page after an action. `deed` is a word that [`describe_deed`] knows.
 pub(crate) fn go_back(app: &App, path: &str, deed: &'static str) -> Redirect {
     let base = &app.config.console.path;
     let lead = if path.contains('?') { '&' } else { '?' };
     Redirect::to(&format!("{base}{path}{lead}did={deed}"))
 }
 
-/// The address of [`go_back`] that a form names, if it is one of the console's; else `usual`.
+/// Returns the path that a form names for [`go_back`] if it is a path of the console; otherwise `usual`.
 pub(crate) fn safe_path<'a>(named: Option<&'a str>, usual: &'a str) -> &'a str {
     let is_plain = |path: &str| {
         path.starts_with('/')
@@ -113,7 +116,7 @@ pub(crate) struct NavGroup {
 
 type MenuEntry = (&'static str, Words);
 
-/// For all staff; below for operators, and for admins.
+/// Menu of all staff. The menus of operators and admins follow.
 const MENU: [(Words, &[MenuEntry]); 2] = [
     (
         both("Watch", "Pantau"),
@@ -147,27 +150,28 @@ const OPERATORS_MENU: [MenuEntry; 6] = [
 const ADMINS_MENU: [MenuEntry; 3] =
     [("/keys", both("Keys", "Kunci")), ("/sessions", both("Sessions", "Sesi")), ("/users", both("Users", "Pengguna"))];
 
-/// What every page has around it.
+/// Data of the frame around every page.
 pub(crate) struct Shell {
     pub(crate) language: Language,
     pub(crate) base: String,
     pub(crate) title: String,
-    /// Empty: not signed in.
+    /// Empty if nobody is signed in.
     pub(crate) person: String,
     pub(crate) role: &'static str,
     pub(crate) menu: Vec<NavGroup>,
-    /// What was just done.
+    /// Text about the action that was just done.
     pub(crate) deed: Option<Words>,
-    /// The queues that operators stopped.
+    /// Queues that operators paused.
     pub(crate) pauses: Vec<PausedQueue>,
     pub(crate) style: &'static str,
     pub(crate) script: &'static str,
     pub(crate) htmx: &'static str,
     pub(crate) icon: &'static str,
     pub(crate) made_at: Moment,
-    /// The page refreshes itself every so many seconds; 0: it does not.
+    /// Seconds between refreshes of the page; 0 disables them.
     pub(crate) refresh_s: u32,
-    /// What a stream says changes of, so that the page need not ask by itself as often; empty: no stream does.
+    /// Topic of the stream that reports changes, so that the page refreshes less often by itself. Empty if the page has
+    /// no stream.
     pub(crate) topic: &'static str,
 }
 
@@ -192,12 +196,13 @@ impl Shell {
         }
     }
 
-    /// For errors, and for signing in.
+    /// Returns the frame for errors and for the sign-in.
     pub(crate) fn without_person(base: &str, title: Words) -> Self {
         Self::new(base, title.into())
     }
 
-    /// `here`: the path of the menu's entry this page belongs to. `did`: what was just done.
+    /// Returns the frame for a signed-in person. `here` is the path of the page's menu entry. `did` is the action that
+    /// was just done.
     pub(crate) fn for_person(
         app: &App,
         person: &SignedIn,
@@ -226,7 +231,7 @@ impl Shell {
         }
     }
 
-    /// A text of a template, in the language of the request.
+    /// Returns a text of a template in the language of the request.
     pub(crate) fn say(&self, english: &'static str, indonesian: &'static str) -> &'static str {
         match self.language {
             Language::English => english,
@@ -234,32 +239,32 @@ impl Shell {
         }
     }
 
-    /// When the queue was stopped.
+    /// Returns when the queue was paused.
     pub(crate) fn paused_since(&self, pause: &PausedQueue) -> Moment {
         Moment(pause.paused_at)
     }
 
-    /// The refusal that no form of the page shows.
+    /// Returns the refusal if no form of the page shows it.
     pub(crate) fn refused(&self) -> Option<Arc<Refusal>> {
         refusal::refusal_on_top()
     }
 
-    /// The address of a page that is shown again because an action was refused.
+    /// Returns the address of a page that is shown again because an action was refused.
     pub(crate) fn shown_again(&self) -> Option<String> {
         refusal::page_shown_again()
     }
 
-    /// Refreshes itself every so many seconds.
+    /// Refreshes the page every `refresh_s` seconds.
     pub(crate) fn live(self, refresh_s: u32) -> Self {
         Self { refresh_s, ..self }
     }
 
-    /// Refreshes itself when these have changed, and no more often than [`live`](Self::live) says.
+    /// Refreshes the page when rows of this topic have changed, at most as often as [`live`](Self::live) sets.
     pub(crate) fn follow(self, topic: ChangeTopic) -> Self {
         Self { topic: topic.as_str(), ..self }
     }
 
-    /// Shows this time: that of Postgres.
+    /// Sets the displayed time, which is that of Postgres.
     pub(crate) fn made_at(self, at: DateTime<Utc>) -> Self {
         Self { made_at: Moment(at), ..self }
     }

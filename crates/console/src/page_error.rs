@@ -1,4 +1,4 @@
-//! Errors of pages, and what a page says of each.
+//! Errors of pages, and the text that a page shows for each.
 
 use std::time::Duration;
 

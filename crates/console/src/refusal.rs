@@ -1,8 +1,9 @@
-//! Refused requests: the page that sent the form is shown again, with the reason at the form and the values that were filled in.
+//! Refused requests: the page that sent the form is shown again, with the reason at the form and the values that were
+//! filled in.
 //!
-//! The [guard](crate::guard) asks the routes of the console for that page and keeps its status. Meanwhile the templates find the
-//! refusal in a variable of the task. A form takes the refusal with [`claim_refusal`]. Where the page no longer has the form, the
-//! reason and the values are at the top of the page.
+//! The [guard](crate::guard) requests this page from the routes of the console and keeps the status of the refusal. The
+//! templates read the refusal from a task-local variable. A form takes the refusal with [`claim_refusal`]. If the page
+//! no longer has the form, the reason and the values are at the top of the page.
 
 use std::sync::Arc;
 
@@ -12,20 +13,20 @@ use parking_lot::Mutex;
 use crate::language::Words;
 
 tokio::task_local! {
-    /// The refusal that the page in hand shows.
+    /// The refusal that the current page shows.
     static REFUSAL: Arc<Refusal>;
 }
 
 /// Where a page shows a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RefusalPlace {
-    /// Nowhere yet.
+    /// Not shown yet.
     Open,
     AtForm,
     OnTop,
 }
 
-/// A request that was refused. Without `Debug`: values may be secrets.
+/// A refused request. Has no `Debug`, because values may be secrets.
 pub(crate) struct Refusal {
     /// The path that the form was sent to.
     pub(crate) action: String,
@@ -49,12 +50,12 @@ impl Refusal {
         self.read_place() != RefusalPlace::Open
     }
 
-    /// Returns what was filled in for a field.
+    /// Returns the value that was filled in for a field.
     pub(crate) fn value(&self, name: &str) -> Option<&str> {
         self.values.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
     }
 
-    /// Returns what a person has filled in, without what the page added.
+    /// Returns the values that a person filled in, without those that the page added.
     pub(crate) fn filled_in(&self) -> impl Iterator<Item = &(String, String)> {
         self.values.iter().filter(|(name, value)| !value.is_empty() && !matches!(name.as_str(), "back" | "version"))
     }
@@ -68,7 +69,7 @@ impl Refusal {
     }
 }
 
-/// Makes a page that shows this refusal.
+/// Renders a page that shows this refusal.
 pub(crate) async fn show_refusal<F: Future>(refusal: Arc<Refusal>, page: F) -> F::Output {
     REFUSAL.scope(refusal, page).await
 }
@@ -77,7 +78,7 @@ fn current() -> Option<Arc<Refusal>> {
     REFUSAL.try_with(Arc::clone).ok()
 }
 
-/// Returns the refusal if it is of the form that asks, once.
+/// Returns the refusal to the first form that it belongs to.
 pub(crate) fn claim_refusal(is_form: impl FnOnce(&Refusal) -> bool) -> Option<Arc<Refusal>> {
     let refusal = current()?;
     if refusal.read_place() != RefusalPlace::Open || !is_form(&refusal) {
@@ -108,14 +109,14 @@ pub(crate) fn move_to_top() -> bool {
     }
 }
 
-/// Returns what was filled in for a filter of the page at this path, if that was refused.
+/// Returns the value that was filled in for a filter of the page at this path, if the filter was refused.
 pub(crate) fn refused_filter(path: &str, name: &str) -> Option<String> {
     let refusal = current().filter(|refusal| refusal.action == path)?;
     refusal.value(name).map(str::to_owned)
 }
 
-/// Returns the addresses of pages that may show a refusal, the best first: the page that sent the form, as the browser names it, then
-/// the pages above the form's own address. `base`: the console's path.
+/// Returns the addresses of pages that may show a refusal, best first. The page that sent the form comes first, as the
+/// browser reports it, followed by the pages above the form's own address. `base` is the console's path.
 pub(crate) fn list_pages(base: &str, referer: Option<&Uri>, action: &str) -> Vec<String> {
     let sender = referer.and_then(Uri::path_and_query).map(|sender| without_deed(sender.as_str()));
     let is_inner =
@@ -129,7 +130,7 @@ pub(crate) fn list_pages(base: &str, referer: Option<&Uri>, action: &str) -> Vec
     pages
 }
 
-/// Removes what the page says of the action before.
+/// Removes the part of the address that reports the previous action.
 fn without_deed(address: &str) -> String {
     let Some((path, query)) = address.split_once('?') else { return address.to_owned() };
     let kept: Vec<&str> = query.split('&').filter(|pair| !pair.starts_with("did=")).collect();
@@ -141,7 +142,7 @@ mod tests {
     use super::*;
     use crate::language::both;
 
-    // Rule U1: a refused action leads back to the page that sent the form, or else to a page above its address.
+    // Rule U1: A refused action leads back to the page that sent the form, or else to a page above its address.
     #[test]
     fn refusal_leads_to_the_page_of_its_form() {
         let pages = |referer: &str, action: &str| {
@@ -160,7 +161,7 @@ mod tests {
         }
     }
 
-    // Rule U1: the first form that fits shows a refusal; without such a form the top of the page shows it.
+    // Rule U1: The first form that fits shows a refusal; without such a form the top of the page shows it.
     #[tokio::test]
     async fn one_form_or_the_top_shows_a_refusal() {
         let values = vec![("reason".to_owned(), "a test".to_owned()), ("back".to_owned(), "/desk".to_owned())];

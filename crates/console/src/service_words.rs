@@ -1,5 +1,5 @@
-//! What services say in English, said in the language of the page. There is a code behind each sentence; free text of people,
-//! partners and histories stays as it was written.
+//! Texts of services in the language of the page. Each text is selected by a code. Free text of people, partners and
+//! histories is not translated.
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use jobs::{
@@ -29,7 +29,7 @@ fn is_english() -> bool {
     Language::current() == Language::English
 }
 
-/// What a job of an order does. `english`: as the service says it.
+/// Describes the action of an order's job. `english` is the text of the service.
 pub(crate) fn describe_job(job: &str, english: &'static str) -> &'static str {
     if is_english() {
         return english;
@@ -50,7 +50,7 @@ pub(crate) fn describe_job(job: &str, english: &'static str) -> &'static str {
     }
 }
 
-/// A step that an order takes by itself, by its word, such as `NEXT_ATTEMPT`.
+/// Describes the next automatic action of an order by its code, such as `NEXT_ATTEMPT`.
 pub(crate) fn describe_step(action: &str) -> String {
     let word = match action {
         "OFFER_TIMEOUT" => both("offer timeout", "tawaran berakhir"),
@@ -64,7 +64,7 @@ pub(crate) fn describe_step(action: &str) -> String {
     word.into()
 }
 
-/// Why a driver who is near was not asked.
+/// Returns the reason why a nearby driver got no offer.
 pub(crate) fn describe_exclusion(why: ExclusionReason) -> &'static str {
     if is_english() {
         return why.reason_text();
@@ -79,7 +79,8 @@ pub(crate) fn describe_exclusion(why: ExclusionReason) -> &'static str {
     }
 }
 
-/// Why an order is under review. `reason`: as the service or a person wrote it, with what the cause leaves out.
+/// Returns the reason why an order is under review. `reason` is the text of the service or a person, with details that
+/// the cause lacks.
 pub(crate) fn describe_hold(cause: Option<&HoldCause>, reason: &str) -> String {
     if is_english() {
         return reason.to_owned();
@@ -97,7 +98,7 @@ pub(crate) fn describe_hold(cause: Option<&HoldCause>, reason: &str) -> String {
     }
 }
 
-/// Why an area takes no orders.
+/// Returns the reason why an area takes no orders.
 pub(crate) fn describe_area_refusal(cause: AreaRefusal) -> &'static str {
     let words = match cause {
         AreaRefusal::Disabled => both("disabled", "dinonaktifkan"),
@@ -108,7 +109,7 @@ pub(crate) fn describe_area_refusal(cause: AreaRefusal) -> &'static str {
     words.get()
 }
 
-/// Why an action on an order was refused, and which button helps.
+/// Returns the reason why an action on an order was refused, and the button that helps.
 pub(crate) fn describe_refusal(refusal: &OrderRefusal) -> String {
     let (assign, take_back, cancel) = (ASSIGN_DRIVER, TAKE_BACK, CANCEL_ORDER);
     match refusal {
@@ -161,7 +162,7 @@ pub(crate) fn describe_refusal(refusal: &OrderRefusal) -> String {
     }
 }
 
-/// Why an order is as it is.
+/// Explains the state of an order.
 pub(crate) fn describe_reason(reason: &OrderReason) -> String {
     if is_english() {
         return reason.to_string();
@@ -239,7 +240,7 @@ pub(crate) fn describe_reason(reason: &OrderReason) -> String {
     }
 }
 
-/// What the job of a binding will do. `english`: as the service says it.
+/// Describes the next action of a binding's job. `english` is the text of the service.
 pub(crate) fn describe_binding_step(binding: &Binding, english: &'static str) -> &'static str {
     if is_english() {
         return english;
@@ -254,7 +255,7 @@ pub(crate) fn describe_binding_step(binding: &Binding, english: &'static str) ->
     }
 }
 
-/// Why a binding is as it is at this time. `english`: as the service says it.
+/// Explains the current state of a binding. `english` is the text of the service.
 pub(crate) fn describe_binding(binding: &Binding, now: DateTime<Utc>, english: String) -> String {
     if is_english() {
         return english;

@@ -1,5 +1,5 @@
-//! The person who makes a request. Signing in exchanges a staff key, or an identity from a provider, for a session. Its token is in a
-//! cookie that scripts cannot read.
+//! The person who makes a request. Signing in exchanges a staff key, or an identity from a provider, for a session. A
+//! cookie that scripts cannot read contains the token of the session.
 
 use api::{client, connections::RequestConnection};
 use axum::{
@@ -29,7 +29,7 @@ impl SignedIn {
         self.0.key.role
     }
 
-    /// Lets these roles pass, and admin.
+    /// Succeeds for these roles and for admins.
     pub(crate) fn require_role(&self, roles: &[AccountRole]) -> Result<(), PageError> {
         if self.may(roles) {
             Ok(())
@@ -42,13 +42,13 @@ impl SignedIn {
         self.role() == AccountRole::Admin || roles.contains(&self.role())
     }
 
-    /// How histories name this person.
+    /// Returns the person's name in histories.
     pub(crate) fn actor(&self) -> Actor {
         self.0.key.actor()
     }
 }
 
-/// A page that refreshes itself says so, and a stream of changes is one: neither keeps a session alive.
+/// Returns whether the request is an automatic refresh or a stream of changes. Neither extends a session.
 pub(crate) fn is_refresh(headers: &HeaderMap) -> bool {
     headers.contains_key("x-console-refresh") || headers.get(ACCEPT).is_some_and(|kind| kind == "text/event-stream")
 }
@@ -62,7 +62,7 @@ impl FromRequestParts<App> for SignedIn {
         let unknown = || PageError::SignIn(target.clone());
         let transport = parts.extensions.get::<Transport>().copied().unwrap_or(Transport::Exposed);
         let token = transport.read_cookie(CookieKind::Session, &parts.headers).ok_or_else(unknown)?;
-        // However many people look at pages, an action has the connections of orders.
+        // Pages have their own connections, so actions and orders always have theirs.
         let db = if parts.method.is_safe() { &app.core.pages } else { &app.core.db };
         let session = sessions::find_session(db, &token).await?.ok_or_else(unknown)?;
         if let Some(connection) = parts.extensions.get::<RequestConnection>() {
@@ -74,10 +74,10 @@ impl FromRequestParts<App> for SignedIn {
             && !is_refresh(&parts.headers)
             && let Err(error) = sessions::record_seen(&app.core.db, session.session_id).await
         {
-            // Postgres may take no writes: reading goes on.
+            // Postgres may accept no writes. Reading continues.
             tracing::debug!(%error, "That a session is used could not be written down.");
         }
-        // Each handler checks its roles; this holds for those to come, too.
+        // Each handler checks its roles. This check also covers handlers that forget it.
         if session.key.role == AccountRole::Viewer && !parts.method.is_safe() {
             let text = both("A viewer reads, and changes nothing.", "Viewer hanya membaca dan tidak mengubah apa pun.");
             return Err(PageError::Forbidden(text));

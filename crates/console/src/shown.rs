@@ -1,4 +1,5 @@
-//! Times, amounts and states as people read them. Nothing is told by colour alone: each state has a sign and a word.
+//! Times, amounts and states as people read them. Each state has a sign and a word, so colour is never the only
+//! difference.
 
 use std::fmt;
 
@@ -9,23 +10,23 @@ use crate::language::say;
 use accounts::api_keys::AccountRole;
 use desk::reports::glance::BoundedCount;
 
-/// A time. A script shows it as UTC, as local time, or as how long ago; without one it is UTC.
+/// A time. A script shows it as UTC, as local time, or as an age; without the script it is UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Moment(pub(crate) DateTime<Utc>);
 
 impl Moment {
-    /// Makes a moment of the milliseconds since 1970.
+    /// Returns the time of a number of milliseconds since 1970.
     pub(crate) fn of_ms(ms: u64) -> Self {
         Self(DateTime::<Utc>::from_timestamp_millis(ms.cast_signed()).unwrap_or_default())
     }
 
-    /// As programs read it.
+    /// Returns the time in the form for programs.
     pub(crate) fn machine(&self) -> String {
         self.0.to_rfc3339_opts(SecondsFormat::Millis, true)
     }
 }
 
-/// HTML.
+/// Writes HTML.
 impl fmt::Display for Moment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let machine = self.machine();
@@ -33,14 +34,14 @@ impl fmt::Display for Moment {
     }
 }
 
-/// A time to come, which a script counts down to.
+/// A time that a script counts down to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Countdown {
     pub(crate) to: DateTime<Utc>,
     pub(crate) now: DateTime<Utc>,
 }
 
-/// HTML.
+/// Writes HTML.
 impl fmt::Display for Countdown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let machine = Moment(self.to).machine();
@@ -50,12 +51,12 @@ impl fmt::Display for Countdown {
     }
 }
 
-/// `-6.20880, 106.84560`.
+/// Returns coordinates such as `-6.20880, 106.84560`.
 pub(crate) fn describe_place(place: LatLng) -> String {
     format!("{:.5}, {:.5}", place.lat, place.lng)
 }
 
-/// `in 42 s`, or `late by 3 h 20 min`.
+/// Returns a text such as `in 42 s`, or `late by 3 h 20 min`.
 pub(crate) fn describe_left(left: TimeDelta) -> String {
     let span = describe_span(left.abs());
     if left < TimeDelta::zero() {
@@ -65,7 +66,7 @@ pub(crate) fn describe_left(left: TimeDelta) -> String {
     }
 }
 
-/// `42 s`, `12 min 5 s`, `3 h 20 min`, `4 d 2 h`.
+/// Returns a duration such as `42 s`, `12 min 5 s`, `3 h 20 min`, `4 d 2 h`.
 pub(crate) fn describe_span(span: TimeDelta) -> String {
     let s = span.num_seconds().max(0);
     match s {
@@ -76,17 +77,17 @@ pub(crate) fn describe_span(span: TimeDelta) -> String {
     }
 }
 
-/// How long something has lasted, or a dash.
+/// Returns the time since `since`, or a dash.
 pub(crate) fn describe_age(since: Option<DateTime<Utc>>, now: DateTime<Utc>) -> String {
     since.map_or_else(|| "–".to_owned(), |since| describe_span((now - since).max(TimeDelta::zero())))
 }
 
-/// `350 m`, or `1.2 km`.
+/// Returns a distance such as `350 m`, or `1.2 km`.
 pub(crate) fn describe_distance(metres: f64) -> String {
     if metres < 1_000.0 { format!("{metres:.0} m") } else { format!("{:.1} km", metres / 1_000.0) }
 }
 
-/// `1,234`, or `10,000+`.
+/// Returns a count such as `1,234`, or `10,000+`.
 pub(crate) fn describe_count(count: BoundedCount) -> String {
     let digits = group_digits(count.rows);
     if count.is_cut { format!("{digits}+") } else { digits }
@@ -104,7 +105,7 @@ pub(crate) fn group_digits(number: u64) -> String {
     text
 }
 
-/// An amount with its currency, or a dash.
+/// Returns an amount with its currency, or a dash.
 pub(crate) fn describe_amount(minor: Option<impl Into<i128>>, currency: Option<&str>) -> String {
     match (minor.map(Into::<i128>::into), currency) {
         (Some(minor), Some(currency)) => money::format_amount(minor, currency),
@@ -113,7 +114,7 @@ pub(crate) fn describe_amount(minor: Option<impl Into<i128>>, currency: Option<&
     }
 }
 
-/// A state as it is shown: a sign, a word, and a tone.
+/// A state on a page: a sign, a word and a tone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Chip {
     pub(crate) sign: &'static str,
@@ -134,7 +135,7 @@ impl Chip {
         Self { sign, word: word.into(), tone }
     }
 
-    /// The state of an order.
+    /// Returns the chip for the status of an order.
     pub(crate) fn of_status(status: OrderStatus) -> Self {
         let tone = match status {
             OrderStatus::PendingJobId | OrderStatus::Assigned | OrderStatus::Dispatching => "busy",
@@ -148,7 +149,7 @@ impl Chip {
     }
 }
 
-/// HTML.
+/// Writes HTML.
 impl fmt::Display for Chip {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { sign, word, tone } = self;
@@ -156,7 +157,7 @@ impl fmt::Display for Chip {
     }
 }
 
-/// Text as it may stand between tags and in attributes.
+/// Escapes text for HTML content and attributes.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -172,12 +173,12 @@ pub(crate) fn escape(text: &str) -> String {
     escaped
 }
 
-/// `DRIVER_ASSIGNED` as `driver assigned`.
+/// Returns a code in plain words: `DRIVER_ASSIGNED` as `driver assigned`.
 pub(crate) fn spaced(word: &str) -> String {
     word.replace('_', " ").to_lowercase()
 }
 
-/// A message of a service as a sentence.
+/// Returns a message of a service as a sentence.
 pub(crate) fn sentence(text: &str) -> String {
     let mut chars = text.chars();
     let first: String = chars.next().map(|c| c.to_uppercase().collect()).unwrap_or_default();

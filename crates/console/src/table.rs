@@ -1,4 +1,4 @@
-//! Pages that are a table: rows with cells, each row with what can be done about it.
+//! Pages that are a table: rows of cells, each row with its actions.
 
 use std::{fmt::Display, sync::Arc};
 
@@ -16,7 +16,7 @@ pub(crate) struct Cell {
     pub(crate) html: String,
     /// "", "id" or "num".
     pub(crate) class: &'static str,
-    /// There is nothing to show: a dash, which phones leave out.
+    /// Whether the cell has no value. It shows a dash, which narrow screens omit.
     pub(crate) is_none: bool,
 }
 
@@ -35,7 +35,7 @@ impl Cell {
         Self { class: "num", ..Self::text(number) }
     }
 
-    /// What writes HTML of its own: chips and times.
+    /// Returns a cell with HTML, such as a chip or a time.
     pub(crate) fn html(part: impl Display) -> Self {
         Self { html: part.to_string(), class: "", is_none: false }
     }
@@ -48,7 +48,7 @@ impl Cell {
         }
     }
 
-    /// A bar that says how full something is, with the numbers beside it.
+    /// Returns a cell with a bar for the load, followed by the numbers.
     pub(crate) fn meter(part: i64, whole: i64) -> Self {
         let share = (part.max(0) * 84 / whole.max(1)).min(84);
         let class = if part >= whole { "meter full" } else { "meter" };
@@ -64,13 +64,13 @@ impl Cell {
 pub(crate) struct Field {
     pub(crate) name: &'static str,
     pub(crate) label: Words,
-    /// "text", "hidden" or "datetime-local"; with options a choice.
+    /// "text", "hidden" or "datetime-local". A field with options is a choice.
     pub(crate) kind: &'static str,
     pub(crate) value: String,
     pub(crate) required: bool,
     /// Value and label.
     pub(crate) options: Vec<(String, String)>,
-    /// Values that the browser suggests, each with what it shows beside them.
+    /// Values that the browser suggests, each with its description.
     pub(crate) suggestions: Vec<(String, String)>,
 }
 
@@ -80,7 +80,7 @@ impl Field {
         Self { name, label, kind: "text", value: value.to_owned(), required: false, options, suggestions }
     }
 
-    /// What the page says and the person does not see.
+    /// Returns a field that the page fills in and the person does not see.
     pub(crate) fn hidden(name: &'static str, value: &str) -> Self {
         Self { kind: "hidden", ..Self::text(name, both("", ""), value) }
     }
@@ -89,12 +89,12 @@ impl Field {
         Self::required("reason", both("Reason", "Alasan"))
     }
 
-    /// A text that the browser insists on.
+    /// Returns a text field that the browser requires.
     pub(crate) fn required(name: &'static str, label: Words) -> Self {
         Self { required: true, ..Self::text(name, label, "") }
     }
 
-    /// A time in UTC.
+    /// Returns a field for a time in UTC.
     pub(crate) fn time(name: &'static str, label: Words, value: &str) -> Self {
         Self { kind: "datetime-local", ..Self::text(name, label, value) }
     }
@@ -104,21 +104,21 @@ impl Field {
         Self { options, ..Self::text(name, label, value) }
     }
 
-    /// The value of a filter of the page at this path: what was filled in, if that was refused.
+    /// Returns the value of a filter of the page at this path. If the filter was refused, it is the refused value.
     fn filter_value(&self, path: &str) -> String {
         refusal::refused_filter(path, self.name).unwrap_or_else(|| self.value.clone())
     }
 }
 
-/// What can be done, with its form.
+/// An action with its form.
 pub(crate) struct Action {
-    /// What opens the form.
+    /// Label that opens the form.
     pub(crate) label: String,
-    /// What the button says.
+    /// Label of the button.
     pub(crate) button: String,
-    /// Below the console's path.
+    /// Path below the console's path.
     pub(crate) path: String,
-    /// What the person must know before.
+    /// Information for the person before the action.
     pub(crate) hint: Option<Words>,
     pub(crate) fields: Vec<Field>,
     /// Other buttons of the form, each with its path.
@@ -136,7 +136,7 @@ impl Action {
         Self { is_danger: true, ..self }
     }
 
-    /// Says something else on its button.
+    /// Sets another label for the button.
     pub(crate) fn button(self, words: Words) -> Self {
         Self { button: words.into(), ..self }
     }
@@ -151,12 +151,12 @@ impl Action {
         self
     }
 
-    /// How the form stands: as the page makes it, or as a person sent it and it was refused. `base`: the console's path.
+    /// Returns the state of the form: unchanged, or refused with the sent values. `base` is the console's path.
     pub(crate) fn state(&self, base: &str) -> FormState {
         let is_ours = |refused: &Refusal| {
             let paths = self.others.iter().map(|(_, path)| path).chain([&self.path]);
             let is_sent_here = paths.into_iter().any(|path| refused.action.strip_prefix(base) == Some(path.as_str()));
-            // Forms of one path differ in what they hide, but for what grows old.
+            // Forms with the same path differ in their hidden fields, except for `version`, which becomes outdated.
             let mut hidden = self.fields.iter().filter(|field| field.kind == "hidden" && field.name != "version");
             is_sent_here && hidden.all(|field| refused.value(field.name).unwrap_or_default() == field.value)
         };
@@ -172,7 +172,7 @@ impl FormState {
         self.0.as_deref()
     }
 
-    /// What was filled in, or else what the page says.
+    /// Returns the sent value, or else the value of the page.
     pub(crate) fn value<'a>(&'a self, field: &'a Field) -> &'a str {
         self.refused().and_then(|refused| refused.value(field.name)).unwrap_or(&field.value)
     }
@@ -181,7 +181,7 @@ impl FormState {
 pub(crate) struct TableRow {
     pub(crate) cells: Vec<Cell>,
     pub(crate) actions: Vec<Action>,
-    /// The address of what the row is about; empty: it has no page.
+    /// Address of the row's own page; empty if it has none.
     pub(crate) href: String,
 }
 
@@ -194,7 +194,7 @@ impl TableRow {
         Self { actions, ..self }
     }
 
-    /// Enter opens this address.
+    /// Sets the address that the Enter key opens.
     pub(crate) fn open(self, href: String) -> Self {
         Self { href, ..self }
     }
@@ -204,18 +204,18 @@ impl TableRow {
 #[template(path = "table.html")]
 pub(crate) struct TablePage {
     pub(crate) shell: Shell,
-    /// Below the console's path, with its query: what refreshes this page.
+    /// Address of the page below the console's path, with its query. The refresh requests it.
     pub(crate) here: String,
     pub(crate) note: String,
     /// HTML above the table.
     pub(crate) figure: String,
     pub(crate) filters: Vec<Field>,
-    /// What is done to all that is shown.
+    /// Actions on all listed rows.
     pub(crate) actions: Vec<Action>,
     pub(crate) headings: &'static [Words],
     pub(crate) rows: Vec<TableRow>,
     pub(crate) if_empty: (Words, Words),
-    /// The query of the next page.
+    /// Query of the next page.
     pub(crate) next: Option<String>,
 }
 
@@ -242,7 +242,7 @@ impl TablePage {
         self.here.split('?').next().unwrap_or_default()
     }
 
-    /// What a filter shows.
+    /// Returns the value that a filter shows.
     fn filter_value(&self, field: &Field) -> String {
         field.filter_value(&format!("{}{}", self.shell.base, self.path()))
     }

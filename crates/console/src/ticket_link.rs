@@ -1,11 +1,11 @@
-//! Tickets of ticket systems, as pages show them.
+//! Tickets of ticket systems on pages.
 
 use std::fmt;
 
 use crate::{language::both, shown::escape};
 use notify::tickets::AlertTicket;
 
-/// A ticket by its id. It leads to the ticket system where the address of one is configured.
+/// The id of a ticket. It links to the ticket system if the system's address is configured.
 pub(crate) struct TicketLink(AlertTicket);
 
 impl TicketLink {
@@ -14,7 +14,7 @@ impl TicketLink {
     }
 }
 
-/// HTML. The address is one of the configuration, with the id in it.
+/// Writes HTML. The address is the configured one with the ticket's id.
 impl fmt::Display for TicketLink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let AlertTicket { channel, ticket, url } = &self.0;

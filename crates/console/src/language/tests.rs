@@ -1,4 +1,4 @@
-//! Which language a request gets, and that no template has a text in one language alone.
+//! Tests of the language of a request, and of templates: each text must have both languages.
 
 use axum::http::header::COOKIE as COOKIES;
 
@@ -64,10 +64,10 @@ const TEMPLATES: [(&str, &str); 17] = [
     ("refunds.html", include_str!("../../templates/refunds.html")),
     ("table.html", include_str!("../../templates/table.html")),
 ];
-/// The same in both languages. What stands in `code` is for machines.
+/// Texts that are the same in both languages. Text in `code` is for machines.
 const NAMES: [&str; 10] = ["dispatchq", "UTC", "CSV", "Enter", "j", "k", "OTP", "SLA", "m", "Redis"];
 
-/// What is left of a text without these parts.
+/// Returns a text without the parts between `begin` and `end`.
 fn without(text: &str, begin: &str, end: &str) -> String {
     let mut parts = text.split(begin);
     let mut left = parts.next().unwrap_or_default().to_owned();
@@ -85,7 +85,7 @@ fn assert_names_alone(place: &str, text: &str) {
 }
 
 #[test]
-fn no_template_says_something_in_one_language_alone() {
+fn every_template_text_has_both_languages() {
     for (name, template) in TEMPLATES {
         let plain = without(&without(template, "{{", "}}"), "{%", "%}");
         assert_names_alone(name, &without(&without(&plain, "<code", "</code>"), "<", ">"));

@@ -1,9 +1,9 @@
-//! Room for the texts of a map: none is written over another.
+//! Space for the labels of a map, so that labels do not overlap.
 
-/// Of a letter, wide as some fonts have it, and of a line.
+/// Width of a letter, in a wide font, and height of a line.
 const LETTER_WIDTH: f64 = 6.6;
 const LINE_HEIGHT: f64 = 11.5;
-/// Of a line, above its baseline.
+/// Height of a line above its baseline.
 const ASCENT: f64 = 9.0;
 
 /// A rectangle of the drawing.
@@ -16,7 +16,7 @@ pub(super) struct Extent {
 }
 
 impl Extent {
-    /// Of points. `None`: there are none.
+    /// Returns the rectangle around points; `None` if there are none.
     pub(super) fn of_points(points: &[(f64, f64)]) -> Option<Self> {
         let (x, y) = *points.first()?;
         let first = Self { left: x, top: y, right: x, bottom: y };
@@ -28,7 +28,7 @@ impl Extent {
         }))
     }
 
-    /// Of lines of text that begin at a baseline. `letters`: of the longest.
+    /// Returns the rectangle of text lines that start at a baseline. `letters` is the length of the longest line.
     pub(super) fn of_text((left, baseline): (f64, f64), letters: usize, lines: u8) -> Self {
         let letters = u16::try_from(letters).unwrap_or(u16::MAX);
         let top = baseline - ASCENT;
@@ -40,14 +40,14 @@ impl Extent {
         }
     }
 
-    /// As [`of_text`](Self::of_text), of text that ends there.
+    /// Returns the rectangle of text that ends at `right`; parameters as in [`of_text`](Self::of_text).
     pub(super) fn of_text_before((right, baseline): (f64, f64), letters: usize, lines: u8) -> Self {
         let at = Self::of_text((right, baseline), letters, lines);
         let width = at.right - at.left;
         Self { left: at.left - width, right, ..at }
     }
 
-    /// As [`of_text`](Self::of_text), around its middle.
+    /// Returns the rectangle of text that is centred at `middle`; parameters as in [`of_text`](Self::of_text).
     pub(super) fn of_centred_text((middle, baseline): (f64, f64), letters: usize, lines: u8) -> Self {
         let at = Self::of_text((middle, baseline), letters, lines);
         let half = (at.right - at.left) / 2.0;
@@ -63,7 +63,7 @@ impl Extent {
     }
 }
 
-/// What texts have taken of a drawing.
+/// Parts of a drawing that labels occupy.
 #[derive(Debug)]
 pub(super) struct LabelRoom {
     drawing: Extent,
@@ -71,12 +71,12 @@ pub(super) struct LabelRoom {
 }
 
 impl LabelRoom {
-    /// A drawing without texts.
+    /// Returns a drawing without labels.
     pub(super) fn new(width: f64, height: f64) -> Self {
         Self { drawing: Extent { left: 0.0, top: 0.0, right: width, bottom: height }, taken: Vec::new() }
     }
 
-    /// Takes this room. Returns whether it is in the drawing and was free.
+    /// Occupies a rectangle if it is inside the drawing and free. Returns whether it did.
     pub(super) fn take_free(&mut self, wanted: Extent) -> bool {
         let is_free = self.drawing.contains(&wanted) && !self.taken.iter().any(|taken| taken.overlaps(&wanted));
         if is_free {
@@ -85,7 +85,7 @@ impl LabelRoom {
         is_free
     }
 
-    /// Takes this room, free or not.
+    /// Occupies a rectangle, even if it is not free.
     pub(super) fn take(&mut self, wanted: Extent) {
         self.taken.push(wanted);
     }
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_text_is_written_over_another_or_outside() {
+    fn labels_do_not_overlap_or_leave_map() {
         let mut room = LabelRoom::new(200.0, 100.0);
         let text = |x: f64, y: f64| Extent::of_centred_text((x, y), 10, 1);
         assert!(room.take_free(text(100.0, 50.0)));

@@ -1,4 +1,4 @@
-//! Maps of coordinates that are known.
+//! Tests of maps with known coordinates.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn shape(id: &str, outlines: Vec<Vec<LatLng>>, utilization: f64) -> AreaShape<'_
     AreaShape { id, outlines, load: AreaShade::new(false, utilization), utilization, told: format!("<{id}>") }
 }
 
-/// Every coordinate of every path lies in the drawing.
+/// Checks that every coordinate of every path is inside the drawing.
 fn assert_inside(svg: &str) {
     let size = svg.split("viewBox=\"0 0 ").nth(1).unwrap().split('"').next().unwrap();
     let (wide, high) = size.split_once(' ').unwrap();
@@ -26,7 +26,7 @@ fn assert_inside(svg: &str) {
 }
 
 #[test]
-fn load_is_told_by_steps() {
+fn load_is_shown_in_steps() {
     for (share, load) in [
         (0.0, AreaShade::Calm),
         (0.49, AreaShade::Calm),
@@ -43,7 +43,7 @@ fn load_is_told_by_steps() {
 }
 
 #[test]
-fn areas_are_outlines_with_a_pattern_and_a_text() {
+fn areas_have_outline_pattern_and_label() {
     let city = shape("CITY", vec![square(-6.3, 106.7, 0.2)], 0.83);
     let airport = shape("AIR & PORT", vec![square(-6.2, 106.8, 0.01), square(-6.25, 106.75, 0.01)], 1.2);
     let svg = draw_areas(vec![airport, city]);
@@ -61,11 +61,11 @@ fn areas_are_outlines_with_a_pattern_and_a_text() {
     let place = |text: &str| svg.find(text).unwrap();
     assert!(place(">CITY") < place(">AIR"), "the small one lies on the large one");
     assert!(!svg.contains("style"), "{svg}");
-    // A ring closes by itself: its last point is its first.
+    // A ring is closed: its last point equals its first.
     assert_eq!(svg.matches("Z\"/>").count(), 4 + 2 * AreaShade::ALL.len(), "{svg}");
 }
 
-/// The texts of a drawing, in their order.
+/// Returns the labels of a drawing in their order.
 fn texts_of(svg: &str) -> Vec<&str> {
     svg.split("<text ").skip(1).filter_map(|rest| rest.split('>').nth(1)?.split('<').next()).collect()
 }
@@ -74,7 +74,7 @@ fn texts_of(svg: &str) -> Vec<&str> {
 fn crowded_area_labels_shrink_to_the_share() {
     let near = |n: u8| f64::from(n) * 0.01;
     let names: Vec<String> = (0..9).map(|n| format!("A-LONG-NAME-{n}")).collect();
-    // A row of nine narrow ones, the middle one full.
+    // A row of nine narrow areas, of which the middle one is full.
     let row: Vec<_> = (0..9_u8)
         .map(|n| {
             let utilization = if n == 4 { 1.0 } else { 0.1 };
@@ -90,7 +90,7 @@ fn crowded_area_labels_shrink_to_the_share() {
 }
 
 #[test]
-fn an_area_whose_text_would_be_cut_off_has_none() {
+fn area_without_room_has_no_label() {
     let corner = shape("A-NAME-THAT-IS-VERY-LONG-INDEED", vec![square(0.0, 0.0, 0.001)], 0.2);
     let other = shape("B", vec![square(0.1, 0.2, 0.001)], 0.1);
     let svg = draw_areas(vec![corner, other]);

@@ -1,4 +1,5 @@
-//! For whom the thresholds of areas hold, and what is said of changes that are refused.
+//! The flag of admission: the areas, channels and users whose orders thresholds may refuse; and errors of refused
+//! changes.
 
 use axum::{
     extract::{Form, State, rejection::FormRejection},
@@ -21,7 +22,7 @@ use app::App;
 use areas::table::{ChangeAuthor, TableError, flag};
 use model::ids::AreaId;
 
-/// For whom thresholds hold.
+/// Describes the areas, channels and users that thresholds apply to.
 pub(super) fn describe_flag(flag: &AdmissionFlag) -> String {
     if !flag.enabled {
         return both("Thresholds are off: they refuse nothing.", "Ambang batas mati: tidak ada yang ditolak.").into();
@@ -48,7 +49,7 @@ pub(super) fn describe_flag(flag: &AdmissionFlag) -> String {
     text
 }
 
-/// Sets for whom thresholds hold, as a whole.
+/// Returns the form that replaces the flag.
 pub(super) fn change_of_flag(flag: &AdmissionFlag) -> Action {
     let word = |is: bool| if is { "true" } else { "false" };
     let on_off = [("true", both("on", "hidup").get()), ("false", both("off", "mati").get())];
@@ -105,7 +106,7 @@ pub(super) fn refuse_change(error: TableError) -> PageError {
     }
 }
 
-/// The version that the person has seen. A form without one insists on none.
+/// Parses the version that the person has seen. A form without a version accepts any.
 pub(super) fn parse_version(text: &str) -> Result<Option<i64>, PageError> {
     match text.trim() {
         "" => Ok(None),
@@ -135,7 +136,7 @@ fn parse_switch(text: &str) -> Result<bool, PageError> {
     })
 }
 
-/// Says for whom thresholds hold, and whether they refuse.
+/// Replaces the flag.
 pub(crate) async fn set_flag(
     State(app): State<App>,
     person: SignedIn,
@@ -155,7 +156,7 @@ pub(crate) async fn set_flag(
         enabled_channels: split_names(&form.enabled_channels).map(str::to_owned).collect(),
         percentage,
         shadow_mode: parse_switch(&form.shadow_mode)?,
-        // The service counts on.
+        // The service sets the next version.
         version: 0,
     };
     let author = ChangeAuthor { actor: &person.actor(), reason: Some(&reason) };

@@ -1,4 +1,4 @@
-//! Alerts: what a person has to do, and that it is done.
+//! Alerts that a person must handle, and their acknowledgement.
 
 use askama::Template;
 use axum::{
@@ -31,15 +31,16 @@ use notify::alerts::{self, AlertFilter, AlertSelection, RaisedAlert};
 
 const PAGE: u32 = 50;
 const REFRESH_S: u32 = 10;
-/// Dispatchers acknowledge the alerts that are theirs.
+/// Roles that acknowledge alerts. Dispatchers acknowledge only the alerts for dispatchers.
 const WRITERS: [AccountRole; 2] = [AccountRole::Support, AccountRole::Dispatcher];
 
-/// Returns whether this person takes care of alerts of this kind: a dispatcher of those about orders that wait for one.
+/// Returns whether this person may acknowledge alerts of this kind. A dispatcher may acknowledge alerts about orders
+/// that wait for a dispatcher.
 pub(super) fn may_acknowledge(person: &SignedIn, kind: &str) -> bool {
     person.may(&WRITERS) && (person.role() != AccountRole::Dispatcher || messages::is_for_dispatchers(kind))
 }
 
-/// Acknowledges an alert. `back`: where the form leads, unless to the list.
+/// Returns the form that acknowledges an alert. It returns to `back`, or else to the list.
 pub(super) fn form_to_acknowledge(alert: i64, back: Option<&str>) -> Action {
     let mut fields: Vec<Field> = back.map(|back| Field::hidden("back", back)).into_iter().collect();
     fields.push(Field::required("note", both("What was done, or will be", "Apa yang sudah atau akan dilakukan")));
@@ -49,7 +50,7 @@ pub(super) fn form_to_acknowledge(alert: i64, back: Option<&str>) -> Action {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct AlertQuery {
-    /// "all": acknowledged ones, too.
+    /// "all" includes acknowledged alerts.
     show: String,
     kind: String,
     before: Option<i64>,
@@ -58,9 +59,9 @@ pub(crate) struct AlertQuery {
 
 struct AlertRow {
     kind: String,
-    /// The order or binding it is about.
+    /// The order or binding of the alert.
     subject: String,
-    /// The path of its page.
+    /// Path of the subject's page.
     page: String,
     raised: Moment,
     waits: String,
@@ -149,7 +150,7 @@ pub(crate) struct AcknowledgeForm {
     back: Option<String>,
 }
 
-/// Acknowledges an alert. One that was acknowledged before stays as it was.
+/// Acknowledges an alert. An alert that was acknowledged before stays unchanged.
 pub(crate) async fn acknowledge_alert(
     State(app): State<App>,
     person: SignedIn,

@@ -1,4 +1,4 @@
-//! Area: one area hour by hour: how full it was, what was refused there, and what another threshold would have refused.
+//! Page of one area: its load and refusals hour by hour, and the refusals that another threshold would have caused.
 
 use axum::{
     extract::{Path, Query, State, rejection::QueryRejection},
@@ -20,9 +20,9 @@ use app::App;
 use desk::reports::area_report::{self, AreaHour, AreaReport, ReportScope, WhatIf};
 use model::ids::AreaId;
 
-/// Hours of the page, unless others are asked for.
+/// Default number of hours on the page.
 const HOURS: u32 = 24;
-/// Snapshots of areas are a minute apart.
+/// Seconds between refreshes. Snapshots of areas are a minute apart.
 const REFRESH_S: u32 = 60;
 const MOST_HOURS: u32 = 7 * 24;
 const MOST_WAITING: i64 = 1_000_000;
@@ -40,7 +40,7 @@ const HEADINGS: [Words; 8] = [
 
 pub(super) const NO_AREA: Words = both("There is no area of this id.", "Tidak ada wilayah dengan id ini.");
 
-/// The address of an area's page. `base`: the console's path.
+/// Returns the address of an area's page. `base` is the console's path.
 pub(super) fn area_page(base: &str, id: &str) -> String {
     format!("{base}/areas/{}", encode_component(id))
 }

@@ -1,4 +1,4 @@
-//! Areas: how they stand, how many orders may wait in each, and what a person decides for one.
+//! Page of all areas: their status, thresholds and overrides.
 
 use std::collections::HashMap;
 
@@ -45,9 +45,9 @@ use desk::reports::{
 use model::ids::{AreaId, ServiceType};
 
 const AREAS_REFRESH_S: u32 = 10;
-/// Who overrides areas.
+/// Roles that override areas.
 const DECIDERS: [AccountRole; 2] = [AccountRole::Dispatcher, AccountRole::Operator];
-/// The longest an override set here lasts.
+/// Maximum duration of an override from this page, in minutes.
 const LONGEST_OVERRIDE_MIN: i64 = 7 * 24 * 60;
 
 const AREA_HEADINGS: [Words; 6] = [
@@ -99,7 +99,7 @@ pub(crate) async fn show_areas(
     render(&page)
 }
 
-/// An area and one of its service types. `set`: what is set there, if anything.
+/// Returns the row of an area and one of its service types. `set` has the limits that are set there.
 fn row_of(app: &App, person: &SignedIn, area: &AreaStatus, set: Option<&LimitsRow>) -> TableRow {
     let now = app.core.database_clock.now();
     let href = area_page(&app.config.console.path, area.area_id.as_str());
@@ -141,7 +141,7 @@ fn row_of(app: &App, person: &SignedIn, area: &AreaStatus, set: Option<&LimitsRo
     }
 }
 
-/// Decides for an area, whatever its count.
+/// Returns the form that overrides an area, regardless of its count.
 fn override_of(area: &AreaStatus) -> Action {
     let modes = [
         ("FORCE_BUSY", both("busy: take no more orders", "sibuk: tidak menerima pesanan lagi").get()),
@@ -164,7 +164,7 @@ fn override_of(area: &AreaStatus) -> Action {
     Action::new(both("Override", "Tetapkan manual"), path, fields)
 }
 
-/// Sets how many orders of a service type may wait in an area.
+/// Returns the form that sets the threshold of an area for a service type.
 fn change_of_threshold(area: &AreaStatus, set: Option<&LimitsRow>) -> Action {
     let most = set.and_then(|row| row.max_waiting_orders).map(|most| most.to_string()).unwrap_or_default();
     let version = set.map_or(0, |row| row.version).to_string();
@@ -189,7 +189,7 @@ fn change_of_threshold(area: &AreaStatus, set: Option<&LimitsRow>) -> Action {
     Action::new(both("Threshold", "Ambang batas"), path, fields)
 }
 
-/// Draws the areas, each as full as its fullest service type. What may be said of one is in the table, too.
+/// Draws the areas, each with the load of its fullest service type. The table below has the same data.
 fn draw_map(app: &App, statuses: &[AreaStatus]) -> String {
     let rules = app.areas.rules.get();
     let mut fullest: HashMap<&AreaId, &AreaStatus> = HashMap::new();
@@ -229,7 +229,7 @@ pub(crate) struct OverrideForm {
     reason: String,
 }
 
-/// Decides for an area, whatever its count; or gives it back to its count.
+/// Overrides an area regardless of its count, or ends the override.
 pub(crate) async fn set_override(
     State(app): State<App>,
     person: SignedIn,
@@ -278,7 +278,7 @@ pub(crate) struct ThresholdForm {
     reason: String,
 }
 
-/// Sets how many orders of a service type may wait in an area; or lets it follow the installation again.
+/// Sets the threshold of an area for a service type, or restores that of the configuration.
 pub(crate) async fn set_threshold(
     State(app): State<App>,
     person: SignedIn,

@@ -1,4 +1,4 @@
-//! Audit: what staff did, with who, when, from where, what and why.
+//! Audit page: actions of staff with person, time, address, object and reason.
 
 use axum::{
     extract::{Query, State, rejection::QueryRejection},
@@ -32,7 +32,7 @@ const HEADINGS: [Words; 6] = [
     both("From where", "Dari mana"),
 ];
 
-/// As it stands in the address. What is empty does not matter.
+/// Filter in the address. An empty value matches everything.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct AuditQuery {
@@ -72,7 +72,7 @@ impl AuditQuery {
     }
 }
 
-/// What a source is called.
+/// Returns the label of a source.
 fn source_label(source: TrailSource) -> &'static str {
     let label = match source {
         TrailSource::Order => both("orders", "pesanan"),
@@ -89,7 +89,7 @@ fn source_label(source: TrailSource) -> &'static str {
     label.get()
 }
 
-/// The page of what was changed; empty: it has none.
+/// Returns the page of the changed object; empty if it has none.
 fn subject_page(base: &str, entry: &TrailEntry) -> String {
     match entry.source.as_str() {
         "alert" if entry.action.ends_with(TRANSACTION_UNRESOLVED) => {

@@ -1,4 +1,4 @@
-//! Bindings: accounts at providers, on which one transaction follows the other; one of them; and the OTPs that people hand in.
+//! Pages of bindings: the list, one binding, and the form for OTPs.
 
 use askama::Template;
 use axum::{
@@ -46,9 +46,9 @@ use foundation::db;
 
 const PAGE: i64 = 100;
 const REFRESH_S: u32 = 5;
-/// Transactions on the page of a binding.
+/// Number of transactions on the page of a binding.
 const TRANSACTIONS: i64 = 20;
-/// Support is whom the owner of an account tells the OTP.
+/// Roles that submit OTPs. Support is included because the account's owner gives the OTP to support.
 const OTP_WRITERS: [AccountRole; 2] = [AccountRole::Operator, AccountRole::Support];
 const OTP_EVENT: &str = "otp_submitted";
 
@@ -95,7 +95,7 @@ impl BindingQuery {
     }
 }
 
-/// The state with why, if it stopped.
+/// Returns the state, with the reason if the binding stopped.
 fn state_chip(binding: &Binding) -> Chip {
     let tone = match binding.state {
         BindingState::Running => "good",
@@ -106,7 +106,7 @@ fn state_chip(binding: &Binding) -> Chip {
     Chip::new(tone, format!("{}{why}", spaced(binding.state.as_str())))
 }
 
-/// The transaction that waits for an OTP which was not handed in yet.
+/// Returns the transaction that waits for an OTP, if the OTP was not submitted yet.
 fn wanted_otp(binding: &Binding) -> Option<&TrxId> {
     let waits = binding.phase == BindingPhase::WaitingOtp && binding.otp_value.is_none();
     binding.trx_id.as_ref().filter(|_| waits)
@@ -117,7 +117,8 @@ const PAUSE: Words = both("Pause", "Jeda");
 const RESUME: Words = both("Resume", "Lanjutkan");
 const STOP: Words = both("Stop", "Hentikan");
 
-/// What this person may do with the binding as it is. The services judge again. `back`: where the forms lead.
+/// Returns the actions that this person may take in the current state. The services check again. The forms return to
+/// `back`.
 fn actions_on(person: &SignedIn, binding: &Binding, back: &str) -> Vec<Action> {
     let verbs: &[(Words, &'static str)] = match binding.state {
         BindingState::Running => &[(PAUSE, "pause"), (STOP, "stop")],
@@ -144,7 +145,7 @@ fn actions_on(person: &SignedIn, binding: &Binding, back: &str) -> Vec<Action> {
     actions
 }
 
-/// A binding that another version wrote.
+/// Returns the row of a binding that another version wrote.
 fn unreadable_row(row: &UnreadableBinding) -> TableRow {
     let chip = Chip::new("bad", both("cannot be read", "tidak dapat dibaca"));
     let mut cells = vec![Cell::id(&row.id), Cell::html(chip), Cell::text(&row.error)];
@@ -212,7 +213,7 @@ pub(crate) async fn show_bindings(
     render(&page)
 }
 
-/// What is due next.
+/// The next job of a binding.
 struct NextPart {
     what: &'static str,
     when: Countdown,
@@ -255,7 +256,7 @@ struct EventRow {
 
 impl EventRow {
     fn new(event: BindingEventRow) -> Self {
-        // The detail of an OTP is its digest.
+        // The detail of an OTP event is a digest, so it is not shown.
         let detail = event.detail.filter(|_| event.kind != OTP_EVENT).or(event.reason);
         Self { at: Moment(event.at), what: spaced(&event.kind), actor: event.actor, detail: detail.unwrap_or_default() }
     }
@@ -297,7 +298,7 @@ struct BindingDetailPage {
     why: String,
     to_do: Vec<BindingAdvice>,
     next: Option<NextPart>,
-    /// Until when an OTP is waited for.
+    /// Deadline for an OTP.
     otp_until: Option<Countdown>,
     redis_problem: Option<String>,
     transactions: Vec<TransactionRow>,
@@ -308,7 +309,7 @@ struct BindingDetailPage {
 
 const NO_BINDING: Words = both("There is no binding of this id.", "Tidak ada binding dengan id ini.");
 
-/// As a page says it.
+/// Returns the page for an error.
 fn binding_error(error: BindingError) -> PageError {
     match error {
         BindingError::NotFound(_) => PageError::NotFound(NO_BINDING),
@@ -419,7 +420,7 @@ pub(crate) async fn command_binding(
     Ok(go_back(&app, safe_path(back.as_deref(), "/bindings"), "binding").into_response())
 }
 
-/// Without `Debug`: the OTP is in no log.
+/// Has no `Debug`, so that the OTP appears in no log.
 #[derive(Deserialize)]
 pub(crate) struct OtpForm {
     #[serde(default)]
@@ -429,7 +430,7 @@ pub(crate) struct OtpForm {
     back: Option<String>,
 }
 
-/// Hands an OTP in: it is stored sealed, and sent to the provider at once.
+/// Submits an OTP. It is stored encrypted and sent to the provider immediately.
 pub(crate) async fn submit_otp(
     State(app): State<App>,
     person: SignedIn,

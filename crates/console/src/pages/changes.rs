@@ -1,5 +1,5 @@
-//! Changes: a stream of server-sent events that says when rows of a page have changed. The page then asks for its part again, as it
-//! does without a stream. A stream that cannot be had, or breaks, costs nothing but the wait until the page asks by itself.
+//! Stream of server-sent events that reports changed rows. The page then requests its part again, as it does without a
+//! stream. If the stream is not available or breaks, the page only waits until its own refresh.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -27,13 +27,13 @@ use accounts::sessions;
 use app::App;
 use desk::reports::page_changes::ChangeTopic;
 
-/// Then the browser asks for another stream, and the session is looked up again.
+/// Maximum duration of a stream. The browser then opens another one, which looks up the session again.
 const LONGEST: Duration = Duration::from_secs(300);
-/// How often a stream checks that its session still lasts. It also checks before it tells of a change.
+/// Interval in which a stream checks that its session is still valid. It also checks before it reports a change.
 const CHECK_EVERY: Duration = Duration::from_secs(5);
-/// What the browser waits before it asks again.
+/// Time after which the browser reconnects.
 const RETRY: Duration = Duration::from_secs(2);
-/// A stream that says nothing for longer is cut by proxies.
+/// Interval of keep-alive events. Proxies close a stream that is silent for longer.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 #[derive(Debug, Default, Deserialize)]
@@ -54,7 +54,7 @@ pub(crate) async fn stream_changes(
     let unknown = both("No page shows rows of this kind.", "Tidak ada halaman yang menampilkan baris jenis ini.");
     let topic = ChangeTopic::parse(&of).ok_or(PageError::NotFound(unknown))?;
     let Some(watcher) = app.desk.changes.watch_topic(topic, &app.core.pages, &app.core.loops) else {
-        // The browser asks for no stream any more; the page asks by itself.
+        // With this status the browser stops opening streams. The page refreshes by itself.
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
     let token = transport.read_cookie(CookieKind::Session, &headers).unwrap_or_default();
@@ -74,11 +74,11 @@ pub(crate) async fn stream_changes(
         }
     });
     let events = Sse::new(begin.chain(changes)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE));
-    // Proxies pass each event on at once.
+    // The header makes proxies forward each event immediately.
     Ok(([(HeaderName::from_static("x-accel-buffering"), "no")], events).into_response())
 }
 
-/// Returns whether the session is over. While Postgres does not answer, the stream goes on.
+/// Returns whether the session has ended. While Postgres does not answer, the stream continues.
 async fn has_ended(app: &App, token: &str) -> bool {
     matches!(sessions::find_session(&app.core.pages, token).await, Ok(None))
 }

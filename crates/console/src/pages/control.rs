@@ -1,4 +1,4 @@
-//! Plans and sessions: what is done to many at once, and who is signed in.
+//! Pages of plans and of sessions.
 
 use axum::{
     extract::{
@@ -63,7 +63,7 @@ pub(super) fn describe_progress(counts: PlanCounts) -> String {
     )
 }
 
-/// What this person may do with the plan as it is. The services judge again.
+/// Returns the actions that this person may take in the current state of the plan. The services check again.
 pub(super) fn actions_on(person: &SignedIn, plan: &Plan) -> Vec<Action> {
     if !person.may(&OPERATORS) {
         return Vec::new();
@@ -127,7 +127,7 @@ pub(crate) async fn show_plans(
 
 pub(super) const NO_PLAN: Words = both("There is no plan of this id.", "Tidak ada rencana dengan id ini.");
 
-/// As a page says it.
+/// Returns the page for an error.
 pub(super) fn plan_error(error: PlanError) -> PageError {
     match error {
         PlanError::NotFound(_) => PageError::NotFound(NO_PLAN),
@@ -137,7 +137,7 @@ pub(super) fn plan_error(error: PlanError) -> PageError {
     }
 }
 
-/// Runs a plan, once, or cancels it.
+/// Runs a plan once, or cancels it.
 pub(crate) async fn change_plan(
     State(app): State<App>,
     person: SignedIn,
@@ -197,7 +197,7 @@ pub(crate) async fn show_sessions(
     render(&page)
 }
 
-/// Ends the session of a person.
+/// Ends a session.
 pub(crate) async fn end_session(
     State(app): State<App>,
     person: SignedIn,

@@ -1,4 +1,4 @@
-//! Desk: the orders that wait for a person, those that wait longest first; who is on each, and who could take one.
+//! Desk: the orders that wait for a person, longest waiting first, with their desk claims and the drivers nearby.
 
 use std::collections::HashMap;
 
@@ -47,17 +47,17 @@ const REFRESH_S: u32 = 5;
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct DeskQuery {
-    /// Whose drivers are shown; empty: those of none.
+    /// Order whose nearby drivers are shown; empty for none.
     order: String,
     did: Option<String>,
 }
 
-/// The address of the desk with the drivers of this order, below the console's path.
+/// Returns the address of the desk with the drivers of this order, below the console's path.
 fn desk_of(order: &str) -> String {
     format!("/desk{}", write_query(&[("order", order)]))
 }
 
-/// Who is on an order, and until when.
+/// Desk claim on an order, and its expiry.
 pub(super) struct TakenBy {
     pub(super) person: Chip,
     pub(super) is_me: bool,
@@ -72,13 +72,13 @@ impl TakenBy {
     }
 }
 
-/// An order that waits.
+/// An order that waits for a person.
 struct DeskRow {
     order: OrderRow,
     taken: Option<TakenBy>,
-    /// The desk with its drivers.
+    /// Address of the desk with the order's drivers.
     address: String,
-    /// `None`: this person may not.
+    /// `None` if this person may not decide.
     decide: Option<Action>,
 }
 
@@ -94,7 +94,7 @@ impl DeskRow {
     }
 }
 
-/// Decides on an order that waits.
+/// Returns the form for a decision on an order that waits.
 fn form_to_decide(order: &OrderRow) -> Action {
     let path = |word: &str| format!("/orders/{}/{word}", order.id);
     let mut fields = vec![Field::hidden("back", "/desk")];
@@ -113,12 +113,12 @@ fn form_to_decide(order: &OrderRow) -> Action {
     decide
 }
 
-/// Assigns the driver of one row.
+/// Returns the form that assigns the driver of one row.
 fn form_to_assign(order: &str, driver: &str) -> Action {
     let fields = vec![
         Field::hidden("back", "/desk"),
         Field::hidden("driver_id", driver),
-        // Tells the form from that of the order's row.
+        // Distinguishes this form from the form of the order's row.
         Field::hidden("list", "near"),
         Field::reason(),
     ];
@@ -130,7 +130,7 @@ fn form_to_assign(order: &str, driver: &str) -> Action {
 struct ChosenOrder {
     id: String,
     status: Chip,
-    /// `None`: no driver can be assigned as it is.
+    /// `None` if the status of the order does not allow an assignment.
     ranking: Option<RankingPart>,
     address: String,
 }
@@ -139,12 +139,12 @@ struct ChosenOrder {
 #[template(path = "desk.html")]
 struct DeskPage {
     shell: Shell,
-    /// What refreshes this page.
+    /// Address that refreshes this page.
     here: String,
     chosen: Option<ChosenOrder>,
     rows: Vec<DeskRow>,
     may_act: bool,
-    /// This person may see phone numbers.
+    /// Whether this person may see phone numbers.
     may_call: bool,
     is_full: bool,
 }
@@ -193,7 +193,7 @@ pub(crate) async fn show_page(
     render(&page)
 }
 
-/// Ranks the drivers near an order as a search would now.
+/// Ranks the drivers near an order in the same way as a search.
 async fn choose_order(app: &App, snapshot: &Snapshot) -> Result<ChosenOrder, PageError> {
     let order = &snapshot.order;
     let ranking = match order.status {
@@ -222,7 +222,7 @@ fn refuse_take(error: TakeError) -> PageError {
     PageError::Conflict(text.into())
 }
 
-/// Shows the others that this person is on an order, and this person who could take it.
+/// Claims an order for this person, and shows the drivers nearby.
 pub(crate) async fn take_order(
     State(app): State<App>,
     person: SignedIn,
@@ -237,7 +237,7 @@ pub(crate) async fn take_order(
     Ok(go_back(&app, safe_path(back.as_deref(), &desk_of(id.as_str())), "take").into_response())
 }
 
-/// Shows the others that this person is on an order no more.
+/// Ends this person's claim on an order.
 pub(crate) async fn leave_order(
     State(app): State<App>,
     person: SignedIn,

@@ -1,4 +1,4 @@
-//! Driver: one driver: what the driver does now, the last place and its age, and what became of the offers.
+//! Page of one driver: current activity, last position and its age, and the outcome of offers.
 
 use askama::Template;
 use axum::{
@@ -33,20 +33,20 @@ use orders::fleet::{
 };
 
 const REFRESH_S: u32 = 5;
-/// Offers on the page.
+/// Number of offers on the page.
 const OFFERS: u32 = 50;
-/// The counts are of so long.
+/// Time range of the counts.
 const COUNTED: TimeDelta = TimeDelta::days(7);
 
 pub(super) const SERVICES: Words = both("Service types, with commas", "Jenis layanan, dengan koma");
 pub(super) const NO_DRIVER: Words = both("There is no driver of this id.", "Tidak ada pengemudi dengan id ini.");
 
-/// The address of a driver's page. `base`: the console's path.
+/// Returns the address of a driver's page. `base` is the console's path.
 pub(super) fn driver_page(base: &str, id: &str) -> String {
     format!("{base}/drivers/{}", encode_component(id))
 }
 
-/// What a driver does now.
+/// Returns the current activity of a driver.
 pub(super) fn driver_chip(driver: &DriverRecord) -> Chip {
     match driver.active_order {
         _ if driver.disabled_at.is_some() => Chip::new("bad", both("disabled", "dinonaktifkan")),
@@ -56,7 +56,7 @@ pub(super) fn driver_chip(driver: &DriverRecord) -> Chip {
     }
 }
 
-/// Disables a driver, or enables one who is disabled. `back`: where the form leads, unless to the list.
+/// Returns the form that disables or enables a driver. It returns to `back`, or else to the list.
 pub(super) fn change_of_driver(driver: &DriverRecord, back: Option<&str>) -> Action {
     let (label, word) = if driver.disabled_at.is_some() {
         (both("Enable", "Aktifkan"), "enable")
@@ -68,7 +68,7 @@ pub(super) fn change_of_driver(driver: &DriverRecord, back: Option<&str>) -> Act
     Action::new(label, format!("/drivers/{}/{word}", encode_component(driver.id.as_str())), fields)
 }
 
-/// Changes what a driver drives for, and the driver's phone number.
+/// Returns the form that changes a driver's service types and phone number.
 fn form_for_change(driver: &DriverRecord) -> Action {
     let services: Vec<&str> = driver.service_types.iter().map(ServiceType::as_str).collect();
     let fields = vec![
@@ -87,7 +87,7 @@ fn form_for_change(driver: &DriverRecord) -> Action {
     Action::new(both("Change", "Ubah"), path, fields)
 }
 
-/// How an offer ended, or that it waits.
+/// Returns the state of an offer.
 fn offer_chip(state: OfferState) -> Chip {
     let (tone, word) = match state {
         OfferState::Offered => ("wait", both("is asked", "sedang ditanya")),
@@ -106,9 +106,9 @@ struct OfferRow {
     state: Chip,
     distance: String,
     offered: Moment,
-    /// When it ended.
+    /// Time when the offer ended.
     ended: Option<Moment>,
-    /// Until when the driver may answer.
+    /// Time until which the driver may answer.
     expires: Option<Countdown>,
     reason: String,
 }
@@ -133,22 +133,22 @@ impl OfferRow {
 #[template(path = "driver.html")]
 struct DriverDetailPage {
     shell: Shell,
-    /// The address of this page.
+    /// Address of this page.
     here: String,
     id: String,
     state: Chip,
-    /// The order that occupies the driver.
+    /// Order that the driver carries out.
     order: Option<String>,
     facts: Vec<(Words, String)>,
     idle_since: Moment,
     disabled: Option<Moment>,
     located: Option<Moment>,
-    /// Ends of the last days, each with how many.
+    /// Outcomes of the last days, each with its count.
     ends: Vec<(Chip, String)>,
     offers: Vec<OfferRow>,
-    /// This person may see phone numbers.
+    /// Whether this person may see phone numbers.
     may_call: bool,
-    /// Below the console's path.
+    /// Path below the console's path.
     back: String,
     actions: Vec<Action>,
 }
@@ -209,7 +209,7 @@ pub(crate) async fn show_page(
     render(&page)
 }
 
-/// `1,234`, or `10,000+` where more were not counted.
+/// Returns a count such as `1,234`, or `10,000+` if counting stopped there.
 fn count_text(count: i64) -> String {
     let more = if count >= MOST_COUNTED { "+" } else { "" };
     format!("{}{more}", group_digits(count.unsigned_abs()))

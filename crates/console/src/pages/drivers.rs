@@ -1,4 +1,4 @@
-//! Drivers: how they stand, and what is decided for them.
+//! Page of all drivers: their state, and forms to create, change, disable and enable them.
 
 use axum::{
     extract::{
@@ -36,7 +36,7 @@ const REFRESH_S: u32 = 10;
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct DriverQuery {
-    /// Leads to the page of this driver.
+    /// Redirects to the page of this driver.
     id: String,
     service_type: String,
     available: String,
@@ -135,7 +135,7 @@ pub(crate) struct DriverForm {
     back: Option<String>,
 }
 
-/// Gives a driver no more work, or takes that back.
+/// Disables or enables a driver.
 pub(crate) async fn set_driver(
     State(app): State<App>,
     person: SignedIn,
@@ -214,7 +214,7 @@ fn parse_degrees(text: &str) -> Result<f64, PageError> {
     })
 }
 
-/// Adds a driver.
+/// Creates a driver.
 pub(crate) async fn create_driver(
     State(app): State<App>,
     person: SignedIn,
@@ -246,7 +246,7 @@ pub(crate) struct DriverChangeForm {
     reason: String,
 }
 
-/// Changes what a driver drives for, and the driver's phone number: empty leaves it, `-` removes it.
+/// Changes a driver's service types and phone number. An empty phone number stays unchanged; `-` removes it.
 pub(crate) async fn change_driver(
     State(app): State<App>,
     person: SignedIn,

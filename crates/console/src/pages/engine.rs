@@ -1,4 +1,4 @@
-//! Queues, workers and dead jobs: what operators look after.
+//! Pages of queues, workers and dead jobs, for operators.
 
 use std::fmt::Write as _;
 
@@ -49,7 +49,7 @@ use queue::{JobId, store::WorkerEntry};
 
 const REFRESH_S: u32 = 5;
 const PAGE: u32 = 50;
-/// Kinds of errors above the list of dead jobs.
+/// Number of error groups above the list of dead jobs.
 const GROUPS: u32 = 10;
 
 const QUEUE_HEADINGS: [Words; 9] = [
@@ -117,7 +117,7 @@ pub(crate) async fn show_queues(
     render(&page)
 }
 
-/// How many jobs of a queue all workers run a minute, as they ran lately. A dash where none says so.
+/// Returns the recent number of runs per minute of a queue over all workers, or a dash if none reports it.
 fn runs_a_minute(workers: &[WorkerEntry], queue: &str) -> String {
     let paces: Vec<u64> = workers.iter().filter_map(|worker| Some(worker.info.runs.get(queue)?.per_ks)).collect();
     match paces.iter().sum::<u64>() * 60 / 1_000 {
@@ -127,7 +127,7 @@ fn runs_a_minute(workers: &[WorkerEntry], queue: &str) -> String {
     }
 }
 
-/// Stops a queue, or lets it run again.
+/// Pauses or resumes a queue.
 pub(crate) async fn set_queue(
     State(app): State<App>,
     person: SignedIn,
@@ -205,7 +205,8 @@ const DEAD_HEADINGS: [Words; 6] = [
     both("Died", "Mati pada"),
 ];
 
-/// HTML: what dead jobs died of, each with how many, as links to those; empty where one look at the table says it.
+/// Returns HTML with the errors of dead jobs and their counts, as links to the jobs. Returns an empty text for fewer
+/// than two groups.
 fn draw_groups(base: &str, queue: &str, groups: &[DeadErrorGroup]) -> String {
     if groups.len() < 2 {
         return String::new();
@@ -224,7 +225,7 @@ fn draw_groups(base: &str, queue: &str, groups: &[DeadErrorGroup]) -> String {
     html
 }
 
-/// Which dead jobs a filter means.
+/// Returns the dead jobs that match a filter.
 fn select_dead(queue: &str, error: &str) -> Result<(DeadJobFilter, DeadSelection), PageError> {
     let filter = DeadJobFilter {
         queue: optional_text(both("queue", "antrean"), Some(queue))?,
@@ -328,7 +329,7 @@ pub(crate) async fn show_dead(
     render(&page)
 }
 
-/// Gives a dead job another life, or forgets it.
+/// Requeues or discards a dead job.
 pub(crate) async fn decide_dead(
     State(app): State<App>,
     person: SignedIn,
@@ -364,7 +365,7 @@ pub(crate) struct DeadPlanForm {
     reason: String,
 }
 
-/// Stores a plan for all dead jobs that match. Nothing is done until it is run by its id.
+/// Stores a plan for all matching dead jobs. It does nothing until it is run by its id.
 pub(crate) async fn plan_dead(
     State(app): State<App>,
     person: SignedIn,

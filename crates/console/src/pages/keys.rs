@@ -1,4 +1,5 @@
-//! Keys: who may call the API or sign in, made and revoked by admins. A key's text is on the page that makes it, and nowhere else.
+//! Page of keys for the API and the sign-in, which admins create and revoke. Only the page that creates a key shows its
+//! text.
 
 use std::time::Duration;
 
@@ -36,7 +37,7 @@ use model::ids::DriverId;
 
 const PAGE: i64 = 100;
 const REFRESH_S: u32 = 15;
-/// Ten years.
+/// Maximum lifetime in days: ten years.
 const LONGEST_DAYS: u32 = 3650;
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -90,7 +91,7 @@ fn parse_role(word: &str) -> Result<AccountRole, PageError> {
     found.ok_or_else(|| PageError::Invalid(both("There is no such role.", "Tidak ada peran seperti itu.").into()))
 }
 
-/// Whether the key opens anything, and why not.
+/// Returns whether the key is valid, with the reason if it is not.
 fn state_chip(key: &ListedKey) -> Chip {
     match key {
         ListedKey { revoked_at: Some(_), .. } => Chip::new("bad", both("revoked", "dicabut")),
@@ -226,19 +227,19 @@ pub(crate) struct NewKeyForm {
     reason: String,
 }
 
-/// Without `Debug`: the key is in no log.
+/// Has no `Debug`, so that the key appears in no log.
 #[derive(Template)]
 #[template(path = "new_key.html")]
 struct NewKeyPage {
     shell: Shell,
     name: String,
     role: &'static str,
-    /// The key itself, shown this once.
+    /// Text of the key, which is shown only once.
     key: String,
     ends: Option<Moment>,
 }
 
-/// The driver of a key; `None`: it acts for none.
+/// Parses the driver of a key; `None` if it has none.
 fn parse_driver(id: &str) -> Result<Option<DriverId>, PageError> {
     let Some(id) = Some(id.trim()).filter(|id| !id.is_empty()) else { return Ok(None) };
     match id.parse() {
@@ -253,7 +254,7 @@ fn parse_driver(id: &str) -> Result<Option<DriverId>, PageError> {
     }
 }
 
-/// How long a key lives; `None`: until it is revoked.
+/// Parses the lifetime of a key; `None` if it is valid until revoked.
 fn parse_days(days: &str) -> Result<Option<Duration>, PageError> {
     let days = match days.trim() {
         "" => return Ok(None),
@@ -268,13 +269,14 @@ fn parse_days(days: &str) -> Result<Option<Duration>, PageError> {
     Ok(Some(DAY * days))
 }
 
-/// The address of the form has no page: a reload, or another language, leads to the list.
+/// Redirects to the list, because the address of the form has no page. Browsers request it on a reload or a change of
+/// language.
 pub(crate) async fn to_keys(State(app): State<App>) -> Redirect {
     Redirect::to(&format!("{}/keys", app.config.console.path))
 }
 
-/// Makes a key, and shows it. The page is the answer to the form, so that the key lies in no address, cookie or row; a form that is sent
-/// again is refused, because the name is taken.
+/// Creates a key and shows it. The page is the answer to the form, so that no address, cookie or row contains the key.
+/// A repeated form is refused because the name is taken.
 pub(crate) async fn create_key(
     State(app): State<App>,
     person: SignedIn,
@@ -310,7 +312,7 @@ pub(crate) async fn create_key(
 const NO_KEY: Words =
     both("There is no such key, or it was revoked before.", "Kunci ini tidak ada, atau sudah dicabut sebelumnya.");
 
-/// As a page says it.
+/// Returns the page for an error.
 fn key_error(error: KeyError) -> PageError {
     match error {
         KeyError::NameTaken(name) => PageError::Conflict(say!(
@@ -330,7 +332,7 @@ fn key_error(error: KeyError) -> PageError {
     }
 }
 
-/// Revokes a key: within a second it opens nothing, and its sessions have ended.
+/// Revokes a key. The key is invalid within a second, and its sessions end.
 pub(crate) async fn revoke_key(
     State(app): State<App>,
     person: SignedIn,

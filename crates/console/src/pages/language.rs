@@ -1,4 +1,4 @@
-//! The switch between languages.
+//! Switch between languages.
 
 use axum::{
     extract::{Extension, Form, State, rejection::FormRejection},
@@ -24,11 +24,12 @@ use app::App;
 pub(crate) struct LanguageForm {
     #[serde(default)]
     language: String,
-    /// The page with the switch, where its address is that of a refused form.
+    /// Page with the switch, if its address is that of a refused form.
     back: Option<String>,
 }
 
-/// Remembers the language, and leads back to the page with the switch. It needs no session: the page for signing in has the switch, too.
+/// Stores the language in a cookie and redirects to the page with the switch. It needs no session, because the sign-in
+/// page also has the switch.
 pub(crate) async fn choose_language(
     State(app): State<App>,
     Extension(transport): Extension<Transport>,

@@ -1,4 +1,4 @@
-//! Jobs: what lies in a queue, the earliest first, and where one job is.
+//! Page of jobs: the jobs of a queue, earliest first, and the state of one job.
 
 use axum::{
     extract::{Query, State, rejection::QueryRejection},
@@ -27,7 +27,7 @@ use queue::{
 
 const REFRESH_S: u32 = 5;
 const PAGE: usize = 50;
-/// Most jobs that may be left out: Redis reads past them.
+/// Maximum offset. Redis reads the skipped jobs, too.
 const LARGEST_OFFSET: usize = 100_000;
 
 pub(super) const NO_QUEUE: Words = both("There is no queue of this name.", "Tidak ada antrean dengan nama ini.");
@@ -46,14 +46,14 @@ const HEADINGS: [Words; 8] = [
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct JobQuery {
-    /// Of one job; else those of a queue are listed.
+    /// Id of one job. Without it the jobs of a queue are listed.
     id: String,
     queue: String,
     state: String,
     offset: usize,
 }
 
-/// The states, by their words in addresses.
+/// States with their codes in addresses.
 const STATES: [(&str, JobState, Words); 5] = [
     ("due", JobState::Due, both("due, now or later", "jatuh tempo, sekarang atau nanti")),
     ("leased", JobState::Leased, both("running", "berjalan")),
@@ -62,7 +62,7 @@ const STATES: [(&str, JobState, Words); 5] = [
     ("dead", JobState::Dead, both("dead", "mati")),
 ];
 
-/// A job's id. Operators open the page of the job with it.
+/// Returns the cell of a job's id. For operators it links to the job's page.
 pub(super) fn job_cell(person: &SignedIn, base: &str, job: &str) -> Cell {
     if person.may(&OPERATORS) {
         Cell::link(&format!("{base}/jobs{}", write_query(&[("id", job)])), job)
@@ -71,13 +71,13 @@ pub(super) fn job_cell(person: &SignedIn, base: &str, job: &str) -> Cell {
     }
 }
 
-/// The page of the order that a job is about. `None`: it is about something else.
+/// Returns the page and id of the order that a job belongs to; `None` if it belongs to no order.
 pub(super) fn order_of_job(base: &str, job: &str) -> Option<(String, String)> {
     let order = JobId::parse(job.to_owned()).ok().and_then(|id| timers::order_of(&id))?;
     Some((format!("{base}/orders/{}", encode_component(order.as_str())), order.to_string()))
 }
 
-/// The same as a cell.
+/// Returns the cell for [`order_of_job`].
 pub(super) fn order_cell(base: &str, job: &str) -> Cell {
     order_of_job(base, job).map_or_else(|| Cell::text(""), |(page, order)| Cell::link(&page, &order))
 }
@@ -109,7 +109,7 @@ impl JobQuery {
     }
 }
 
-/// What a row shows of a job.
+/// Data of a job's row.
 struct JobLine {
     id: String,
     queue: String,
@@ -127,7 +127,7 @@ impl JobLine {
     }
 
     fn of_detail(job: JobDetail, workers: &[WorkerEntry]) -> Self {
-        // A token is `boot:sequence`.
+        // A token has the form `boot:sequence`.
         let boot = job.token.as_deref().and_then(|token| token.rsplit_once(':')).map(|(boot, _)| boot);
         let holder = boot.and_then(|boot| workers.iter().find(|worker| worker.boot == boot));
         let held = holder.map(|worker| {
@@ -196,7 +196,7 @@ pub(crate) async fn show_page(
     let app = app.showing();
     let query: JobQuery = read_query(query)?;
     let (queue, state) = (query.queue()?, query.state()?);
-    // Each shard is read from its beginning.
+    // Each shard is read from its start.
     let most = LARGEST_OFFSET / app.core.queue().stores().len().max(1);
     if query.offset > most {
         let text = both("No more jobs of a queue are listed.", "Tidak ada lagi pekerjaan antrean yang ditampilkan.");

@@ -1,15 +1,17 @@
-//! One file for each page, with its actions.
+//! One file per page, with its actions.
 //!
-//! * [`sign_in`]: in and out. [`oidc`]: in, by a provider of OpenID Connect. [`language`]: the switch between languages.
-//! * [`now`]: one glance.
-//! * [`orders`], [`order`], [`desk`]: finding an order, one order with what can be done, and what waits for a person. [`order_map`]: where
-//!   its pickup and drivers are. [`ranking`]: who was looked at for it.
-//! * [`refunds`], [`alerts`]: what support does. [`areas`], [`drivers`]: what is decided for them. [`admission`]: for whom
-//!   thresholds hold. [`area`], [`driver`]: one of them. [`phone`]: a driver's number. [`partners`]: fleets of others.
-//! * [`roles`]: the roles that pages admit. [`rows`]: rows, forms and queries that pages share.
-//! * [`changes`]: a stream that says when rows of a page have changed.
-//! * [`engine`]: queues, workers, dead jobs. [`living_jobs`]: what lies in a queue. [`outbox`]: messages. [`control`]: plans, sessions. [`plan`]: one plan. [`keys`]: who may call. [`users`]: whom messages reach. [`bindings`]: accounts at
-//!   providers. [`audit`]: what staff did.
+//! * [`sign_in`]: sign-in and sign-out. [`oidc`]: sign-in at a provider of OpenID Connect. [`language`]: switch between
+//!   languages.
+//! * [`now`]: overview.
+//! * [`orders`]: search for orders. [`order`]: one order. [`desk`]: orders that wait for a person. [`order_map`]: map
+//!   of an order. [`ranking`]: drivers considered for an order.
+//! * [`refunds`], [`alerts`]: work of support. [`areas`], [`area`]: areas. [`admission`]: the flag of admission.
+//!   [`drivers`], [`driver`]: drivers. [`phone`]: a driver's phone number. [`partners`]: partners.
+//! * [`roles`]: roles that pages admit. [`rows`]: rows, forms and queries that pages share.
+//! * [`changes`]: stream that reports changed rows.
+//! * [`engine`]: queues, workers, dead jobs. [`living_jobs`]: jobs of a queue. [`outbox`]: messages. [`control`]: plans
+//!   and sessions. [`plan`]: one plan. [`keys`]: keys. [`users`]: staff who receive messages. [`bindings`]: bindings.
+//!   [`audit`]: audit trail.
 
 mod admission;
 mod alerts;
@@ -50,7 +52,8 @@ use axum::{
 use crate::assets;
 use app::App;
 
-/// A page below this path shows what its forms do; each has its roles in its handler.
+/// Returns all routes. The path of a form starts with the path of the page that shows it. Each handler checks its
+/// roles.
 pub(crate) fn routes(base: &str) -> Router<App> {
     let at = |path: &str| format!("{base}{path}");
     Router::new()

@@ -1,4 +1,4 @@
-//! Now: how things stand, at one glance.
+//! Now: overview of the installation.
 
 use askama::Template;
 use axum::{extract::State, response::Response};
@@ -22,17 +22,17 @@ use desk::reports::{
     page_changes::ChangeTopic,
 };
 
-/// Seconds between two refreshes.
+/// Seconds between refreshes.
 const REFRESH_S: u32 = 5;
 
-/// One number with what it is about.
+/// A number with its label.
 struct Tile {
     label: Words,
     figure: String,
     under: String,
     /// "", "warn" or "bad".
     tone: &'static str,
-    /// Where more of it is; empty: nowhere.
+    /// Path of the page with details; empty if there is none.
     path: &'static str,
 }
 
@@ -53,9 +53,9 @@ struct NowPage {
     tiles: Vec<Tile>,
     charts: Vec<Sparkline>,
     states: Vec<(Chip, String, &'static str)>,
-    /// The counts by state are of the oldest orders alone.
+    /// Whether the counts by state cover only the oldest orders.
     is_cut: bool,
-    /// Redis does not answer, and why.
+    /// Error of Redis, if it does not answer.
     redis_problem: Option<String>,
     to_decide: u64,
 }
@@ -154,7 +154,7 @@ pub(crate) async fn show_page(State(app): State<App>, person: SignedIn) -> Resul
     let areas = |title, pick: fn(&AreaPoint) -> i64| {
         curve(title, &|i| area_curve.get(i).map(|p| (p.at, pick(p))), area_curve.len())
     };
-    // As the tiles follow each other.
+    // In the order of the tiles.
     let charts = [
         whole(both("Open orders", "Pesanan terbuka"), |p| p.open_orders),
         whole(both("For a person", "Menunggu orang"), |p| p.to_decide),
@@ -187,7 +187,7 @@ pub(crate) async fn show_page(State(app): State<App>, person: SignedIn) -> Resul
     render(&page)
 }
 
-/// How many orders wait in areas, and why areas refuse.
+/// Returns the number of orders that wait in areas, and the reasons of refusals.
 fn describe_areas(point: &AreaPoint) -> String {
     let waiting = point.waiting;
     let mut parts = vec![say!("{waiting} orders wait in areas", "{waiting} pesanan menunggu di wilayah")];
@@ -196,7 +196,7 @@ fn describe_areas(point: &AreaPoint) -> String {
     parts.join("; ")
 }
 
-/// Adds what Redis says. Without it the page shows what Postgres knows; returns why.
+/// Adds the tiles with data from Redis. If Redis does not answer, adds none and returns the error.
 async fn add_engine(app: &App, tiles: &mut Vec<Tile>) -> Option<String> {
     let asked = async {
         let queues = app.core.queue().queue_stats(&jobs::queues::ALL).await?;
@@ -265,7 +265,7 @@ async fn add_engine(app: &App, tiles: &mut Vec<Tile>) -> Option<String> {
     None
 }
 
-/// Whether bindings' providers are called. `None`: they have no server.
+/// Returns the tile about calls to providers' servers; `None` if there are no servers.
 fn servers_tile(servers: &ServerGlance) -> Option<Tile> {
     let ServerGlance { now, enabled, left_alone, longest, until } = servers;
     let under = match longest.as_deref().zip(*until) {
@@ -284,7 +284,7 @@ fn servers_tile(servers: &ServerGlance) -> Option<Tile> {
     })
 }
 
-/// Whether partners are called. `None`: there is none.
+/// Returns the tile about calls to partners; `None` if there are no partners.
 async fn partners_tile(app: &App) -> Result<Option<Tile>, queue::StoreError> {
     let (mut all, mut left_alone) = (0_u64, 0_u64);
     let mut longest = None;

@@ -1,4 +1,4 @@
-//! In, by a provider of OpenID Connect.
+//! Sign-in at a provider of OpenID Connect.
 
 use api::client::ClientAddress;
 use axum::{
@@ -20,7 +20,7 @@ use accounts::{
 };
 use app::App;
 
-/// Where the provider sends the browser back, below the path of the console.
+/// Path below the console's path to which the provider redirects the browser.
 pub(super) const CALLBACK: &str = "/oidc/callback";
 
 fn configured_provider(app: &App) -> Result<&OidcProvider, PageError> {
@@ -30,7 +30,7 @@ fn configured_provider(app: &App) -> Result<&OidcProvider, PageError> {
     )))
 }
 
-/// Sends the browser to the provider.
+/// Redirects the browser to the provider.
 pub(crate) async fn begin_sign_in(
     State(app): State<App>,
     Extension(transport): Extension<Transport>,
@@ -40,7 +40,7 @@ pub(crate) async fn begin_sign_in(
     let provider = configured_provider(&app)?;
     let base = app.config.console.path.as_str();
     let callback = transport.own_address(&headers, &format!("{base}{CALLBACK}")).ok_or(EXPOSED)?;
-    // A query that cannot be read leads nowhere else.
+    // An unreadable query is treated as a missing one.
     let next = query.map_or_else(|_| String::new(), |Query(query)| query.next);
     match provider.begin_sign_in(&callback, inner_path(base, &next)).await {
         Ok(begun) => {
@@ -54,8 +54,8 @@ pub(crate) async fn begin_sign_in(
     }
 }
 
-/// Takes the browser back, and opens a session for the person whom the provider names. Each return counts with wrong keys: whether
-/// its code is good, only the provider knows.
+/// Receives the browser from the provider, and opens a session for the person that the provider names. Each attempt
+/// counts as a wrong key, because only the provider can tell whether its code is valid.
 pub(crate) async fn finish_sign_in(
     State(app): State<App>,
     Extension(transport): Extension<Transport>,
@@ -85,14 +85,14 @@ pub(crate) async fn finish_sign_in(
         }
         Err(error) => refuse(&app, provider, transport, "", &error)?,
     };
-    // Good once.
+    // The cookie is valid only once.
     if let Some(cookie) = transport.write_cookie(CookieKind::SignIn, base, "") {
         answer.headers_mut().append(SET_COOKIE, cookie);
     }
     Ok(answer)
 }
 
-/// The page for signing in, with what went wrong and what helps. The log has the cause.
+/// Returns the sign-in page with the problem and its remedy. The log has the cause.
 fn refuse(
     app: &App,
     provider: &OidcProvider,

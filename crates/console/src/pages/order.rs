@@ -1,4 +1,4 @@
-//! Order: one order: why it is as it is, what happens next, its history, and what can be done about it.
+//! Page of one order: the cause of its state, its next jobs, its history, and the possible actions.
 
 use askama::Template;
 use axum::{
@@ -55,18 +55,18 @@ use notify::alerts::{self, AlertFilter, RaisedAlert};
 use orders::{query::TimelineEvent, update};
 
 const REFRESH_S: u32 = 3;
-/// Alerts of one order.
+/// Maximum number of alerts on the page.
 const ALERTS: u32 = 20;
 const CANCELLERS: [AccountRole; 2] = [AccountRole::Dispatcher, AccountRole::Support];
 
-/// A job that fires next.
+/// A job that runs next.
 struct NextStep {
     what: &'static str,
     when: Countdown,
     job: Cell,
     queue: String,
     standing: Chip,
-    /// Who holds it, or what it died of.
+    /// Worker that holds the job, or the error of a dead job.
     more: String,
 }
 
@@ -98,7 +98,7 @@ impl NextStep {
 struct TimelineRow {
     at: Moment,
     what: String,
-    /// The state that it led to; `None`: that in which it found the order.
+    /// Status after the event; `None` if the event did not change it.
     status: Option<Chip>,
     actor: String,
     attempt: Option<i32>,
@@ -162,7 +162,7 @@ impl OrderAlertRow {
     }
 }
 
-/// What is known of an order, with links to what has a page. What it does not have is left out, but for its driver.
+/// Returns the facts about an order, with links to their pages. Missing facts are omitted, except the driver.
 fn list_facts(base: &str, order: &OrderView, pickup: LatLng) -> Vec<(Words, Cell)> {
     let area = order.area_id.as_deref().map(|area| Cell::link(&area_page(base, area), area));
     let customer = order.customer_id.as_deref().map(|customer| {
@@ -171,7 +171,7 @@ fn list_facts(base: &str, order: &OrderView, pickup: LatLng) -> Vec<(Words, Cell
     });
     let driver = match (order.driver_id.as_deref(), &order.partner) {
         (Some(driver), None) => Cell::link(&driver_page(base, driver), driver),
-        // A partner's driver has no page here.
+        // A partner's driver has no page.
         (driver, _) => Cell::id(driver.unwrap_or_default()),
     };
     let amount = describe_amount(order.amount_minor, order.currency.as_deref());
@@ -192,7 +192,7 @@ fn list_facts(base: &str, order: &OrderView, pickup: LatLng) -> Vec<(Words, Cell
     facts.into_iter().filter_map(|(name, cell)| Some((name, cell?))).collect()
 }
 
-/// What this person may do with the order as it is. The services judge again.
+/// Returns the actions that this person may take in the current state of the order. The services check again.
 fn list_actions(person: &SignedIn, order: &OrderView, ranking: Option<&RankingPart>) -> Vec<Action> {
     let (status, is_held) = (order.status, order.held_for_review);
     let path = |word: &str| format!("/orders/{}/{word}", order.order_id);
@@ -254,12 +254,12 @@ fn list_actions(person: &SignedIn, order: &OrderView, ranking: Option<&RankingPa
 #[template(path = "order.html")]
 struct OrderDetailPage {
     shell: Shell,
-    /// Redis does not answer, and why.
+    /// Error of Redis, if it does not answer.
     redis_problem: Option<String>,
     id: String,
     status: Chip,
     is_held: bool,
-    /// Who is on it.
+    /// Desk claim on the order.
     taken: Option<TakenBy>,
     why: String,
     facts: Vec<(Words, Cell)>,
@@ -268,20 +268,20 @@ struct OrderDetailPage {
     lifetime: Option<Countdown>,
     next: Vec<NextStep>,
     to_do: Vec<OperatorAdvice>,
-    /// SVG of the pickup, and of the drivers who are known.
+    /// SVG of the pickup and of the known drivers.
     map: String,
     offers: Vec<OrderOfferRow>,
     ranking: Option<RankingPart>,
-    /// The searches for the attempts before it.
+    /// Searches of earlier attempts.
     earlier: Vec<RankingPart>,
     bookings: Vec<BookingRow>,
     alerts: Vec<OrderAlertRow>,
     timeline: Vec<TimelineRow>,
-    /// The driver of the own fleet whose phone number this person may see.
+    /// Own driver whose phone number this person may see.
     callable: Option<String>,
-    /// Below the console's path.
+    /// Path below the console's path.
     back: String,
-    /// This person may say "I am on it", or leave it.
+    /// Whether this person may claim the order.
     may_take: bool,
     may_leave: bool,
     actions: Vec<Action>,
@@ -309,12 +309,12 @@ pub(crate) async fn show_page(
     render(&build_page((&app, &person), explained, around, did.as_deref()))
 }
 
-/// What is known beside the order itself.
+/// Data about the order from other sources.
 struct OrderAround {
     raised: Vec<RaisedAlert>,
     map: String,
     taken: Option<TakenBy>,
-    /// Redis does not answer, and why.
+    /// Error of Redis, if it does not answer.
     redis_problem: Option<String>,
 }
 
@@ -407,7 +407,7 @@ pub(crate) struct ActionForm {
     back: Option<String>,
 }
 
-/// Assigns, releases, redispatches, holds or resumes, as the path says.
+/// Assigns, releases, redispatches, holds or resumes an order, as the path specifies.
 pub(crate) async fn act_on_order(
     State(app): State<App>,
     person: SignedIn,

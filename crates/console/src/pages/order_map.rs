@@ -1,4 +1,4 @@
-//! The map of an order: its pickup, and the drivers around it.
+//! Map of an order: its pickup and the drivers around it.
 
 use std::collections::BTreeMap;
 
@@ -14,13 +14,13 @@ use model::{
 };
 use orders::fleet::drivers;
 
-/// Offers whose drivers are on the map, the latest.
+/// Maximum number of offers whose drivers are on the map, the latest first.
 const MAPPED_OFFERS: usize = 30;
 
-/// Draws the pickup, the drivers who were asked, as far as they are of the own fleet, and the way to the one who has the order.
+/// Draws the pickup, own drivers with an offer, and a line to the driver of the order.
 pub(super) async fn draw_map(app: &App, explained: &OrderExplanation) -> Result<String, PageError> {
     let has_it = explained.order.driver_id.as_ref();
-    // The latest offer to a driver counts.
+    // The latest offer to a driver decides.
     let mut parts: BTreeMap<&DriverId, DriverPart> = BTreeMap::new();
     for offer in explained.offers.iter().rev().take(MAPPED_OFFERS) {
         let part = if offer.state == OfferState::Offered { DriverPart::Asked } else { DriverPart::WasAsked };

@@ -1,4 +1,4 @@
-//! Orders: found by filters that are in the address, or by any id.
+//! Page of orders, found by filters in the address or by any id.
 
 use askama::Template;
 use axum::{
@@ -23,10 +23,10 @@ use model::order::OrderStatus;
 use orders::search::{self, ClosedOrders, OrderCounts, OrderSearch, TimedPlace};
 
 const PAGE: u32 = 50;
-/// A new order is on the page within three seconds: the stream tells within one.
+/// Seconds between refreshes. The stream reports a new order within one second, so the page shows it within three.
 const REFRESH_S: u32 = 2;
 
-/// As it stands in the address. What is empty does not matter.
+/// Filter in the address. An empty value matches everything.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct OrderListQuery {
@@ -44,7 +44,7 @@ pub(crate) struct OrderListQuery {
 }
 
 impl OrderListQuery {
-    /// The address of these orders, from `cursor` on.
+    /// Returns the address of the orders after `cursor`.
     fn to_query(&self, cursor: &str) -> String {
         write_query(&[
             ("q", &self.q),
@@ -60,12 +60,12 @@ impl OrderListQuery {
         ])
     }
 
-    /// Returns whether it says more than the fields that are always shown.
+    /// Returns whether the filter uses fields that are hidden by default.
     fn is_narrow(&self) -> bool {
         [&self.area, &self.driver, &self.customer, &self.held, &self.from, &self.to].iter().any(|text| !text.is_empty())
     }
 
-    /// How many of the orders have this status, and the address of those.
+    /// Returns the number of orders with this status, and their address.
     fn link_to(&self, status: OrderStatus, orders: i64) -> (Chip, String, String) {
         let address = write_query(&[
             ("q", &self.q),
@@ -81,7 +81,7 @@ impl OrderListQuery {
         (Chip::of_status(status), group_digits(orders.unsigned_abs()), address)
     }
 
-    /// What the form shows: what was filled in, if that was refused. `path`: that of the page.
+    /// Replaces the values by those of a refused filter, for the form. `path` is that of the page.
     fn with_filled_fields(self, path: &str) -> Self {
         let kept = |name: &str, own: String| refused_filter(path, name).unwrap_or(own);
         Self {
@@ -138,7 +138,7 @@ fn parse_status(word: &str) -> Result<OrderStatus, PageError> {
     found.ok_or_else(|| PageError::Invalid(unknown.into()))
 }
 
-/// `17`, or `1,000+`.
+/// Returns a count such as `17`, or `1,000+`.
 fn describe_counts(counts: &OrderCounts) -> String {
     if counts.is_cut {
         return format!("{}+", group_digits(search::MOST_COUNTED.unsigned_abs()));
@@ -160,13 +160,13 @@ struct OrdersPage {
     statuses: Vec<StatusOption>,
     service_types: Vec<String>,
     rows: Vec<OrderRow>,
-    /// Which closed orders were looked at.
+    /// Closed orders that the list includes.
     note: Words,
-    /// How many orders fit, with more than 1,000 as `1,000+`; `None`: they could not be counted in time.
+    /// Number of matching orders, such as `1,000+`; `None` if counting took too long.
     count: Option<String>,
-    /// The same by state, each with the address of those.
+    /// Counts by status, each with the address of these orders.
     by_status: Vec<(Chip, String, String)>,
-    /// The address of this page, and of the next one.
+    /// Address of this page. `next` is that of the next page.
     here: String,
     next: Option<String>,
 }
@@ -185,7 +185,7 @@ pub(crate) async fn show_page(
         cursor => Some(cursor.parse::<TimedPlace>().map_err(|error| PageError::Invalid(error.to_string()))?),
     };
     let (found, counts) = search::search_and_count(&app.orders, &search, after.as_ref(), PAGE).await?;
-    // An id of an order, as it stands, is that order.
+    // If the searched id is exactly that of an order, redirects to the order.
     if let [order] = found.orders.as_slice()
         && search.any_id.as_deref() == Some(order.id.as_str())
         && filter.cursor.is_empty()

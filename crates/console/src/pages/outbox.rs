@@ -1,4 +1,4 @@
-//! Outbox: messages, and sending one again that died.
+//! Page of outbox messages, and replay of dead ones.
 
 use axum::{
     extract::{

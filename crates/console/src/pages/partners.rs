@@ -1,4 +1,4 @@
-//! Partners: whether they are called, what waits for them, and what operators set.
+//! Page of partners: state of their calls, their open work, and settings of operators.
 
 use std::collections::HashMap;
 
@@ -49,7 +49,7 @@ const HEADINGS: [Words; 7] = [
     both("Job ids asked for", "Id pekerjaan ditanyakan"),
 ];
 
-/// Whether the partner is called.
+/// Returns whether the partner is called.
 fn calls_chip(breaker: Option<&BreakerState>) -> Chip {
     match breaker {
         None => Chip::new("plain", both("unknown: Redis does not answer", "tidak diketahui: Redis tidak menjawab")),
@@ -64,7 +64,7 @@ fn calls_chip(breaker: Option<&BreakerState>) -> Chip {
     }
 }
 
-/// What went wrong last, with how often in a row; a partner that answers has no such text.
+/// Returns the last failure with the number of consecutive failures; empty if the partner answers.
 fn failure_text(breaker: Option<&BreakerState>) -> String {
     match breaker {
         Some(BreakerState { failures, why, .. }) if *failures > 0 => {
@@ -75,7 +75,7 @@ fn failure_text(breaker: Option<&BreakerState>) -> String {
     }
 }
 
-/// The share of orders whose job id is asked for, and who set it.
+/// Returns the percentage of orders whose job id is polled, and who set it.
 fn share_cell(partner: &ConfiguredPartner, set: Option<&RunTimeShare>) -> Cell {
     match set {
         None => {
@@ -89,7 +89,7 @@ fn share_cell(partner: &ConfiguredPartner, set: Option<&RunTimeShare>) -> Cell {
     }
 }
 
-/// Sets the share. Empty goes back to the configuration.
+/// Returns the form that sets the percentage. An empty value restores the configured one.
 fn change_of_share(partner: &PartnerName, set: Option<&RunTimeShare>) -> Action {
     let percent = set.map(|share| share.polling_percent.to_string()).unwrap_or_default();
     let fields = vec![
@@ -107,7 +107,7 @@ fn change_of_share(partner: &PartnerName, set: Option<&RunTimeShare>) -> Action 
     Action::new(both("Set the share", "Tetapkan bagian"), path, fields)
 }
 
-/// Service types whose orders may be booked there.
+/// Returns the service types whose orders can be booked with the partner.
 fn served_types(app: &App, partner: &PartnerName) -> String {
     let types = app.config.service_types.iter();
     let served = types.filter(|(_, own)| own.listed_partners().iter().any(|listed| listed.name == *partner));
@@ -127,7 +127,7 @@ pub(crate) async fn show_page(
     let shares = settings::list_shares(&app.core.db).await?;
     let shares: HashMap<&PartnerName, &RunTimeShare> = shares.iter().map(|share| (&share.partner, share)).collect();
     let mut rows = Vec::new();
-    // Without Redis the rest is shown all the same, and one wait for it is enough.
+    // Without Redis the other data is still shown. Waiting for Redis once is enough.
     let mut redis_answers = true;
     for partner in app.partners.registry.iter() {
         let breaker = if redis_answers { partner.breaker_state(&app.core.store).await.ok() } else { None };
@@ -186,7 +186,7 @@ pub(crate) struct ShareForm {
     reason: String,
 }
 
-/// Sets for how many orders a partner is asked for the job id, as `dispatchq partner set` does.
+/// Sets the percentage of a partner's orders whose job id is polled, in the same way as `dispatchq partner set`.
 pub(crate) async fn set_share(
     State(app): State<App>,
     person: SignedIn,

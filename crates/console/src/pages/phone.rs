@@ -1,4 +1,5 @@
-//! Phone: a driver's number, shown on demand to staff who call drivers. Each look is in the record of what staff did.
+//! Page with a driver's phone number, shown on demand to staff who call drivers. Each view is recorded in the audit
+//! trail.
 
 use askama::Template;
 use axum::{
@@ -19,23 +20,24 @@ use foundation::staff_actions::ActionAuthor;
 use model::ids::DriverId;
 use orders::fleet::driver_admin;
 
-/// Without `Debug`: the number is in no log.
+/// Has no `Debug`, so that the number appears in no log.
 #[derive(Template)]
 #[template(path = "phone.html")]
 struct PhonePage {
     shell: Shell,
-    /// `None`: none is stored.
+    /// `None` if no number is stored.
     phone: Option<String>,
-    /// The page with the button, below the console's path.
+    /// Page with the button, below the console's path.
     back: String,
 }
 
-/// The address of the form has no page: a reload leads to the driver.
+/// Redirects to the driver, because the address of the form has no page. Browsers request it on a reload.
 pub(crate) async fn to_driver(State(app): State<App>, Path(id): Path<String>) -> Redirect {
     Redirect::to(&driver_page(&app.config.console.path, &id))
 }
 
-/// Shows a driver's phone number, and records who has seen it. The page is the answer to the form, so that the number is in no address.
+/// Shows a driver's phone number, and records the viewer. The page is the answer to the form, so that no address
+/// contains the number.
 pub(crate) async fn show_phone(
     State(app): State<App>,
     person: SignedIn,

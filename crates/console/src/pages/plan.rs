@@ -1,4 +1,4 @@
-//! Plan: one mass action: its exact ids, what was refused and why, and how far it is.
+//! Page of one plan: its items, its refusals and their reasons, and its progress.
 
 use std::fmt::Write as _;
 
@@ -79,7 +79,7 @@ fn row_of(item: PlanItem) -> TableRow {
     ])
 }
 
-/// HTML: the plan itself, and what it was refused, by reason.
+/// Returns HTML with the plan and its refusals by reason.
 fn draw_summary(loaded: &LoadedPlan, refusals: &[RefusalCount]) -> String {
     let plan = &loaded.plan;
     let (action, filter) = (plan.action.to_string(), plan.filter.to_string());

@@ -1,4 +1,4 @@
-//! Who was looked at for an order, as pages show it.
+//! Drivers considered for an order, as pages show them.
 
 use chrono::{DateTime, Utc};
 use model::ranking::{DriverRanking, ExclusionReason};
@@ -22,7 +22,7 @@ pub(super) struct ExcludedRow {
     pub(super) driver: String,
     pub(super) distance: String,
     pub(super) why: &'static str,
-    /// Has an order: a dispatcher cannot assign another.
+    /// Whether the driver has an order, so that a dispatcher cannot assign another.
     pub(super) is_busy: bool,
 }
 
@@ -53,7 +53,7 @@ impl RankingPart {
         Self { attempt, at: Moment(at), ranked: ranked.collect(), excluded: excluded.collect() }
     }
 
-    /// That of an attempt which was made.
+    /// Returns the search of an earlier attempt.
     pub(super) fn of_attempt(made: LatestRanking) -> Self {
         Self::new(made.attempt_no, made.at, made.candidates)
     }

@@ -1,4 +1,4 @@
-//! Refunds: what is to go back, the oldest first, and the steps of support.
+//! Page of refunds that are due, oldest first, with the steps of support.
 
 use std::{collections::HashMap, fmt::Write as _};
 
@@ -44,7 +44,7 @@ use orders::{
 
 const PAGE: u32 = 50;
 const REFRESH_S: u32 = 15;
-/// Rows of an export.
+/// Maximum number of rows in an export.
 const MOST_EXPORTED: u32 = 10_000;
 pub(super) const HOW_PAID_BACK: Words = both("How it was paid back", "Bagaimana uang dikembalikan");
 
@@ -75,7 +75,7 @@ impl RefundFilter {
 struct RefundRow {
     id: String,
     progress: Chip,
-    /// The next step of support; `None` once the refund is completed.
+    /// Next step of support; `None` once the refund is completed.
     step: Option<Action>,
     status: Chip,
     amount: String,
@@ -83,7 +83,7 @@ struct RefundRow {
     service_type: String,
     waits: String,
     sla: Option<Countdown>,
-    /// The tickets that ask for it.
+    /// Tickets for this refund.
     tickets: Vec<TicketLink>,
 }
 
@@ -112,7 +112,7 @@ impl RefundRow {
     }
 }
 
-/// Begins a refund, or records its end.
+/// Returns the form that starts a refund, or records its completion.
 fn next_step(order: &str, is_started: bool) -> Action {
     let back = Field::hidden("back", "/refunds");
     let path = |word: &str| format!("/orders/{order}/{word}");
@@ -133,14 +133,14 @@ struct RefundsPage {
     filter: RefundFilter,
     here: String,
     rows: Vec<RefundRow>,
-    /// All that is owed or started, by currency.
+    /// Sums of refunds that are owed or started, by currency.
     sums: Vec<String>,
     next: Option<String>,
     may_act: bool,
 }
 
 impl RefundsPage {
-    /// Without a ticket system there is no column for it.
+    /// Returns whether the table has a column for tickets. Without a ticket system it has none.
     fn has_tickets(&self) -> bool {
         self.rows.iter().any(|row| !row.tickets.is_empty())
     }
@@ -189,13 +189,13 @@ pub(crate) async fn show_page(
     render(&page)
 }
 
-/// The tickets that ask for the refunds of these orders, by order.
+/// Returns the tickets for the refunds of these orders, by order.
 async fn list_tickets(app: &App, orders: &[Order]) -> Result<HashMap<String, Vec<AlertTicket>>, sqlx::Error> {
     let ids: Vec<&str> = orders.iter().map(|order| order.id.as_str()).collect();
     tickets::list_refund_tickets(&app.core.db, &app.notify.channels, &ids).await
 }
 
-/// The refunds of the filter as a table for a spreadsheet; at most 10,000, the oldest first.
+/// Exports the refunds of the filter as CSV for a spreadsheet, at most 10,000, oldest first.
 pub(crate) async fn export_csv(
     State(app): State<App>,
     person: SignedIn,
@@ -239,11 +239,11 @@ pub(crate) async fn export_csv(
     Ok(([(CONTENT_TYPE, "text/csv; charset=utf-8"), (CONTENT_DISPOSITION, name)], text).into_response())
 }
 
-/// Characters at which a spreadsheet may split a line into cells, whatever separator it is set to.
+/// Characters at which a spreadsheet may split a line into cells, depending on its settings.
 const SEPARATORS: [char; 6] = [',', ';', '|', '\t', '\r', '\n'];
 
-/// Returns a cell by RFC 4180. A part that a spreadsheet would calculate gets an apostrophe, also behind a separator other than the
-/// comma: a spreadsheet that splits there ignores the quotes around the cell.
+/// Returns a cell by RFC 4180. A part that a spreadsheet would calculate gets an apostrophe. This includes parts after
+/// a separator other than the comma, because a spreadsheet that splits there ignores the quotes around the cell.
 fn quote_cell(cell: &str) -> String {
     let mut safe = String::with_capacity(cell.len() + 2);
     let mut starts_part = true;
@@ -252,7 +252,7 @@ fn quote_cell(cell: &str) -> String {
             safe.push('\'');
         }
         safe.push(c);
-        // Blanks and quotes at the start of a part hide no formula.
+        // Spaces and quotes at the start of a part do not prevent a formula.
         starts_part = SEPARATORS.contains(&c) || (starts_part && (c.is_whitespace() || c == '"' || c == '\''));
     }
     if safe != cell || cell.contains('"') || cell.contains(SEPARATORS) {
@@ -287,7 +287,7 @@ pub(crate) async fn start_refund(
     Ok(go_back(&app, safe_path(back.as_deref(), &usual), "refund-start").into_response())
 }
 
-/// Records that the money is back, and how.
+/// Records that a refund was paid, and how.
 pub(crate) async fn finish_refund(
     State(app): State<App>,
     person: SignedIn,
@@ -309,7 +309,7 @@ pub(crate) async fn finish_refund(
 mod tests {
     use super::*;
 
-    // Rule F29: no part of an exported cell is a formula, whether a spreadsheet splits at commas or at semicolons.
+    // Rule F29: No part of an exported cell is a formula, whether a spreadsheet splits at commas or at semicolons.
     #[test]
     fn exported_cell_runs_no_formula() {
         let attacks = [

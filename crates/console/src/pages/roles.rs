@@ -1,4 +1,4 @@
-//! Roles that pages admit. An admin may do everything and is in no list.
+//! Roles that pages admit. Admins pass every role check and are in no list.
 
 use accounts::api_keys::AccountRole;
 

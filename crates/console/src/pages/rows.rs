@@ -1,4 +1,4 @@
-//! Orders as rows of tables, and small things that pages share.
+//! Rows of orders, and helpers that pages share.
 
 use axum::extract::Path;
 use chrono::{DateTime, Utc};
@@ -20,7 +20,7 @@ use model::view::OrderView;
 pub(super) struct OrderRow {
     pub(super) id: String,
     pub(super) status: Chip,
-    /// Why a person must decide, if one must.
+    /// Reason why a person must decide, if one must.
     pub(super) held: Option<String>,
     pub(super) service_type: String,
     pub(super) area: String,
@@ -28,12 +28,12 @@ pub(super) struct OrderRow {
     pub(super) customer: String,
     pub(super) amount: String,
     pub(super) created: Moment,
-    /// How long it has been as it is.
+    /// Time since the last change.
     pub(super) unchanged_for: String,
-    /// What happens next by itself, and when.
+    /// Next automatic action and its time.
     pub(super) next: Option<(String, Countdown)>,
     pub(super) has_driver: bool,
-    /// Its driver is one of the own fleet.
+    /// Whether the driver is an own driver.
     pub(super) is_ours: bool,
 }
 
@@ -62,7 +62,7 @@ impl OrderRow {
     }
 }
 
-/// A form that says why, and no more.
+/// A form that contains only a reason.
 #[derive(Debug, Deserialize)]
 pub(crate) struct ReasonForm {
     #[serde(default)]
@@ -75,14 +75,14 @@ pub(crate) struct BackForm {
     pub(super) back: Option<String>,
 }
 
-/// The query of a page that has no filters: the action that was just done.
+/// The query of a page without filters: the action that was just done.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Deed {
     pub(crate) did: Option<String>,
 }
 
-/// The order that a path names.
+/// Parses the order that a path names.
 pub(super) fn parse_order(Path(id): Path<String>) -> Result<OrderId, PageError> {
     id.parse().map_err(|_| PageError::NotFound(NO_ORDER))
 }

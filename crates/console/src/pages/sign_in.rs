@@ -1,4 +1,4 @@
-//! In and out.
+//! Sign-in and sign-out.
 
 use api::client::ClientAddress;
 use askama::Template;
@@ -23,7 +23,7 @@ use crate::{
 use accounts::sessions;
 use app::App;
 
-/// There is no signing in over plain http from elsewhere.
+/// Error for a sign-in over plain http from another machine.
 pub(super) const EXPOSED: PageError = PageError::Forbidden(both(
     "Sign in over https: over plain http others could listen in.",
     "Masuklah lewat https: lewat http biasa orang lain bisa menyadap.",
@@ -36,13 +36,13 @@ pub(super) struct LoginPage {
     next: String,
     problem: Option<String>,
     provider: Option<ProviderLink>,
-    /// Plain http from elsewhere.
+    /// Whether the request came over plain http from another machine.
     is_exposed: bool,
     /// Name of the script that reads the key of a sign-in link.
     script: &'static str,
 }
 
-/// Where people sign in beside keys.
+/// Link to the sign-in at a provider.
 struct ProviderLink {
     host: String,
     address: String,
@@ -78,7 +78,7 @@ pub(super) fn login_page(app: &App, transport: Transport, next: &str, problem: O
     }
 }
 
-/// The address if it is one of the console's, or else its first page.
+/// Returns the address if it is one of the console's; otherwise the first page.
 pub(super) fn inner_path<'a>(base: &'a str, next: &'a str) -> &'a str {
     let is_inner = next.strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '?']));
     safe_path(Some(next).filter(|_| is_inner), base)
@@ -89,7 +89,7 @@ pub(crate) async fn show_page(
     Extension(transport): Extension<Transport>,
     query: Result<Query<LoginQuery>, QueryRejection>,
 ) -> Result<Response, PageError> {
-    // A query that cannot be read leads nowhere else.
+    // An unreadable query is treated as a missing one.
     let next = query.map_or_else(|_| String::new(), |Query(query)| query.next);
     login_page(&app, transport, &next, None).respond(StatusCode::OK)
 }
@@ -105,7 +105,7 @@ pub(crate) struct LoginForm {
     next: String,
 }
 
-/// Exchanges a key for a session. Wrong keys are counted with those of the API: their address has so many a minute.
+/// Exchanges a key for a session. Wrong keys count together with those of the API, with a limit per minute and address.
 pub(crate) async fn sign_in(
     State(app): State<App>,
     Extension(transport): Extension<Transport>,
@@ -142,7 +142,7 @@ pub(crate) async fn sign_in(
     Ok(answer)
 }
 
-/// Ends the session. Harmless without one.
+/// Ends the session. Does nothing without a session.
 pub(crate) async fn sign_out(
     State(app): State<App>,
     Extension(transport): Extension<Transport>,

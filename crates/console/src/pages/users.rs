@@ -1,4 +1,4 @@
-//! Users: the company's own people whom messages reach, and by which channel. Who may sign in is on the page of keys.
+//! Page of users: staff who receive messages, and their channels. The page of keys decides who may sign in.
 
 use axum::{
     extract::{
@@ -32,7 +32,7 @@ use app::App;
 use foundation::{db, staff_actions::ActionAuthor};
 
 const REFRESH_S: u32 = 15;
-/// Whom messages reach.
+/// Roles of users who receive messages.
 const ROLES: [AccountRole; 4] =
     [AccountRole::Dispatcher, AccountRole::Support, AccountRole::Operator, AccountRole::Admin];
 const NAME: Words = both("name", "nama");
@@ -71,7 +71,7 @@ fn row_of(ListedUser { user, disabled_at }: ListedUser) -> TableRow {
     .with_actions(vec![change, remove])
 }
 
-/// Adds a user, or brings one of the same id up to date.
+/// Returns the form that creates or updates a user.
 fn form_to_save(app: &App) -> Action {
     let roles = ROLES.map(|role| (role_word(role), role_word(role)));
     let mut channels = vec![(LOG, LOG)];
@@ -149,7 +149,7 @@ pub(crate) struct UserForm {
     reason: String,
 }
 
-/// Adds a user, or replaces the one of this id.
+/// Creates a user, or replaces the user with this id.
 pub(crate) async fn save_user(
     State(app): State<App>,
     person: SignedIn,
@@ -177,7 +177,7 @@ pub(crate) async fn save_user(
     Ok(go_back(&app, "/users", "user-saved").into_response())
 }
 
-/// Tells a user nothing more, takes that back, or removes the user, as the path says. Keys of the person are revoked apart.
+/// Disables, enables or removes a user, as the path specifies. The user's keys stay valid until they are revoked.
 pub(crate) async fn change_user(
     State(app): State<App>,
     person: SignedIn,

@@ -1,4 +1,4 @@
-//! Each code has a sentence of its own in each language, with the same ids and times in it.
+//! Tests that each code has its own sentence in each language, with the same ids and times.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ fn noon() -> DateTime<Utc> {
     DateTime::from_timestamp(1_800_000_000, 0).unwrap()
 }
 
-/// One of each, with words that must be in both sentences.
+/// Returns one example per reason, with words that both sentences must contain.
 fn reasons() -> [(OrderReason, &'static [&'static str]); 19] {
     let (partner, choice) = (Some(PartnerName::from("bbd")), Some("the cheapest".to_owned()));
     let job = queue::JobId::parse("dispatch:ORD-1:1").unwrap();
@@ -103,7 +103,7 @@ async fn order_reasons_exist_in_both_languages() {
 }
 
 #[tokio::test]
-async fn what_jobs_do_is_said_in_both_languages() {
+async fn job_actions_exist_in_both_languages() {
     let kinds = [
         DispatchOrder::KIND,
         ExpireAttempt::KIND,
@@ -134,7 +134,7 @@ async fn what_jobs_do_is_said_in_both_languages() {
 }
 
 #[tokio::test]
-async fn each_way_a_binding_stops_has_words_of_its_own() {
+async fn every_stop_reason_has_its_own_text() {
     let (server, account) = ("S1".parse().unwrap(), "A-1".parse().unwrap());
     let stopped = Binding::new_stopped("B".parse().unwrap(), server, account, BindingConfig::default(), noon());
     let mut said = BTreeSet::new();
