@@ -1,4 +1,4 @@
-//! What keeps an installation right without people: the reconciler, cleanup, statistics, the checks of history.
+//! Automatic maintenance: the reconciler, cleanup, statistics, and checks of the history.
 
 use std::{ops::Deref, sync::Arc};
 
@@ -11,11 +11,11 @@ use orders::capability::Orders;
 use partner::capability::Partners;
 use settings::Config;
 
-/// What keeps an installation right without people: the reconciler, cleanup, statistics, the checks of history. Cheap to clone.
+/// Automatic maintenance: the reconciler, cleanup, statistics, and checks of the history. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Maintenance(Arc<MaintenanceParts>);
 
-/// What [`Maintenance`] holds.
+/// Parts of [`Maintenance`].
 #[derive(Debug, Clone)]
 pub struct MaintenanceParts {
     pub core: Core,

@@ -1,11 +1,11 @@
-//! Keeps an installation correct without people. No other capability uses this crate.
+//! Automatic maintenance, which keeps an installation correct. No other capability uses this crate.
 //!
-//! * [`capability`]: the struct that the other crates hold.
-//! * [`recovery`]: the reconciler, which restores in Redis what Postgres asks for.
+//! * [`capability`]: the struct through which other crates use this one.
+//! * [`recovery`]: the reconciler, which restores jobs in Redis from the rows in Postgres.
 //! * [`periodic`]: cleanup and statistics.
 //! * [`audit`]: checks the invariants of the history.
 
-// Futures of handlers are nested deeper than the default allows.
+// The futures of handlers are nested deeper than the default limit.
 #![recursion_limit = "256"]
 
 pub mod audit;

@@ -1,14 +1,15 @@
-//! The invariants of bindings, each with its question in SQL: a row is a violation.
+//! Invariants of bindings, each with its query in SQL. Each returned row is a violation.
 //!
-//! Where retention has removed cycles of a binding, they are judged above its watermark. Times of Postgres order what was
-//! decided. Clocks may stand 50 ms apart: those of workers, which say when calls were open, and those of two Postgres servers
-//! of which one follows the other. What a limit was before it was changed is not kept: a server's is asked of the calls since
-//! its row was changed last, and the one of all servers is given.
+//! If retention has removed cycles of a binding, only the cycles above its watermark are checked. The order of
+//! decisions comes from Postgres' clock. Two clocks may differ by 50 ms: those of workers, which give the times of open
+//! calls, and those of a Postgres primary and its replica. Earlier values of a limit are not stored. The limit of a
+//! server is therefore checked only for calls since the last change of its row, and the limit of all servers is a
+//! parameter.
 
 use super::{InvariantViolation, invariants::HistoryInvariant};
 use foundation::db::Pool;
 
-/// Names, meanings and questions. `$1` is how many calls may be open in all.
+/// Names, meanings and queries. `$1` is the maximum number of open calls in total.
 pub const BINDING_INVARIANTS: [HistoryInvariant; 9] = [
     HistoryInvariant {
         name: "cycles_without_gap",
@@ -20,13 +21,13 @@ pub const BINDING_INVARIANTS: [HistoryInvariant; 9] = [
                       WHERE t.cycle > b.removed_through) c
                 WHERE cycle <> before + 1
                 UNION ALL
-                SELECT b.binding_id, 'has begun ' || b.cycle || ' cycles and the last header is of cycle ' || last
+                SELECT b.binding_id, 'has started ' || b.cycle || ' cycles and the last header is of cycle ' || last
                 FROM audit_bindings b
                 CROSS JOIN LATERAL (SELECT greatest(coalesce(max(t.cycle), 0), b.removed_through) AS last
                                     FROM audit_transactions t WHERE t.binding_id = b.binding_id) t
                 WHERE last <> b.cycle
                 UNION ALL
-                SELECT DISTINCT t.binding_id, 'has transactions and is no binding' FROM audit_transactions t
+                SELECT DISTINCT t.binding_id, 'has transactions but is not a binding' FROM audit_transactions t
                 WHERE NOT EXISTS (SELECT 1 FROM audit_bindings b WHERE b.binding_id = t.binding_id)",
     },
     HistoryInvariant {
@@ -41,7 +42,7 @@ pub const BINDING_INVARIANTS: [HistoryInvariant; 9] = [
     },
     HistoryInvariant {
         name: "a_record_of_each_call",
-        meaning: "each transaction has a call, and each call an end, but for the one that is open",
+        meaning: "each transaction has a call, and each call has an end, except for an open call",
         query: "SELECT t.binding_id, t.trx_id || ' has no call' FROM audit_transactions t
                 WHERE NOT EXISTS (SELECT 1 FROM audit_provider_calls c
                                   WHERE c.binding_id = t.binding_id AND c.cycle = t.cycle AND c.part = 'claim')
@@ -53,7 +54,7 @@ pub const BINDING_INVARIANTS: [HistoryInvariant; 9] = [
                                   WHERE e.binding_id = c.binding_id AND e.cycle = c.cycle AND e.call_no = c.call_no
                                     AND e.part = 'end')
                 UNION ALL
-                SELECT e.binding_id, 'call ' || e.call_no || ' of cycle ' || e.cycle || ' has an end and no claim'
+                SELECT e.binding_id, 'call ' || e.call_no || ' of cycle ' || e.cycle || ' has an end but no claim'
                 FROM audit_provider_calls e
                 WHERE e.part = 'end'
                   AND NOT EXISTS (SELECT 1 FROM audit_provider_calls c
@@ -62,7 +63,7 @@ pub const BINDING_INVARIANTS: [HistoryInvariant; 9] = [
     },
     HistoryInvariant {
         name: "one_open_call_per_binding",
-        meaning: "no call of a binding is claimed before the one before has ended, or its time is over; 50 ms apart at most",
+        meaning: "a binding's call is claimed only after the previous one has ended or expired, with 50 ms tolerance",
         query: "SELECT binding_id, 'call ' || call_no || ' was claimed ' || (until - at) || ' before call ' || before || ' had ended'
                 FROM (SELECT c.binding_id, c.call_no, c.at, lag(c.call_no) OVER calls AS before,
                              lag(coalesce(e.at, c.call_until)) OVER calls AS until
@@ -75,7 +76,7 @@ pub const BINDING_INVARIANTS: [HistoryInvariant; 9] = [
     },
     HistoryInvariant {
         name: "only_the_newest_cycle_is_open",
-        meaning: "a transaction is final or UNRESOLVED once its binding has gone on, and open until then",
+        meaning: "a transaction is open while it is its binding's current one, and final or UNRESOLVED afterwards",
         query: "SELECT t.binding_id, t.trx_id || ' is ' || t.status || ' while its binding is ' || b.phase || ' in cycle ' || b.cycle
                 FROM audit_transactions t JOIN audit_bindings b USING (binding_id)
                 WHERE (t.status NOT IN ('SUKSES', 'GAGAL', 'UNRESOLVED'))
@@ -83,17 +84,17 @@ pub const BINDING_INVARIANTS: [HistoryInvariant; 9] = [
     },
     HistoryInvariant {
         name: "unresolved_are_counted",
-        meaning: "a binding knows how many of its transactions are UNRESOLVED",
+        meaning: "a binding's row has the number of its UNRESOLVED transactions",
         query: "SELECT b.binding_id, 'counts ' || b.unresolved || ' UNRESOLVED transactions and has ' || coalesce(t.n, 0)
                 FROM audit_bindings b
                 LEFT JOIN (SELECT binding_id, count(*) AS n FROM audit_transactions WHERE status = 'UNRESOLVED'
                            GROUP BY binding_id) t USING (binding_id)
                 WHERE b.unresolved <> coalesce(t.n, 0)",
     },
-    // What has an outcome is told from what was lost or never taken: that is repeated under its key.
+    // A lost or rejected call has no outcome and is repeated with the same key. Other results are outcomes.
     HistoryInvariant {
         name: "an_otp_is_used_once",
-        meaning: "an OTP has one outcome, is then erased, and no transaction has more of them than may be tried",
+        meaning: "an OTP has one outcome and is then erased; a transaction has at most the allowed number of OTPs",
         query: "WITH tries AS (
                     SELECT c.binding_id, c.cycle, c.call_no, c.at, e.at AS ended_at,
                            e.result NOT IN ('lost', 'late_refused', 'throttled', 'unavailable', 'unreachable') AS has_outcome
@@ -101,7 +102,7 @@ pub const BINDING_INVARIANTS: [HistoryInvariant; 9] = [
                     LEFT JOIN audit_provider_calls e
                         ON e.binding_id = c.binding_id AND e.cycle = c.cycle AND e.call_no = c.call_no AND e.part = 'end'
                     WHERE c.part = 'claim' AND c.action = 'otp')
-                SELECT a.binding_id, 'call ' || b.call_no || ' of cycle ' || a.cycle || ' hands in the OTP that call ' || a.call_no
+                SELECT a.binding_id, 'call ' || b.call_no || ' of cycle ' || a.cycle || ' sends the OTP that call ' || a.call_no
                        || ' had used up'
                 FROM tries a
                 CROSS JOIN LATERAL (SELECT call_no, at FROM tries b
@@ -111,14 +112,14 @@ pub const BINDING_INVARIANTS: [HistoryInvariant; 9] = [
                   AND NOT EXISTS (SELECT 1 FROM audit_binding_events s
                                   WHERE s.binding_id = a.binding_id AND s.kind = 'otp_submitted'
                                     AND s.at BETWEEN a.ended_at AND b.at)
-                  -- as far back as the history of the binding goes
+                  -- only as far back as the binding's history
                   AND EXISTS (SELECT 1 FROM audit_binding_events s WHERE s.binding_id = a.binding_id AND s.at <= a.ended_at)
                 UNION ALL
                 SELECT t.binding_id, count(*) || ' OTPs of cycle ' || t.cycle || ' had an outcome, of ' || max(b.otp_attempts)
                 FROM tries t JOIN audit_bindings b USING (binding_id)
                 WHERE t.has_outcome
                 GROUP BY t.binding_id, t.cycle
-                -- fewer may be allowed today
+                -- the allowed number may have been reduced since
                 HAVING count(*) > max(b.otp_attempts)
                    AND (count(*) > 10 OR NOT EXISTS (SELECT 1 FROM audit_binding_events p WHERE p.binding_id = t.binding_id
                                                      AND p.kind = 'patched' AND p.at >= max(t.ended_at)))
@@ -126,10 +127,10 @@ pub const BINDING_INVARIANTS: [HistoryInvariant; 9] = [
                 SELECT binding_id, 'keeps an OTP while ' || phase FROM audit_bindings
                 WHERE otp_stored AND phase <> 'WAITING_OTP' AND call_action IS DISTINCT FROM 'otp'",
     },
-    // At the same moment a start counts before a cycle, and a stop after it.
+    // For equal times, a start counts as before a cycle, and a stop as after it.
     HistoryInvariant {
         name: "no_cycle_while_stopped",
-        meaning: "no cycle begins after a stop or a pause, before the next start or resume",
+        meaning: "no cycle starts between a stop or pause and the next start or resume",
         query: "SELECT binding_id, 'cycle ' || cycle || ' began after event ' || greatest(stopped, paused)
                 FROM (SELECT binding_id, cycle,
                              coalesce(max(seq) FILTER (WHERE kind = 'started') OVER so_far, 0) AS started,
@@ -145,10 +146,10 @@ pub const BINDING_INVARIANTS: [HistoryInvariant; 9] = [
                       WINDOW so_far AS (PARTITION BY binding_id ORDER BY at, rank, seq)) e
                 WHERE cycle IS NOT NULL AND (stopped > started OR paused > greatest(started, resumed))",
     },
-    // Ended calls that were sent since the server was last changed: what the limit was before is not kept.
+    // Only ended calls that were sent after the last change of the server, because earlier limits are not stored.
     HistoryInvariant {
         name: "calls_within_limits",
-        meaning: "no more calls were open at a server, or in all, than may be, by the clocks of workers, 50 ms apart at most",
+        meaning: "the open calls never exceeded the limit of a server or of all, with 50 ms tolerance for workers' clocks",
         query: "WITH open AS (
                     SELECT t.server_id, e.sent_at AS since,
                            e.sent_at + e.latency_us * interval '1 microsecond' - interval '50 milliseconds' AS until
@@ -168,7 +169,7 @@ pub const BINDING_INVARIANTS: [HistoryInvariant; 9] = [
     },
 ];
 
-/// Asks them all, where so many calls may have been open in all.
+/// Runs all queries with this maximum number of open calls in total.
 pub async fn check_binding_invariants(db: &Pool, max_calls: u32) -> Result<Vec<InvariantViolation>, sqlx::Error> {
     let mut violations = Vec::new();
     for invariant in BINDING_INVARIANTS {

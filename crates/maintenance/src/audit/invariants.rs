@@ -1,11 +1,11 @@
-//! The invariants of the history, each with its question in SQL: a row is a violation.
+//! Invariants of the history, each with its query in SQL. Each returned row is a violation.
 
 use model::order::{OrderStatus, state};
 
 use super::InvariantViolation;
 use foundation::db::Pool;
 
-/// Name, meaning, and the query that finds violations as (subject, detail).
+/// Name and meaning of an invariant, and the query that finds violations as (subject, detail).
 #[derive(Debug, Clone, Copy)]
 pub struct HistoryInvariant {
     pub name: &'static str,
@@ -13,7 +13,7 @@ pub struct HistoryInvariant {
     pub(super) query: &'static str,
 }
 
-/// Violations shown per invariant; a broken rule tends to be broken often.
+/// Maximum violations shown per invariant; one error often causes many.
 const MOST: usize = 100;
 
 impl HistoryInvariant {
@@ -29,7 +29,7 @@ impl HistoryInvariant {
 pub const INVARIANTS: [HistoryInvariant; 18] = [
     HistoryInvariant {
         name: "unbroken_chain",
-        meaning: "each event starts in the state the one before ended in; the last is the order's state",
+        meaning: "each event starts in the state in which the previous event ended; the last state is the order's",
         query: "SELECT order_id, 'event ' || seq || ' starts from ' || coalesce(from_status, 'nothing') || ' after '
                        || coalesce(before, 'nothing')
                 FROM (SELECT order_id, seq, from_status,
@@ -61,39 +61,39 @@ pub const INVARIANTS: [HistoryInvariant; 18] = [
     },
     HistoryInvariant {
         name: "one_active_order_per_driver",
-        meaning: "no driver of ours has two orders at a time",
+        meaning: "a driver of the own fleet has at most one order at a time",
         query: "SELECT driver_id, string_agg(order_id, ', ') FROM audit_orders
-                WHERE status IN ('DRIVER_ASSIGNED', 'PICKED_UP') AND driver_id NOT LIKE '%:%'  -- a partner's are not ours
+                WHERE status IN ('DRIVER_ASSIGNED', 'PICKED_UP') AND driver_id NOT LIKE '%:%'  -- drivers of partners have a colon
                 GROUP BY driver_id HAVING count(*) > 1",
     },
     HistoryInvariant {
         name: "accepted_in_time",
-        meaning: "no offer is accepted after it expired, or on an old attempt",
+        meaning: "every accepted offer was accepted before its expiry and on the latest attempt",
         query: "SELECT order_id, 'offer ' || offer_id || ' was accepted ' || (responded_at - expires_at) || ' late'
                 FROM audit_offers WHERE state = 'accepted' AND responded_at >= expires_at
                 UNION ALL
                 SELECT f.order_id, 'offer ' || f.offer_id || ' of attempt ' || f.attempt_no || ' was accepted after attempt '
-                       || later.attempt_no || ' had begun'
+                       || later.attempt_no || ' had started'
                 FROM audit_offers f JOIN audit_offers later ON later.order_id = f.order_id
                      AND later.attempt_no > f.attempt_no AND later.offered_at < f.responded_at
                 WHERE f.state = 'accepted'",
     },
     HistoryInvariant {
         name: "live_offers_only_while_dispatching",
-        meaning: "no driver is still asked for an order that no longer searches",
+        meaning: "an offer is live only while its order is searching",
         query: "SELECT f.order_id, 'offer ' || f.offer_id || ' is live while the order is ' || o.status
                 FROM audit_offers f JOIN audit_orders o USING (order_id)
                 WHERE f.state = 'offered' AND (o.status <> 'DISPATCHING' OR o.held_for_review)",
     },
     HistoryInvariant {
         name: "one_live_booking_per_order",
-        meaning: "a partner holds at most one booking of an order that is still wanted",
+        meaning: "an order has at most one live booking",
         query: "SELECT order_id, count(*) || ' live bookings' FROM audit_bookings
                 WHERE state IN ('intent', 'unknown', 'booked') GROUP BY order_id HAVING count(*) > 1",
     },
     HistoryInvariant {
         name: "live_bookings_only_while_wanted",
-        meaning: "nothing is booked any more for an order that has ended or searches no longer",
+        meaning: "a booking is live only while its order needs it",
         query: "SELECT b.order_id, 'the booking of attempt ' || b.attempt_no || ' is ' || b.state || ' while the order is '
                        || o.status
                 FROM audit_bookings b JOIN audit_orders o USING (order_id)
@@ -119,7 +119,7 @@ pub const INVARIANTS: [HistoryInvariant; 18] = [
     },
     HistoryInvariant {
         name: "one_outcome_per_attempt",
-        meaning: "every attempt ends once; only the latest of a searching order may still run",
+        meaning: "every attempt has one outcome; only the latest attempt of a searching order may have none",
         query: "WITH started AS (SELECT order_id, attempt_no,
                                         attempt_no = max(attempt_no) OVER (PARTITION BY order_id) AS is_latest
                                  FROM audit_events WHERE reason = 'ATTEMPT_STARTED'),
@@ -136,7 +136,7 @@ pub const INVARIANTS: [HistoryInvariant; 18] = [
     },
     HistoryInvariant {
         name: "ended_within_lifetime",
-        meaning: "without a driver an order ends by its lifetime, 30 s at most after it, unless a person has it",
+        meaning: "an order without a driver ends at most 30 s after its lifetime, unless it waits for a person",
         query: "SELECT o.id, 'still ' || o.status || ' ' || (dispatchq_now() - o.lifetime_deadline) || ' past its lifetime'
                 FROM orders o
                 WHERE o.status IN ('PENDING_JOB_ID', 'ASSIGNED', 'DISPATCHING', 'PENDING', 'COMPENSATING')
@@ -152,14 +152,14 @@ pub const INVARIANTS: [HistoryInvariant; 18] = [
     },
     HistoryInvariant {
         name: "never_ended_early",
-        meaning: "the lifetime ends no order before its time",
+        meaning: "LIFETIME_TIMEOUT never comes before the end of the lifetime",
         query: "SELECT e.order_id, 'LIFETIME_TIMEOUT came ' || (o.lifetime_deadline - e.at) || ' early'
                 FROM audit_events e JOIN audit_orders o USING (order_id)
                 WHERE e.reason = 'LIFETIME_TIMEOUT' AND e.at < o.lifetime_deadline",
     },
     HistoryInvariant {
         name: "refund_alert_for_each_paid_cancel",
-        meaning: "an order that was ever paid and was cancelled has exactly one refund alert per channel",
+        meaning: "a cancelled order that was ever paid has exactly one refund alert per channel",
         query: "SELECT o.id, 'no refund alert' FROM orders o
                 WHERE (o.status = 'CANCELLED_BY_SYSTEM_AFTER_PAYMENT'
                        OR (o.paid_at IS NOT NULL AND o.amount_minor IS DISTINCT FROM 0
@@ -172,7 +172,7 @@ pub const INVARIANTS: [HistoryInvariant; 18] = [
     },
     HistoryInvariant {
         name: "payment_is_never_forgotten",
-        meaning: "an order with a payment event that counts as paid, or with such a word, was ever paid",
+        meaning: "an order with a paid payment event or a paid payment status is recorded as paid",
         query: "SELECT o.order_id, 'has the payment word ' || o.payment_status || ' and was never paid' FROM audit_orders o
                 WHERE o.paid_at IS NULL AND o.payment_status IN ('PAID', 'SETTLEMENT')
                 UNION
@@ -185,32 +185,32 @@ pub const INVARIANTS: [HistoryInvariant; 18] = [
     },
     HistoryInvariant {
         name: "refund_alert_on_a_desk",
-        meaning: "a refund alert waits to be acknowledged, or was",
+        meaning: "every refund alert can be acknowledged, or was",
         query: "SELECT DISTINCT n.order_id, 'its refund alert cannot be acknowledged' FROM audit_notifications n
                 WHERE n.kind = 'MANUAL_REFUND_REQUIRED'
                   AND NOT EXISTS (SELECT 1 FROM alerts a WHERE a.order_id = n.order_id AND a.kind = n.kind)",
     },
     HistoryInvariant {
         name: "no_escalation_once_acknowledged",
-        meaning: "an alert that was acknowledged escalates and reminds no more",
+        meaning: "an acknowledged alert sends no escalation or reminder",
         query: "SELECT a.order_id, m.kind || ' ' || m.dedupe_key || ' came after alert ' || a.id || ' was acknowledged'
                 FROM outbox m JOIN alerts a ON a.id = (m.payload->>'alert_id')::bigint
                 WHERE m.kind IN ('ESCALATION', 'REMINDER', 'SLA_WARNING') AND m.created_at > a.acked_at",
     },
     HistoryInvariant {
         name: "readable_in_feed",
-        meaning: "each step of the feed is of a transaction that this Postgres has begun, so readers come to it",
+        meaning: "each step of the feed belongs to a transaction that this Postgres has started, so readers reach it",
         query: "SELECT order_id, kind || ' ' || seq || ' is of transaction ' || tx || ', and the next one is '
                        || pg_snapshot_xmax(pg_current_snapshot())
                 FROM order_feed WHERE tx >= pg_snapshot_xmax(pg_current_snapshot()) ORDER BY tx, seq",
     },
     HistoryInvariant {
         name: "no_refund_alert_without_payment",
-        meaning: "an order that was not paid, or not cancelled, has no refund alert",
+        meaning: "only an order that was paid and cancelled has a refund alert",
         query: "SELECT o.order_id, 'refund alert though ' || o.status || ' and ' || o.payment_status
                 FROM audit_orders o JOIN audit_notifications n USING (order_id)
                 WHERE n.kind = 'MANUAL_REFUND_REQUIRED'
-                  -- words of a payment provider that came after, such as REFUNDED, say nothing against it
+                  -- later payment words of the provider, such as REFUNDED, are no contradiction
                   AND (o.payment_status IN ('UNPAID', 'PENDING') OR o.paid_at IS NULL
                        OR o.status NOT IN ('CANCELLED_BY_SYSTEM_AFTER_PAYMENT', 'CANCELLED_BY_USER',
                                            'CANCELLED_BY_DRIVER', 'REFUND_PENDING', 'REFUNDED'))",
@@ -226,7 +226,7 @@ pub(super) async fn check_invariants(db: &Pool) -> Result<Vec<InvariantViolation
     Ok(violations)
 }
 
-/// The table of transitions lives in Rust; the history is compared with it pair by pair.
+/// Compares the pairs of statuses in the history with the transitions that the code allows.
 async fn illegal_transitions(db: &Pool) -> Result<Vec<InvariantViolation>, sqlx::Error> {
     let pairs: Vec<(Option<OrderStatus>, OrderStatus, String)> = sqlx::query_as(
         "SELECT from_status, to_status, min(order_id) FROM audit_events GROUP BY from_status, to_status",

@@ -1,9 +1,10 @@
-//! The history, checkable by anyone: invariants asked of the audit views, and of Redis where a timer must be.
+//! Checks of the history. The invariants are queries on the audit views, and on Redis where a timer must exist.
 //!
-//! * [`invariants`]: the list, each with its question in SQL. [`binding_invariants`]: those of bindings.
-//! * [`trail`]: what staff did, by all tables that keep it.
-//! * [`timers`]: no order and no binding lacks a timer, no job is dead without a reason. `waiting_sets`: who waits in an area waits
-//!   there in Redis, too.
+//! * [`invariants`]: the list of invariants, each with its query in SQL. [`binding_invariants`]: invariants of
+//!   bindings.
+//! * [`trail`]: actions of staff, from all tables that store them.
+//! * [`timers`]: every order and binding has its timers, and every dead job has a reason. `waiting_sets`: the waiting
+//!   sets in Redis match the rows.
 
 pub mod binding_invariants;
 pub mod invariants;
@@ -19,11 +20,11 @@ use crate::capability::Maintenance;
 use bindings::servers;
 use foundation::error::ServiceError;
 
-/// Something that must never be.
+/// Violation of an invariant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct InvariantViolation {
     pub invariant: &'static str,
-    /// The order or the binding, or where there is none what stands for it.
+    /// Order or binding of the violation, or another name if there is neither.
     pub subject: String,
     pub detail: String,
 }
@@ -34,13 +35,13 @@ impl fmt::Display for InvariantViolation {
     }
 }
 
-/// Asks every invariant. May run on a live system: what is only on its way is looked at twice.
+/// Checks every invariant. It may run on a live system: differences that can be temporary are checked twice.
 pub async fn check_history(maintenance: &Maintenance) -> Result<Vec<InvariantViolation>, ServiceError> {
     let limit = servers::total_limit(&maintenance.bindings).await?;
     check_history_within(maintenance, limit.max_concurrent_calls).await
 }
 
-/// As [`check_history`], where so many calls of providers may have been open in all.
+/// Same as [`check_history`], with this limit for the open calls to all providers together.
 pub async fn check_history_within(
     maintenance: &Maintenance,
     max_calls: u32,

@@ -1,4 +1,4 @@
-//! No order and no binding lacks a timer, and no job is dead without a reason.
+//! Checks that every order and binding has its timers, and that every dead job has a reason.
 
 use std::time::Duration;
 
@@ -7,7 +7,8 @@ use crate::recovery::{reconciler::MENDED_WITHIN, repair};
 use foundation::{core::Core, error::ServiceError};
 use queue::{NewJob, store::JobState};
 
-/// A timer may be missing for the moment between a commit and its settle; one still missing after this is lost.
+/// Pause before the second check. A timer may be missing between a commit and its settlement; one that is missing
+/// longer is lost.
 const SECOND_LOOK: Duration = Duration::from_secs(2);
 const PAGE: usize = 1000;
 
@@ -28,7 +29,7 @@ pub(super) async fn check_timers(core: &Core) -> Result<Vec<InvariantViolation>,
             violations.extend(silent.map(|job| InvariantViolation {
                 invariant: "no_dead_job_without_reason",
                 subject: job.id,
-                detail: format!("is dead in {queue} and no reason was kept"),
+                detail: format!("is dead in {queue} without a stored reason"),
             }));
             if done {
                 break;
@@ -38,10 +39,10 @@ pub(super) async fn check_timers(core: &Core) -> Result<Vec<InvariantViolation>,
     Ok(violations)
 }
 
-/// Returns the timers that Redis lacks at each look.
+/// Returns the timers that are missing in Redis in each of several checks.
 ///
-/// Jobs of bindings are looked at a third time. A command that Redis did not hear of is kept in the row alone until the
-/// reconciler puts its job back; a binding whose job is still away after that stands still.
+/// Jobs of bindings are checked a third time. A command that did not reach Redis is only in the row until the
+/// reconciler restores its job. A binding whose job is still missing after that is stuck.
 async fn list_lost(core: &Core) -> Result<Vec<NewJob>, ServiceError> {
     let mut missing = repair::list_missing(core).await?;
     if !missing.is_empty() {

@@ -1,7 +1,8 @@
-//! The audit trail: what staff did, the newest first, whatever it was about.
+//! The audit trail: actions of staff on all subjects, newest first.
 //!
-//! Each table keeps who changed it, when and why. The trail reads a page of each by an index and merges them, so it needs no table
-//! of its own that could miss a change. From where a change was asked for is in the requests of its key.
+//! Each table stores the author, time and reason of its changes. The trail reads one page of each table by index and
+//! merges them. It has no table of its own, so it cannot miss a change. The address of a change comes from the requests
+//! of its key.
 
 use std::{
     fmt,
@@ -17,12 +18,12 @@ use uuid::Uuid;
 
 use foundation::db::Pool;
 
-/// How far back the trail is read unless a time is asked for.
+/// Default length of the period that is read.
 pub const USUAL_SPAN: TimeDelta = TimeDelta::days(7);
-/// The longest time that is read at once: the history of orders is kept by days, and each is looked into.
+/// Maximum length of the period. The history of orders is partitioned by day, and the query reads each partition.
 pub const LONGEST_SPAN: TimeDelta = TimeDelta::days(93);
 
-/// What a change was about.
+/// Kind of subject of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
@@ -47,23 +48,23 @@ impl TrailSource {
         self.into()
     }
 
-    /// The source of this word.
+    /// Returns the source with this name.
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|source| source.as_str() == word)
     }
 }
 
-/// Which changes are wanted; what is absent does not matter.
+/// Filter for changes; absent fields match all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TrailFilter {
     pub source: Option<TrailSource>,
     /// A name, or role and name: `anna`, `support:anna`.
     pub who: Option<String>,
-    /// The id of what was changed.
+    /// Id of the changed subject.
     pub subject: Option<String>,
 }
 
-/// From when to when. The end is not part of it.
+/// Period of time, without its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TrailSpan {
     pub from: DateTime<Utc>,
@@ -72,20 +73,20 @@ pub struct TrailSpan {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSpan {
-    #[error("from must lie before to")]
+    #[error("from must be before to")]
     Reversed,
-    #[error("at most 93 days are read at once; say from when to when")]
+    #[error("the period is longer than 93 days; give from and to")]
     TooLong,
 }
 
 impl TrailSpan {
-    /// The span between two times; without them the days before `now`.
+    /// Returns the period between two times. The default is the last 7 days before `now`.
     pub fn new(
         from: Option<DateTime<Utc>>,
         to: Option<DateTime<Utc>>,
         now: DateTime<Utc>,
     ) -> Result<Self, InvalidSpan> {
-        // What is done while the page is made belongs to it.
+        // Includes changes made while the page is loading.
         let to = to.unwrap_or(now + TimeDelta::minutes(1));
         let from = from.unwrap_or(to - USUAL_SPAN);
         if from >= to {
@@ -102,30 +103,30 @@ impl TrailSpan {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, sqlx::FromRow)]
 pub struct TrailEntry {
     pub at: DateTime<Utc>,
-    /// Of what kind the subject is.
+    /// Kind of the subject.
     pub source: String,
     /// Role and name.
     pub actor: String,
-    /// `None`: the command line, or a change by a plan's own run.
+    /// `None`: the command line, or a change made by a plan.
     pub key_id: Option<Uuid>,
     pub action: String,
-    /// The id or the name of what was changed.
+    /// Id or name of the changed subject.
     pub subject: String,
     pub reason: Option<String>,
-    /// What was changed, as it was before. `None`: it did not exist, or the change keeps no values.
+    /// Values before the change. `None`: the subject did not exist, or the change stores no values.
     pub old: Option<Value>,
-    /// `None`: it no longer exists, or the change keeps no values.
+    /// Values after the change. `None`: the subject no longer exists, or the change stores no values.
     pub new: Option<Value>,
-    /// From where it was asked for; `None`: not over HTTP.
+    /// Client address of the request; `None`: the change was not made over HTTP.
     pub address: Option<String>,
     /// Method and route.
     pub request: Option<String>,
-    /// Tells changes of one time apart.
+    /// Distinguishes changes with the same time.
     #[serde(skip)]
     place: String,
 }
 
-/// A place in the trail: after this change.
+/// Position in the trail, after this change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrailPlace {
     at: DateTime<Utc>,
@@ -139,7 +140,7 @@ impl From<&TrailEntry> for TrailPlace {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("this is no cursor of the audit trail: give the one of the page before")]
+#[error("not a cursor of the audit trail: use the one from the previous page")]
 pub struct InvalidTrailPlace;
 
 impl fmt::Display for TrailPlace {
@@ -160,8 +161,8 @@ impl FromStr for TrailPlace {
     }
 }
 
-/// A table of the trail: its rows as `at`, `id`, `actor`, `key_id`, `action`, `subject`, `reason`, `old`, `new`. `{staff}` says that the actor in
-/// front of it is one of the staff, in the words of the indexes.
+/// A table of the trail, with its rows as `at`, `id`, `actor`, `key_id`, `action`, `subject`, `reason`, `old`, `new`.
+/// `{staff}` restricts the preceding actor to staff; it has the same text as the conditions of the indexes.
 struct TrailTable {
     source: TrailSource,
     rows: &'static str,
@@ -182,7 +183,7 @@ const TABLES: [TrailTable; 11] = [
     },
     TrailTable {
         source: TrailSource::Binding,
-        // The detail of an OTP is its digest.
+        // The detail of an OTP event is its digest.
         rows: "SELECT at, lpad(seq::text, 19, '0') AS id, actor, key_id, upper(kind) AS action, binding_id AS subject,
                       coalesce(given_reason, CASE WHEN kind <> 'otp_submitted' THEN coalesce(detail, reason) END) AS reason,
                       old_value AS old, new_value AS new
@@ -247,7 +248,7 @@ const TABLES: [TrailTable; 11] = [
     },
 ];
 
-/// What an event of an order changed. A hold and a requeue leave the status as it is.
+/// Values before and after an event of an order. A hold and a requeue do not change the status.
 const ORDER_VALUES: &str = "
     CASE WHEN from_status IS NOT NULL THEN jsonb_strip_nulls(jsonb_build_object('status', from_status,
         'held_for_review', CASE reason WHEN 'HELD_FOR_REVIEW' THEN false WHEN 'RESUMED_BY_HAND' THEN true END,
@@ -258,7 +259,8 @@ const ORDER_VALUES: &str = "
 
 const STAFF: &str = "IN ('dispatcher', 'support', 'operator', 'admin', 'cli')";
 
-/// `$1` and `$2` are the span, or the end is the time of a cursor and `$3` its place; then source, who, subject, and the limit.
+/// Statement of the trail. `$1` and `$2` are the period; with a cursor, `$2` is its time and `$3` its place. The other
+/// parameters are source, actor, subject and limit.
 static STATEMENT: LazyLock<Arc<str>> = LazyLock::new(|| {
     let pages = TABLES.map(|TrailTable { source, rows }| {
         let (source, rows) = (source.as_str(), rows.replace("{staff}", STAFF).replace("{order_values}", ORDER_VALUES));
@@ -287,13 +289,13 @@ static STATEMENT: LazyLock<Arc<str>> = LazyLock::new(|| {
     statement.into()
 });
 
-/// The statement of [`list_trail`], for tests of its plan.
+/// Returns the statement of [`list_trail`], for tests of its query plan.
 pub fn trail_statement() -> &'static str {
     &STATEMENT
 }
 
-/// Lists what staff did within a span, the newest first, from behind `after` on. A request of a key belongs to its changes of the
-/// 90 seconds after it: none is carried out for longer.
+/// Lists actions of staff in a period, newest first, after `after`. A change belongs to a request of its key in the 90
+/// seconds before it, because a request never runs longer.
 pub async fn list_trail(
     db: &Pool,
     filter: &TrailFilter,
@@ -306,7 +308,7 @@ pub async fn list_trail(
         _ => (span.to, ""),
     };
     sqlx::query_as(AssertSqlSafe(STATEMENT.clone()))
-        // A plan for all values would lock every partition of the history.
+        // A generic plan would lock every partition of the history.
         .persistent(false)
         .bind(span.from)
         .bind(until)
@@ -328,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_read_as_it_is_written() {
+    fn trail_place_round_trips_as_text() {
         let place =
             TrailPlace { at: at(1_767_945_600_123), place: "dead_job:dispatch:ORD-1:1@1767945600000".to_owned() };
         assert_eq!(place.to_string().parse(), Ok(place));
@@ -338,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_span_has_bounds() {
+    fn span_length_is_bounded() {
         let now = at(1_767_945_600_000);
         let usual = TrailSpan::new(None, None, now).unwrap();
         assert!(usual.from < now && usual.to > now && usual.to - usual.from == USUAL_SPAN);

@@ -1,8 +1,8 @@
-//! Who waits in which area: the sets in Redis are those of Postgres, once the system is at rest.
+//! Checks that the waiting sets in Redis match the waiting orders in Postgres.
 //!
-//! On a live system the two differ for moments: an order takes its place before it has a row, and the reconciler mends what was
-//! lost in between. So only what has differed for longer than that takes is a violation. While the sets are not vouched for,
-//! Postgres counts, and there is nothing to compare.
+//! On a live system the two differ briefly: an order takes its place before it has a row, and the reconciler corrects
+//! lost members. Only a longer difference is a violation. While the sets have no marker, Postgres counts, and there is
+//! nothing to compare.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -16,13 +16,14 @@ use areas::admission::waiting;
 use foundation::{core::Core, db, error::ServiceError, redis_keys};
 
 const NAME: &str = "waiting_sets_equal_rows";
-/// Three comparisons of the reconciler, and time for them: a member that Postgres does not know goes when it was seen twice.
+/// Time for three comparisons of the reconciler. A member that is missing in Postgres is removed when two comparisons
+/// have seen it.
 const MENDED_WITHIN: TimeDelta = TimeDelta::minutes(5);
 
-/// Sets by key; orders by the ends of their counting in ms, by the clock of Redis.
+/// Sets by key. Values are orders with the ms at which they stop counting, on the clock of Redis.
 type WaitingSets = BTreeMap<String, HashMap<String, i64>>;
 
-/// An order that waits, as Postgres knows it.
+/// A waiting order in Postgres.
 #[derive(sqlx::FromRow)]
 struct WaitingRow {
     id: String,
@@ -30,16 +31,17 @@ struct WaitingRow {
     service_type: ServiceType,
     created_at: DateTime<Utc>,
     lifetime_deadline: DateTime<Utc>,
-    /// It has waited for so long that the reconciler would have seen it.
+    /// Whether the order has waited long enough for the reconciler to see it.
     is_settled: bool,
 }
 
-/// Finds orders that wait in Postgres alone, and members that wait in Redis alone.
+/// Finds orders that wait only in Postgres, and members that are only in Redis.
 pub(super) async fn check_waiting_sets(maintenance: &Maintenance) -> Result<Vec<InvariantViolation>, ServiceError> {
     if !waiting::is_complete(&maintenance.core).await? {
         return Ok(Vec::new());
     }
-    // Redis first, as the reconciler does: an order that leaves in between is then left over, and has just changed.
+    // Redis is read first, as in the reconciler. An order that leaves between the two reads looks left over, but has
+    // just changed.
     let mut sets = WaitingSets::new();
     for key in maintenance.core.store.find_keys(redis_keys::WAITING_SETS, "zset").await? {
         let mut range = cmd("ZRANGE");
@@ -50,7 +52,7 @@ pub(super) async fn check_waiting_sets(maintenance: &Maintenance) -> Result<Vec<
     let (seconds, _): (i64, i64) = maintenance.core.store.run_command("time", &cmd("TIME")).await?;
     let settled_since = db::database_now(&maintenance.core.db).await? - MENDED_WITHIN;
     let rows = list_waiting_rows(&maintenance.core, settled_since).await?;
-    // A flush in between would look as if all were missing.
+    // After a flush in between, all members would look missing.
     if !waiting::is_complete(&maintenance.core).await? {
         return Ok(Vec::new());
     }
@@ -63,15 +65,15 @@ pub(super) async fn check_waiting_sets(maintenance: &Maintenance) -> Result<Vec<
         }
         let key = redis_keys::waiting_orders(&row.area_id, &row.service_type);
         let is_member = sets.get_mut(&key).is_some_and(|set| set.remove(&row.id).is_some());
-        // A node of a cluster may have been flushed alone.
+        // A single node of a cluster may have been flushed.
         if !is_member
             && row.is_settled
             && waiting::is_set_complete(&maintenance.core, &row.area_id, &row.service_type).await?
         {
-            violations.push(name_violation(row.id, format!("waits and is not in {key}")));
+            violations.push(name_violation(row.id, format!("waits but is not in {key}")));
         }
     }
-    // What is left does not wait. Past its end, it goes with the next look at its area.
+    // The remaining members are not waiting orders. An expired one is removed by the next script on its area.
     let now_ms = seconds * 1000;
     for set in sets.values_mut() {
         set.retain(|_, expires_ms| *expires_ms > now_ms);
@@ -81,14 +83,14 @@ pub(super) async fn check_waiting_sets(maintenance: &Maintenance) -> Result<Vec<
     for (key, set) in &sets {
         let lifetime_ms = lifetime_of_set(maintenance, key).num_milliseconds();
         for (id, expires_ms) in set {
-            // Without a row, the end of the lifetime tells when the place was taken.
+            // Without a row, the expiry shows when the place was taken.
             let is_new = if known.contains(id) {
                 changed.contains(id)
             } else {
                 (expires_ms - lifetime_ms - now_ms).abs() < MENDED_WITHIN.num_milliseconds()
             };
             if !is_new {
-                violations.push(name_violation(id.clone(), format!("is in {key} and does not wait there")));
+                violations.push(name_violation(id.clone(), format!("is in {key} but does not wait there")));
             }
         }
     }
@@ -116,7 +118,7 @@ async fn list_waiting_rows(core: &Core, settled_since: DateTime<Utc>) -> Result<
     .await
 }
 
-/// Returns which of these orders there are, and which of them have changed since.
+/// Returns the orders among these that exist, and those of them that have changed since.
 async fn list_changed(
     core: &Core,
     ids: &[&str],
@@ -138,7 +140,7 @@ async fn list_changed(
     Ok((rows.into_iter().map(|(id, _)| id).collect(), changed))
 }
 
-/// How long orders of the set of this key count.
+/// Returns how long an order in the set with this key counts.
 fn lifetime_of_set(maintenance: &Maintenance, key: &str) -> TimeDelta {
     let (area, service_type) = redis_keys::parts_of_waiting_set(key).unwrap_or_default();
     let of_area = maintenance.areas.rules.get().durations_for(&area, &service_type).lifetime;

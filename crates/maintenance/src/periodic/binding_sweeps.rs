@@ -1,14 +1,14 @@
-//! What the tables of bindings lose once it has served its time, as statements.
+//! Sweeps of the tables of bindings: statements that remove rows after their retention time.
 
 use super::sweeps::TableSweep;
 
-/// Every sweep, for tests of their plans.
+/// All sweeps; public for tests of their query plans.
 pub const BINDING_SWEEPS: [&TableSweep; 5] =
     [&TRANSACTIONS, &DELETED_BINDINGS, &BINDING_EVENTS, &BINDING_MESSAGES, &BINDING_ALERTS];
 
-// Of each binding a prefix: the lowest cycle that is left and those that follow it without a gap, while they are final and not
-// the newest. So a gap is never hidden, and what is left begins after the watermark. Several cleanups at once remove each row
-// once, and each counts what it removed itself.
+// Removes a prefix of each binding's cycles: the lowest remaining cycle and the following ones without a gap, as long
+// as they are final and not the newest. A gap is therefore never hidden, and the remaining cycles start after the
+// watermark. Concurrent cleanups remove each row once, and each counts only the rows that it removed.
 pub(super) const TRANSACTIONS: TableSweep = TableSweep {
     what: "transactions",
     count: "-- count old transactions
@@ -50,8 +50,9 @@ pub(super) const TRANSACTIONS: TableSweep = TableSweep {
              SELECT (SELECT count(*) FROM t), started_at, trx_id FROM seen ORDER BY started_at DESC, trx_id DESC LIMIT 1",
 };
 
-// Then its id may be given again: cycles count from 1, so nothing of the former one may be left that is counted, nor a message
-// or an alert that would pass for one of the next. One look at the transactions of each, by their index, however many are deleted.
+// After the removal, the id can be used again. Cycles count from 1, so all counted rows of the old binding must be gone
+// first. A message or alert of the old binding must not be mistaken for one of the new binding. Each deleted binding
+// costs one index lookup in the transactions.
 pub(super) const DELETED_BINDINGS: TableSweep = TableSweep {
     what: "deleted bindings",
     count: "-- count old deleted bindings
@@ -77,7 +78,7 @@ pub(super) const BINDING_EVENTS: TableSweep = TableSweep {
                  SELECT seq FROM binding_events WHERE at < $1 ORDER BY at, seq LIMIT $2)",
 };
 
-// By age, whatever becomes of the binding: it may live for years.
+// Removed by age, even while the binding exists, because a binding may exist for years.
 pub(super) const BINDING_MESSAGES: TableSweep = TableSweep {
     what: "messages about bindings",
     count: "-- count old messages about bindings
@@ -88,7 +89,7 @@ pub(super) const BINDING_MESSAGES: TableSweep = TableSweep {
                  ORDER BY created_at LIMIT $2)",
 };
 
-// Once they are acknowledged: one that is open is a person's to do.
+// Removed only after their acknowledgement. An open alert still needs a person.
 pub(super) const BINDING_ALERTS: TableSweep = TableSweep {
     what: "alerts about bindings",
     count: "-- count old alerts about bindings

@@ -1,8 +1,9 @@
-//! Removes what has served its time: in small statements, so that no change waits for them, and repeatable at any point.
+//! Removes rows after their retention time. The statements are small, so that changes do not wait for them, and can be
+//! repeated at any point.
 //!
-//! Times are bound and not asked of `dispatchq_now()` row by row, and each batch is the oldest by an index: its cost does not
-//! grow with the table. A sweep that fails keeps no other from its work; the job fails afterwards, and says of what. Erasures that were
-//! interrupted are finished here.
+//! Times are bound as parameters instead of evaluating `dispatchq_now()` per row. Each batch takes the oldest rows by
+//! index, so its cost does not grow with the table. If a sweep fails, the others still run, and the job fails at the
+//! end with the names of the failed sweeps. Cleanup also finishes interrupted erasures.
 
 use std::time::Duration;
 
@@ -25,9 +26,9 @@ use foundation::{
 use queue::store::DeadFilter;
 use settings::RetentionConfig;
 
-/// Rows of one statement: few, so that it takes milliseconds.
+/// Rows of one statement; few, so that it takes milliseconds.
 const BATCH: i64 = 250;
-/// Orders or transactions of one statement. Each takes some ten rows of other tables along.
+/// Orders or transactions of one statement. Each has about ten rows in other tables.
 const FAMILY_BATCH: i64 = 100;
 /// Dead jobs of one script call.
 const DEAD_BATCH: usize = 500;
@@ -39,31 +40,33 @@ pub enum CleanupMode {
     DryRun,
 }
 
-/// What was removed, or would be.
+/// Number of rows that were removed, or would be.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct CleanupReport {
-    /// Closed orders with their offers, messages and alerts. Never one whose refund is owed or that has an open alert.
+    /// Closed orders with their offers, messages and alerts. Orders with an owed refund or an open alert are kept.
     pub orders: u64,
-    /// Offer messages that are done with, of orders that stay, what was told of orders that never were, messages about bindings,
-    /// and alerts about them that were acknowledged.
+    /// Finished offer messages of orders that are kept, messages about orders that do not exist, messages about
+    /// bindings, and acknowledged alerts about bindings.
     pub messages: u64,
-    /// Why drivers were asked in their order.
+    /// Rankings of drivers.
     pub rankings: u64,
     pub idempotency_keys: u64,
-    /// Steps of orders, runs of schedules, snapshots of queues, areas and the whole, counts of admission, shadow refusals, notes of the
-    /// reconciler, callbacks without an order, dead letters decided on, plans with their items, and that a person is on an order, once it ended.
+    /// Steps of orders, runs of schedules, snapshots of queues, areas and totals, admission counts, shadow refusals,
+    /// reconciler log entries, callbacks without an order, decided dead letters, plans with their items, and expired
+    /// desk claims.
     pub records: u64,
     pub dead_jobs: u64,
-    /// Final transactions of bindings, with their calls. Never the newest of a binding, nor one after another that is not final.
+    /// Final transactions of bindings, with their calls. The newest transaction of a binding is kept, and so are those
+    /// after one that is not final.
     pub transactions: u64,
-    /// Bindings that were deleted and have no transaction left.
+    /// Deleted bindings without transactions.
     pub bindings: u64,
-    /// Sweeps that failed, and why. What they had removed by then is counted.
+    /// Failed sweeps with their errors. Rows that they removed before the failure are counted.
     pub failed: Vec<String>,
 }
 
-/// Removes what is older than `[retention]` says. Fails after the last sweep if one of them failed, and at once when a server
-/// is away.
+/// Removes rows that are older than `[retention]`. If a sweep fails, the function runs the others and then fails. It
+/// fails immediately if a server is unavailable.
 pub async fn run(maintenance: &Maintenance, mode: CleanupMode) -> Result<CleanupReport, ServiceError> {
     let report = run_all(maintenance, mode).await?;
     if !report.failed.is_empty() {
@@ -72,7 +75,7 @@ pub async fn run(maintenance: &Maintenance, mode: CleanupMode) -> Result<Cleanup
     Ok(report)
 }
 
-/// As [`run`], with the failures in the report.
+/// Same as [`run`], but returns failed sweeps in the report.
 pub async fn run_all(maintenance: &Maintenance, mode: CleanupMode) -> Result<CleanupReport, ServiceError> {
     let keep = &maintenance.config.retention;
     let mut sweeper = TableSweeper {
@@ -90,7 +93,7 @@ pub async fn run_all(maintenance: &Maintenance, mode: CleanupMode) -> Result<Cle
             + sweeper.sweep_table(&sweeps::ALERTS, keep.messages).await?,
         rankings: sweeper.sweep_table(&sweeps::RANKINGS, keep.messages).await?,
         idempotency_keys: sweeper.sweep_table(&sweeps::IDEMPOTENCY_KEYS, RetentionConfig::IDEMPOTENCY_KEYS).await?,
-        // As long as the history of orders: it says who decided what.
+        // Kept as long as the history of orders, because these records show the authors of decisions.
         records: sweeper.sweep_table(&sweeps::AREA_CHANGES, keep.events).await?
             + sweeper.sweep_table(&sweeps::FEED, keep.events).await?
             + sweeper.sweep_table(&sweeps::STAFF_ACTIONS, keep.events).await?
@@ -101,7 +104,7 @@ pub async fn run_all(maintenance: &Maintenance, mode: CleanupMode) -> Result<Cle
     };
     report.bindings = sweeper.sweep_table(&binding_sweeps::DELETED_BINDINGS, keep.transactions).await?;
     report.records += sweeper.sweep_table(&sweeps::ERASURES, keep.erasures).await?;
-    // `staff_actions` says what was.
+    // The record in `staff_actions` remains.
     report.records += sweeper.sweep_table(&sweeps::DESK_TAKES, Duration::ZERO).await?;
     for table in [
         &sweeps::SESSIONS,
@@ -121,7 +124,7 @@ pub async fn run_all(maintenance: &Maintenance, mode: CleanupMode) -> Result<Cle
         report.records += sweeper.sweep_table(table, keep.records).await?;
     }
     if mode == CleanupMode::Remove {
-        // First: a flush in between must not bring back what is about to go.
+        // Runs before the removal in Redis. Otherwise a flush in between would restore these dead letters.
         sweeper.sweep_table(&sweeps::EXPIRED_DEAD_LETTERS, keep.dead_jobs).await?;
     }
     report.failed = sweeper.failed;
@@ -129,7 +132,7 @@ pub async fn run_all(maintenance: &Maintenance, mode: CleanupMode) -> Result<Cle
         report.dead_jobs += remove_dead_jobs(&maintenance.core, queue, keep.dead_jobs, mode).await?;
     }
     if mode == CleanupMode::Remove {
-        // Last: one may take longer than this run has, and then goes on in the next.
+        // Runs last, because an erasure may take longer than this run has left. The next run continues it.
         report.failed.extend(privacy::resume_erasures(&maintenance.core).await?);
     }
     Ok(report)
@@ -166,7 +169,7 @@ struct TableSweeper<'a> {
     failed: Vec<String>,
 }
 
-/// Where a walk is: time and id of the last row looked at.
+/// Position of a scan: time and id of the last row.
 type Cursor = (DateTime<Utc>, String);
 
 impl TableSweeper<'_> {
@@ -192,8 +195,8 @@ impl TableSweeper<'_> {
         Ok(removed)
     }
 
-    /// Walks over a table, the oldest first. Each statement looks at a batch and removes those that may go, so that many that
-    /// may not cost one look and not one for each batch behind them.
+    /// Scans a table from its oldest rows on. Each statement reads a batch and removes the rows that may be removed.
+    /// Rows that must stay are therefore read once, not once for each batch after them.
     async fn walk_table(&mut self, table: &TableSweep, keep: Duration) -> Result<u64, sqlx::Error> {
         let before = self.now - keep;
         let statement = if self.mode == CleanupMode::DryRun { table.count } else { table.remove };
@@ -218,17 +221,17 @@ impl TableSweeper<'_> {
         Ok(removed)
     }
 
-    /// Takes a failed sweep down. A database that is away ends the run: no other sweep would fare better.
+    /// Records a failed sweep. If the database is unavailable, the run ends, because the other sweeps would fail too.
     fn record_failure(&mut self, what: &str, done: Result<(), sqlx::Error>) -> Result<(), sqlx::Error> {
         let Err(error) = done else { return Ok(()) };
         let code =
             error.as_database_error().and_then(sqlx::error::DatabaseError::code).unwrap_or_default().into_owned();
-        // A statement that is slow, or that waits for a lock, says nothing about the next one.
+        // A statement timeout or lock timeout does not affect the next statement.
         let is_its_own = ["57014", "55P03"].contains(&code.as_str());
         if db::is_transient(&error) && !is_its_own {
             return Err(error);
         }
-        tracing::error!(sweep = what, %error, "Cleanup could not remove what has served its time; it goes on.");
+        tracing::error!(sweep = what, %error, "A sweep of the cleanup failed; the other sweeps continue.");
         self.failed.push(format!("{what}: {error}"));
         Ok(())
     }

@@ -1,6 +1,8 @@
-//! Periodic work. The next run of a schedule is a derived job, restored when lost and performed by one worker: `workers/src/tick.rs`.
+//! Periodic work. The next run of a schedule is a derived job, which is restored if it is lost. `workers/src/tick.rs`
+//! runs it.
 //!
-//! * [`sweeps`], [`binding_sweeps`]: the rows that each table loses after their time. [`cleanup`]: removes them.
+//! * [`sweeps`], [`binding_sweeps`]: statements that remove rows of each table after their retention time. [`cleanup`]:
+//!   runs them.
 //! * [`statistics`]: snapshots of queues, areas and totals for later comparison.
 
 pub mod binding_sweeps;

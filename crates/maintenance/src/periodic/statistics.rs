@@ -1,4 +1,4 @@
-//! How queues, areas and the whole stand, kept for looking back.
+//! Snapshots of queues, areas and totals for later comparison.
 
 use serde::Serialize;
 

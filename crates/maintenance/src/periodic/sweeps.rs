@@ -1,9 +1,10 @@
-//! What each table loses once it has served its time, as statements.
+//! Sweeps: statements that remove rows of each table after their retention time.
 //!
-//! Each batch is the oldest by an index: its cost does not grow with the table.
+//! Each batch takes the oldest rows by index, so its cost does not grow with the table.
 
-/// A table, how old rows of it are counted, and how a batch of the oldest is removed. `$1` is a time, `$2` the batch; a walk
-/// begins after the time `$3` and the id `$4`. Records that no role may delete are removed by a function, which returns a row for each.
+/// Statements that count the old rows of a table, and remove a batch of the oldest. `$1` is a time and `$2` the batch
+/// size; a scan starts after the time `$3` and the id `$4`. Records that no role may delete are removed by a function
+/// that returns one row for each.
 #[derive(Debug)]
 pub struct TableSweep {
     pub what: &'static str,
@@ -11,7 +12,7 @@ pub struct TableSweep {
     pub remove: &'static str,
 }
 
-/// Every sweep, for tests of their plans.
+/// All sweeps; public for tests of their query plans.
 pub const SWEEPS: [&TableSweep; 26] = [
     &ORDERS,
     &OFFERS,
@@ -41,8 +42,8 @@ pub const SWEEPS: [&TableSweep; 26] = [
     &PLANS,
 ];
 
-// The order is closed and owes no refund. The first part reads the index orders_removable, whose condition knows payment words only; the
-// second reads orders_refunds_unsettled for paid orders with amount 0.
+// Selects closed orders that owe no refund. The first part reads the index orders_removable, whose condition has only
+// payment words. The second part reads orders_refunds_unsettled for paid orders with amount 0.
 pub(super) const ORDERS: TableSweep = TableSweep {
     what: "orders",
     count: "-- count old orders
@@ -108,7 +109,7 @@ pub(super) const OFFERS: TableSweep = TableSweep {
                  ORDER BY created_at LIMIT $2)",
 };
 
-// Messages go with their order; these are about an order that may never have been.
+// Messages are removed with their order. These messages are about an order that may never have existed.
 pub(super) const MESSAGES: TableSweep = TableSweep {
     what: "messages",
     count: "-- count old messages
@@ -123,7 +124,7 @@ pub(super) const MESSAGES: TableSweep = TableSweep {
                  ORDER BY created_at LIMIT $2)",
 };
 
-// Those about an order that never was, once they are acknowledged.
+// Acknowledged alerts about an order that does not exist.
 pub(super) const ALERTS: TableSweep = TableSweep {
     what: "alerts",
     count: "-- count old alerts
@@ -138,7 +139,7 @@ pub(super) const ALERTS: TableSweep = TableSweep {
                  ORDER BY raised_at LIMIT $2)",
 };
 
-// Callbacks of orders go with their orders; those of unknown bookings have no order.
+// Callbacks of orders are removed with their orders; callbacks of unknown bookings have no order.
 pub(super) const CALLBACKS: TableSweep = TableSweep {
     what: "callbacks",
     count: "-- count old callbacks
@@ -193,7 +194,7 @@ pub(super) const SESSIONS: TableSweep = TableSweep {
                  SELECT id FROM console_sessions WHERE created_at < $1 ORDER BY created_at LIMIT $2)",
 };
 
-// Their sessions leave with them.
+// Their sessions are removed with them.
 pub(super) const PEOPLES_KEYS: TableSweep = TableSweep {
     what: "keys of people who signed in by OpenID Connect",
     count: "-- count old keys of people
@@ -221,8 +222,9 @@ pub(super) const IDEMPOTENCY_KEYS: TableSweep = TableSweep {
                  SELECT holder_id, key FROM idempotency_keys WHERE created_at < $1 ORDER BY created_at LIMIT $2)",
 };
 
-// Rows lie in the order of their transactions, which is that of their age but for what long transactions wrote. No index knows
-// their times: they are counted as they are removed, page by page up to the first without an old one.
+// Rows are ordered by transaction, which is also the order of their age, except for rows of long transactions. There is
+// no index on their times. They are counted in the order of their removal, page by page up to the first page without an
+// old row.
 pub(super) const FEED: TableSweep = TableSweep {
     what: "steps of orders",
     count: "-- count old steps
@@ -325,7 +327,7 @@ pub(super) const DEAD_LETTERS: TableSweep = TableSweep {
                  SELECT job_id, died_at FROM dead_letters WHERE resolved_at < $1 ORDER BY resolved_at LIMIT $2)",
 };
 
-/// The copies of dead jobs that were not decided on; they stay as records for a while.
+/// Copies of dead jobs without a decision. They stay as records for some time.
 pub(super) const EXPIRED_DEAD_LETTERS: TableSweep = TableSweep {
     what: "expired dead letters",
     count: "-- count expired dead letters
@@ -338,7 +340,7 @@ pub(super) const EXPIRED_DEAD_LETTERS: TableSweep = TableSweep {
                  WHERE resolved_at IS NULL AND died_at <= $1 ORDER BY died_at LIMIT $2)",
 };
 
-// A plan that was never run cannot be run any more by then: see `Plan::RUN_WITHIN`.
+// A plan that was never started can no longer be started at this age: see `Plan::RUN_WITHIN`.
 pub(super) const PLAN_ITEMS: TableSweep = TableSweep {
     what: "items of plans",
     count: "-- count old items of plans
@@ -351,7 +353,7 @@ pub(super) const PLAN_ITEMS: TableSweep = TableSweep {
                  ORDER BY p.created_at LIMIT $2)",
 };
 
-// Those whose last item was removed, or that had none.
+// Plans whose items were all removed, or that had none.
 pub(super) const PLANS: TableSweep = TableSweep {
     what: "plans",
     count: "-- count old plans

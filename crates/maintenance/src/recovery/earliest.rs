@@ -1,23 +1,23 @@
-//! The earliest of many timers, in memory that has a bound: all timers of all open orders may be millions.
+//! Selects the earliest of many timers in bounded memory, because all open orders may have millions of timers.
 
 use queue::{JobId, store::DueJob};
 
-/// A place in the order of due times, those that are due at the same time by their ids. `None`: before all that are due then.
+/// Position by due time and then by id. An id of `None` is before all timers with this due time.
 pub(super) type TimerPlace = (u64, Option<JobId>);
 
-/// Keeps the earliest timers after a place.
+/// Keeps the earliest timers after a position.
 #[derive(Debug)]
 pub(super) struct EarliestTimers {
     after: TimerPlace,
-    /// So many are kept at least; twice as many are held.
+    /// Minimum number of timers that are kept; up to twice as many are held.
     most: usize,
     held: Vec<DueJob>,
-    /// The last of those that were kept when others were dropped.
+    /// Last kept timer after the latest drop of later timers.
     last_kept: Option<TimerPlace>,
 }
 
 impl EarliestTimers {
-    /// `most` is at least 1.
+    /// Creates an empty selection. A `most` below 1 counts as 1.
     pub(super) fn after(place: TimerPlace, most: usize) -> Self {
         Self { after: place, most: most.max(1), held: Vec::new(), last_kept: None }
     }
@@ -40,7 +40,7 @@ impl EarliestTimers {
         self.held.truncate(self.most);
     }
 
-    /// Returns them by due time, and whether they are all there are.
+    /// Returns the timers by due time, and whether no others were dropped.
     pub(super) fn into_sorted(mut self) -> (Vec<DueJob>, bool) {
         self.held.sort_unstable_by(|a, b| place_of(a).cmp(&place_of(b)));
         (self.held, self.last_kept.is_none())
@@ -71,7 +71,7 @@ mod tests {
         }
     }
 
-    /// Every pass sees all timers, in an order that says nothing of when they are due.
+    /// Reads all timers in each pass, in an order unrelated to their due times.
     fn read_in_passes(timers: &[DueJob], from_ms: u64, most: usize) -> Vec<Vec<DueJob>> {
         let (mut passes, mut after) = (Vec::new(), (from_ms, None));
         loop {
@@ -90,18 +90,18 @@ mod tests {
 
     #[test]
     fn passes_yield_every_timer_once_by_due_time() {
-        // Many are due at the same moment: more than one pass may hold.
+        // More timers have the same due time than one pass can hold.
         let timers: Vec<DueJob> = (0..200).map(|n| timer(n * 37 % 200, 1_000 + n * 7919 % 23)).collect();
         for most in [1, 2, 7, 50, 100, 101, 500] {
             let all: Vec<DueJob> = read_in_passes(&timers, 0, most).concat();
             assert_eq!(all.len(), 200, "{most}");
             assert!(all.is_sorted_by(|a, b| place_of(a) < place_of(b)), "{most}");
         }
-        assert_eq!(read_in_passes(&timers, 0, 101).len(), 1, "all of them fit");
+        assert_eq!(read_in_passes(&timers, 0, 101).len(), 1, "all timers fit into one pass");
     }
 
     #[test]
-    fn what_is_due_before_the_place_is_left_out() {
+    fn timers_before_the_position_are_skipped() {
         let timers: Vec<DueJob> = (0..100).map(|n| timer(n, n)).collect();
         let rest = read_in_passes(&timers, 40, 10).concat();
         assert_eq!(rest.iter().map(|timer| timer.due_ms).collect::<Vec<_>>(), (40..100).collect::<Vec<_>>());

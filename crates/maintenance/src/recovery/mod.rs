@@ -1,11 +1,10 @@
-//! Postgres is the truth, Redis a cache of timers. The reconciler puts back what Redis lost. (Dead letters: see
-//! `dead_letters::mirror`.)
-//! Design: docs/design/timers-and-reconciler.md.
+//! Recovery of Redis. Postgres is the source of truth, and Redis caches the timers. The reconciler restores what Redis
+//! has lost. Dead letters are restored by `dead_letters::mirror`. Design: docs/design/timers-and-reconciler.md.
 //!
-//! * [`reconciler`]: when to look, and one at a time.
-//! * [`repair`]: what a look does, with the rows of `pages`. [`overdue`]: orders far past their lifetime are ended.
-//! * [`rebuild`]: Redis has lost everything, or was restarted; `earliest`: its timers by due time.
-//! * [`shards`]: each shard by itself: what it needs, and the end of a change of their number.
+//! * [`reconciler`]: the loop, which one process at a time runs.
+//! * [`repair`]: repair of single timers, with the rows of `pages`. [`overdue`]: ends orders far past their lifetime.
+//! * [`rebuild`]: restores all timers after Redis lost its data or was restarted. `earliest`: sorts timers by due time.
+//! * [`shards`]: state of each shard, and the end of a change of the number of shards.
 
 mod earliest;
 pub mod overdue;

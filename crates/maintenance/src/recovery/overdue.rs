@@ -1,4 +1,4 @@
-//! Orders far past their lifetime, ended from Postgres alone: their jobs may be lost with Redis.
+//! Ends orders far past their lifetime, using only Postgres, because Redis may have lost their jobs.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use foundation::{error::ServiceError, loops::report_progress};
 use orders::{commit, compensation, fleet};
 use queue::NewJob;
 
-/// An order this long past its lifetime is ended here, without a job.
+/// Time after the end of the lifetime at which an order is ended here, without a job.
 const FAR_OVERDUE: Duration = Duration::from_secs(60);
 
 fn is_far_overdue(order: &Order, now: DateTime<Utc>) -> bool {
@@ -26,13 +26,14 @@ fn is_far_overdue(order: &Order, now: DateTime<Utc>) -> bool {
     order.is_past_lifetime(long_ago) || (order.status == OrderStatus::Compensating && order.updated_at < long_ago)
 }
 
-/// Ends every order far past its lifetime, from Postgres alone: its job may be lost with Redis. Returns how many.
+/// Ends every order far past its lifetime, using only Postgres, because Redis may have lost its job. Returns their
+/// number.
 ///
-/// Their follow-ups are enqueued if Redis takes them; if not, the reconciler puts them in later.
+/// Their follow-up jobs are enqueued if Redis accepts them; otherwise the reconciler enqueues them later.
 pub async fn end_far_overdue(maintenance: &Maintenance) -> Result<u64, ServiceError> {
     let (mut ended, mut after, mut redis_answers) = (0, String::new(), true);
     loop {
-        // So many open orders a statement, however few of them are overdue.
+        // Each statement reads this many open orders, even if few of them are overdue.
         let (last, page): (Option<String>, Vec<String>) = sqlx::query_as(
             "-- orders far past their lifetime
              WITH page AS MATERIALIZED (
@@ -64,13 +65,13 @@ pub async fn end_far_overdue(maintenance: &Maintenance) -> Result<u64, ServiceEr
             report_progress();
         }
         if redis_answers && let Err(error) = maintenance.core.queue().enqueue(&follow_ups).await {
-            tracing::warn!(%error, "Orders past their lifetime are ended; what follows is enqueued when Redis answers.");
+            tracing::warn!(%error, "Orders past their lifetime were ended; the reconciler enqueues their jobs when Redis responds.");
             redis_answers = false;
         }
     }
 }
 
-/// Ends an order without waiting for its job. Returns the jobs it must have now, or `None` if it needed no end.
+/// Ends an order without its job. Returns the jobs that it must have now, or `None` if it did not have to end.
 async fn end_order(maintenance: &Maintenance, id: &OrderId) -> Result<Option<Vec<NewJob>>, ServiceError> {
     let ended = commit::change_order(&maintenance.orders, id, |s| {
         if !is_far_overdue(&s.order, s.now) {

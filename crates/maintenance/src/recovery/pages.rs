@@ -1,4 +1,4 @@
-//! The rows that have timers, page by page.
+//! Reads the rows that have timers, page by page.
 
 use std::time::Duration;
 
@@ -21,25 +21,26 @@ use queue::NewJob;
 
 /// Rows read and timers compared at a time.
 const PAGE: i64 = 500;
-/// Orders read at a time where all of them are: they have few columns here.
+/// Orders read at a time when all are read; only few of their columns are needed.
 const ORDERS_PAGE: i64 = 5000;
-/// Open orders that one statement looks at for overdue ones: no index knows deadlines, because they change at every step.
+/// Open orders that one statement searches for overdue ones. Deadlines change at every step, so there is no index on
+/// them.
 pub(super) const STRETCH: i64 = 2000;
-/// A timer this long overdue should have fired: it was lost.
+/// Delay after which a timer counts as lost, because it should have fired.
 pub(super) const OVERDUE: Duration = Duration::from_secs(3);
 
-/// Which timers a run looks at.
+/// Timers that a run reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RepairScope {
-    /// All of them: Redis has lost its data.
+    /// All timers: Redis has lost its data.
     All,
-    /// Those of rows with one that should have fired.
+    /// Timers of rows with a timer that should have fired.
     Overdue,
-    /// Those of rows with one that is due within this time.
+    /// Timers of rows with a timer that is due within this time.
     DueWithin(Duration),
 }
 
-/// A job that a row must have, and when it is due by that row.
+/// A job that a row must have, and its due time from the row.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct RowTimer {
     pub job: NewJob,
@@ -64,14 +65,14 @@ impl From<PlanTimer> for RowTimer {
     }
 }
 
-/// One page of rows, and the timers they must have.
+/// One page of rows, and the timers that they must have.
 pub(super) struct TimerPage {
     pub rows: u64,
     pub timers: Vec<RowTimer>,
 }
 
 impl TimerPage {
-    /// Rows with one timer each.
+    /// Creates a page of rows with one timer each.
     fn from_timers<T: Into<RowTimer>>(timers: impl IntoIterator<Item = T>) -> Self {
         let timers: Vec<RowTimer> = timers.into_iter().map(Into::into).collect();
         Self { rows: timers.len() as u64, timers }
@@ -82,16 +83,17 @@ impl TimerPage {
     }
 }
 
-/// Walks the sources of timers: open orders, bookings that wait for the partner, refunds that wait for the payment service,
-/// callbacks that were not acted on, undelivered messages, bindings, UNRESOLVED transactions, plans that run, and unacknowledged alerts.
+/// Iteration over the sources of timers: open orders, bookings that wait for the partner, refunds that wait for the
+/// payment service, pending callbacks, undelivered messages, bindings, UNRESOLVED transactions, running plans, and
+/// unacknowledged alerts.
 pub(super) struct TimerPages {
     scope: RepairScope,
     cursor: TimerCursor,
-    /// Where the latest page began.
+    /// Position before the latest page.
     page_began: TimerCursor,
 }
 
-/// How far each source was read; `None`: to its end.
+/// Position in each source; `None`: the source was read to its end.
 #[derive(Clone)]
 struct TimerCursor {
     orders_after: Option<String>,
@@ -121,20 +123,20 @@ impl TimerPages {
         Self { scope, page_began: cursor.clone(), cursor }
     }
 
-    /// Reads the latest page once more.
+    /// Reads the latest page again.
     pub(super) async fn read_again(&self, core: &Core) -> Result<Option<TimerPage>, sqlx::Error> {
         let mut again =
             Self { scope: self.scope, cursor: self.page_began.clone(), page_began: self.page_began.clone() };
         again.next_page(core).await
     }
 
-    /// Takes the place in a source, if there is more of it.
+    /// Takes the position in a source, or returns `None` if the source has ended.
     fn take_place<T>(&mut self, source: impl FnOnce(&mut TimerCursor) -> Option<T>) -> Option<T> {
         self.page_began = self.cursor.clone();
         source(&mut self.cursor)
     }
 
-    /// For how long a row's time must have passed; negative: it may be to come.
+    /// Returns the minimum seconds since a row's time; a negative value includes future times.
     fn overdue_secs(&self) -> Option<f64> {
         match self.scope {
             RepairScope::All => None,
@@ -168,7 +170,7 @@ impl TimerPages {
             .bind(if self.scope == RepairScope::Overdue { STRETCH } else { ORDERS_PAGE })
             .fetch_all(&core.db)
             .await?;
-            // One row at least: it says where the next page begins.
+            // There is at least one row, which has the position of the next page.
             if let Some(row) = rows.first() {
                 self.cursor.orders_after = row.try_get("last")?;
             }

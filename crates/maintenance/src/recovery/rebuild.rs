@@ -1,14 +1,20 @@
-//! A rebuild: Redis has lost its data, or the last second of them by a restart, and every timer is put back while the fleet works.
+//! A rebuild restores every timer after Redis lost its data, or after a restart that may have lost the last second. The
+//! workers continue during the rebuild.
 //!
-//! Timers go in by due time. First those that are overdue or due soon, a page at a time, found by the rows' own deadlines; then all
-//! later ones, read in passes that keep the earliest in memory. After each step the horizon is published beside the marker: workers
-//! take what is due up to it. The epoch is written last. A flush takes marker and horizon along, and the rebuild ends; the next turn
-//! begins another. So does another process if this one dies; what this one put in stays, and is taken up to its horizon until then.
+//! Timers are inserted by due time. The first step inserts the timers that are overdue or due soon, page by page, which
+//! it finds by the deadlines in the rows. Then all later timers are read in passes that keep the earliest in memory.
+//! After each step, the horizon is published next to the marker, and workers take jobs that are due up to it. The epoch
+//! is written last.
 //!
-//! Each shard is rebuilt by itself, with a marker, a horizon and an epoch of its own; the rows are read once for all that are. One that
-//! fails or is flushed meanwhile is left to the next turn, and keeps no other.
+//! A flush removes marker and horizon, and the rebuild ends. The next turn starts another one. If this process dies,
+//! another process starts a rebuild. The timers that were inserted remain, and workers take them up to the horizon
+//! until then.
 //!
-//! A worker may end an order whose timers were read and are not yet in. Such a timer is superseded: its row does not want it.
+//! Each shard has its own marker, horizon and epoch. The rows are read once for all shards in the rebuild. A shard that
+//! fails or is flushed is left to the next turn and does not delay the others.
+//!
+//! A worker may end an order whose timers were read but not inserted yet. Such a timer is superseded: when it runs, its
+//! row does not need it.
 
 use std::time::{Duration, Instant};
 
@@ -31,66 +37,68 @@ use queue::{
     store::{DueJob, RebuildMarker},
 };
 
-/// What is due within this time goes in first. The later timers are all read by then, and their horizon keeps ahead of the clock.
+/// Timers due within this time are inserted first. By the time it has passed, the later timers are all read, and their
+/// horizon stays ahead of the clock.
 const DUE_SOON: Duration = Duration::from_secs(30);
-/// Timers that a pass keeps at least, and half of those it may hold: 150 bytes each.
+/// Minimum number of timers that a pass keeps. It holds up to twice as many, 150 bytes each.
 const KEPT: usize = 300_000;
-/// Timers of one call, and calls on their way at the same time: Redis works on one while the next is being put together.
+/// Timers of one call, and concurrent calls: Redis processes one while the next is being built.
 const BATCH: usize = 500;
 const CALLS: usize = 4;
 
-/// Puts every timer of these shards back, and writes the epoch of each that no flush came to in between.
+/// Restores every timer of these shards, and writes the epoch of each shard that was not flushed in between.
 pub async fn rebuild_timers(maintenance: &Maintenance, lost: &[Store]) -> Result<RepairReport, ServiceError> {
     let shards: Vec<u16> = lost.iter().map(Store::shard).collect();
-    tracing::info!(?shards, "Redis has no data of ours or was restarted: all timers are put back from Postgres.");
+    tracing::info!(?shards, "Redis lost its data or was restarted; restoring all timers from Postgres.");
     let mut rebuild = Rebuild::begin_of(maintenance, lost).await?;
     let is_whole = rebuild.put_back_due_soon().await? && rebuild.put_back_later().await? && rebuild.finish().await?;
     let report = rebuild.report;
     if is_whole {
         counter!("dispatchq_redis_epoch_changes_total").increment(1);
-        tracing::info!(looked_at = report.looked_at, inserted = report.inserted, "All timers are back.");
+        tracing::info!(looked_at = report.looked_at, inserted = report.inserted, "All timers were restored.");
     } else {
-        tracing::warn!("Redis was flushed while its timers were put back; once more.");
+        tracing::warn!("Redis was flushed during the rebuild; the next turn starts another one.");
     }
     Ok(report)
 }
 
-/// A shard that is being rebuilt.
+/// A shard in the rebuild.
 #[derive(Debug)]
 struct ShardRebuild {
     store: Store,
     run_id: String,
     marker: RebuildMarker,
-    /// The moment of the beginning by this shard's clock. Read after Postgres' and rounded up: nothing is due early by it.
+    /// Start of the rebuild on this shard's clock. It is read after Postgres' time and rounded up, so that no job is
+    /// due early.
     begun_ms: u64,
-    /// It was not flushed since, no other rebuild of it has begun, and it answers.
+    /// Whether the rebuild of this shard is still valid: no flush, no other rebuild, no failed call.
     still_counts: bool,
 }
 
-/// A rebuild under way, step by step. Each step answers whether it still counts for any shard: `false` after a flush, or once another has
-/// begun. Due times are counted from its beginning: rows go by Postgres' clock, and each shard by its own.
+/// A running rebuild. Each step returns whether it is still valid for any shard; a flush or another rebuild makes it
+/// invalid. Due times are relative to the start, because rows use Postgres' clock and each shard its own.
 #[derive(Debug)]
 pub struct Rebuild<'a> {
     maintenance: &'a Maintenance,
     shards: Shards,
     parts: Vec<ShardRebuild>,
     begun_at: DateTime<Utc>,
-    /// Each timer due up to it, in ms from the beginning, is in; nothing is published before the first step.
+    /// All timers due up to this time, in ms from the start, are inserted. Nothing is published before the first step.
     horizon_ms: u64,
-    /// When the marker was written, by this process' clock: whatever Redis lost, it lost before.
+    /// Time of the marker on this process' clock. Redis lost its data before it.
     begun: Instant,
     has_bindings: bool,
     report: RepairReport,
 }
 
 impl<'a> Rebuild<'a> {
-    /// Begins to rebuild all shards.
+    /// Starts a rebuild of all shards.
     pub async fn begin(maintenance: &'a Maintenance) -> Result<Self, ServiceError> {
         let shards = maintenance.core.queue();
         Self::begin_of(maintenance, shards.homes()).await
     }
 
-    /// Begins, and puts back what jobs must find when they run: stopped queues, the limits and slots of bindings.
+    /// Starts a rebuild, and restores what jobs need when they run: queue pauses, and the limits and slots of bindings.
     pub async fn begin_of(maintenance: &'a Maintenance, lost: &[Store]) -> Result<Self, ServiceError> {
         let mut marked = Vec::new();
         for store in lost {
@@ -122,12 +130,12 @@ impl<'a> Rebuild<'a> {
         })
     }
 
-    /// What was put back so far.
+    /// Returns the report so far.
     pub fn report(&self) -> &RepairReport {
         &self.report
     }
 
-    /// Puts back what is overdue or due soon, and publishes the first horizon.
+    /// Restores the timers that are overdue or due soon, and publishes the first horizon.
     pub async fn put_back_due_soon(&mut self) -> Result<bool, ServiceError> {
         let horizon_ms = round_up_ms(DUE_SOON) - 1;
         let mut pages = TimerPages::new(RepairScope::DueWithin(DUE_SOON));
@@ -141,7 +149,7 @@ impl<'a> Rebuild<'a> {
         self.publish_horizon(horizon_ms).await
     }
 
-    /// Puts back all later timers, the earliest first.
+    /// Restores all later timers, earliest first.
     pub async fn put_back_later(&mut self) -> Result<bool, ServiceError> {
         let mut after: TimerPlace = (self.horizon_ms + 1, None);
         loop {
@@ -151,7 +159,7 @@ impl<'a> Rebuild<'a> {
             loop {
                 let step: Vec<DueJob> = jobs.by_ref().take(BATCH * CALLS).collect();
                 let Some(last_ms) = step.last().map(|last| last.due_ms) else { break };
-                // The next step may begin with timers of the same millisecond.
+                // The next step may start with timers of the same millisecond.
                 if !self.put_back(step).await? || !self.publish_horizon(last_ms - 1).await? {
                     return Ok(false);
                 }
@@ -163,7 +171,8 @@ impl<'a> Rebuild<'a> {
         }
     }
 
-    /// Writes the epoch of each shard. Returns whether all have theirs. Slots are handed out once the control shard has its own.
+    /// Writes the epoch of each shard. Returns whether all shards have theirs. Slots are granted after the control
+    /// shard has its epoch.
     pub async fn finish(&self) -> Result<bool, ServiceError> {
         if self.has_bindings {
             restore::restore_late_claims(&self.maintenance.bindings, self.begun).await?;
@@ -175,7 +184,7 @@ impl<'a> Rebuild<'a> {
                     Ok(written) => written,
                     Err(error) if self.parts.len() > 1 => {
                         let shard = part.store.shard();
-                        tracing::warn!(shard, %error, "A shard could not be rebuilt; the others go on.");
+                        tracing::warn!(shard, %error, "A shard could not be rebuilt; the others continue.");
                         false
                     }
                     Err(error) => return Err(error.into()),
@@ -185,18 +194,18 @@ impl<'a> Rebuild<'a> {
         Ok(is_whole)
     }
 
-    /// What was due before the beginning is due at it.
+    /// Converts a timer to a job. A timer that was due before the start is due at the start.
     fn to_due_job(&self, RowTimer { job, due }: RowTimer) -> DueJob {
         DueJob { job, due_ms: round_up_ms(time_until(due, self.begun_at)) }
     }
 
-    /// Which of the shards a job belongs to; `None`: it lies in another, which is well.
+    /// Returns the index of a job's shard, or `None` if the shard is not in this rebuild.
     fn part_of(&self, job: &JobId) -> Option<usize> {
         let shard = self.shards.shard_of(job);
         self.parts.iter().position(|part| part.store.shard() == shard)
     }
 
-    /// Reads all rows. Returns the earliest timers after a place by due time, and whether they are all there are.
+    /// Reads all rows. Returns the earliest timers after a position by due time, and whether there are no others.
     async fn read_earliest(&mut self, after: TimerPlace) -> Result<(Vec<DueJob>, bool), ServiceError> {
         let mut earliest = EarliestTimers::after(after, KEPT);
         let (mut pages, mut rows) = (TimerPages::new(RepairScope::All), 0);
@@ -268,18 +277,19 @@ impl<'a> Rebuild<'a> {
         self.parts.iter().any(|part| part.still_counts)
     }
 
-    /// The shards that still count, with their places among those rebuilt.
+    /// Returns the shards for which the rebuild is still valid, with their indexes.
     fn counting_parts(&self) -> impl Iterator<Item = (usize, &ShardRebuild)> {
         self.parts.iter().enumerate().filter(|(_, part)| part.still_counts)
     }
 
-    /// A shard that does not answer keeps no other from coming back; the next turn looks at it again. Fails where it is the only one.
+    /// Removes a shard that does not respond from this rebuild, so that the others continue; the next turn checks it
+    /// again. Fails if it is the only shard.
     fn leave_out(&mut self, n: usize, error: StoreError) -> Result<(), StoreError> {
         self.parts[n].still_counts = false;
         if self.parts.len() == 1 {
             return Err(error);
         }
-        tracing::warn!(shard = self.parts[n].store.shard(), %error, "A shard could not be rebuilt; the others go on.");
+        tracing::warn!(shard = self.parts[n].store.shard(), %error, "A shard could not be rebuilt; the others continue.");
         Ok(())
     }
 }

@@ -1,8 +1,9 @@
-//! When to look, and one at a time.
+//! The loop of the reconciler, which one process at a time runs.
 //!
-//! Every worker process runs this loop; a Postgres advisory lock lets one work. In full when Redis has lost its data (no
-//! epoch) or was restarted (another run id: the last second of its log may be gone); else a look at overdue rows every
-//! few seconds. With several shards each is rebuilt by itself; after a change of their number all timers are put into their new ones.
+//! Every worker process runs this loop; a Postgres advisory lock admits one. All timers are rebuilt when Redis has lost
+//! its data (no epoch) or was restarted (another run id: the last second of its log may be lost). Otherwise the loop
+//! checks overdue rows every few seconds. Each shard is rebuilt separately. After a change of the number of shards, all
+//! timers are inserted into their new shards.
 
 use std::{sync::Arc, time::Duration};
 
@@ -27,15 +28,16 @@ use foundation::{db::lock, error::ServiceError, loops::report_progress, shard_ma
 use orders::fleet::driver_index;
 
 const INTERVAL: Duration = Duration::from_secs(5);
-/// While a worker runs, a timer that Redis lost is back this long after its time: it must be overdue, and a turn must come.
+/// Maximum delay until a timer that Redis has lost is restored while a worker runs: the timer must be overdue, and then
+/// a turn must come.
 pub(crate) const MENDED_WITHIN: Duration = OVERDUE.saturating_add(INTERVAL);
-/// A missing epoch is reported by every take; one answer per this time is enough.
+/// Pause after a report of a missing epoch. Every take reports it, and one reaction per pause is enough.
 const REBUILD_PAUSE: Duration = Duration::from_millis(250);
-/// Any number, the same in every replica.
+/// Lock key. The number is arbitrary but the same in every replica.
 const LOCK: i64 = 0x6470_7265_636f_6e63;
 const PLACES_EVERY: Duration = Duration::from_secs(60);
 
-/// Runs until told to stop. `missing_epoch` is woken when a worker notices that Redis has lost its data.
+/// Runs until `stop` is cancelled. A worker notifies `missing_epoch` when it notices that Redis has lost its data.
 pub async fn run(maintenance: Maintenance, missing_epoch: Arc<Notify>, stop: CancellationToken) {
     let turns = maintenance.core.loops.register_loop("reconciler");
     let mut places = PlacesCheck::default();
@@ -51,22 +53,22 @@ pub async fn run(maintenance: Maintenance, missing_epoch: Arc<Notify>, stop: Can
     }
 }
 
-/// One turn of the loop. Each part logs its own failure, and the next part is done all the same.
+/// Runs one turn of the loop. Each part logs its own failure, and the next part still runs.
 async fn run_turn(maintenance: &Maintenance, places: &mut PlacesCheck) {
     if let Err(error) = reconcile_once(maintenance).await {
-        tracing::warn!(%error, "The reconciler could not do its work; it tries again.");
+        tracing::warn!(%error, "The reconciler failed; the next turn tries again.");
     }
     report_progress();
     if let Err(error) = driver_index::rebuild_if_missing(&maintenance.orders).await {
-        tracing::debug!(%error, "The index of drivers could not be refreshed yet.");
+        tracing::debug!(%error, "The index of drivers could not be refreshed.");
     }
     report_progress();
     if let Err(error) = places.compare_places(maintenance).await {
-        tracing::debug!(%error, "Who waits in which area could not be compared yet.");
+        tracing::debug!(%error, "The waiting sets could not be compared with Postgres.");
     }
 }
 
-/// Who waits in which area, compared with Postgres now and then, and at once when Redis has forgotten it.
+/// Comparison of the waiting sets with Postgres, once a minute and immediately after Redis has lost them.
 #[derive(Debug, Default)]
 struct PlacesCheck {
     compared: Option<std::time::Instant>,
@@ -83,13 +85,13 @@ impl PlacesCheck {
         limits_mirror::mirror_limits(&maintenance.areas).await?;
         self.compared = Some(std::time::Instant::now());
         if let Some(drift) = drift.filter(|drift| *drift != WaitingDrift::default()) {
-            tracing::info!(missing = drift.missing, left_over = drift.left_over, "Who waits in which area was mended.");
+            tracing::info!(missing = drift.missing, left_over = drift.left_over, "The waiting sets were corrected.");
         }
         Ok(())
     }
 }
 
-/// One run, if no other replica is at it. `None`: another is.
+/// Runs one reconciliation. Returns `None` if another replica is running one.
 pub async fn reconcile_once(maintenance: &Maintenance) -> Result<Option<RepairReport>, ServiceError> {
     run_exclusively(maintenance, reconcile_shards(maintenance)).await
 }
@@ -109,7 +111,7 @@ async fn reconcile_shards(maintenance: &Maintenance) -> Result<RepairReport, Ser
         match rebuilt {
             Ok(rebuilt) => report += rebuilt,
             Err(ServiceError::Queue(error)) => {
-                tracing::warn!(%error, "A shard could not be rebuilt; the others are looked at, and it is tried again.");
+                tracing::warn!(%error, "A shard could not be rebuilt; the next turn tries again, the others continue.");
             }
             Err(error) => return Err(error),
         }
@@ -124,7 +126,7 @@ async fn reconcile_shards(maintenance: &Maintenance) -> Result<RepairReport, Ser
     Ok(report)
 }
 
-/// As [`reconcile_once`], but every timer is compared, whatever Redis says of itself.
+/// Same as [`reconcile_once`], but rebuilds every timer regardless of the state of Redis.
 pub async fn reconcile_in_full(maintenance: &Maintenance) -> Result<Option<RepairReport>, ServiceError> {
     let rebuild = async {
         maintenance.core.shards.reload(&maintenance.core.db).await?;
@@ -138,8 +140,8 @@ async fn run_exclusively(
     work: impl Future<Output = Result<RepairReport, ServiceError>>,
 ) -> Result<Option<RepairReport>, ServiceError> {
     let recorded = async {
-        // Orders past their lifetime need Postgres alone, for Redis may be away or full. Neither waits for the other: one order
-        // that is locked must not keep the timers of all from coming back.
+        // Ending overdue orders needs only Postgres, because Redis may be unavailable or full. The two run
+        // concurrently, so that one locked order does not delay the timers of all others.
         let (ended, done) = tokio::join!(Box::pin(overdue::end_far_overdue(maintenance)), Box::pin(work));
         let (compensated, not_ended) = ended.map_or_else(|error| (0, Some(error)), |ended| (ended, None));
         let (report, failed) = match done {

@@ -1,5 +1,5 @@
-//! What a look of the reconciler does: read rows, derive their timers, put in what Redis lacks. It never removes. (Where Redis lacks
-//! everything, see `rebuild`.)
+//! Repair: reads rows, derives their timers, and inserts the timers that Redis lacks. It never removes a timer. If
+//! Redis has lost everything, see `rebuild`.
 
 use std::{collections::HashSet, fmt, ops::AddAssign, time::Duration};
 
@@ -33,23 +33,24 @@ use foundation::{
 use orders::commit;
 use queue::{JobId, NewJob, Shards, Store, StoreError, store::RepairVerdict};
 
-/// A callback that came while its booking was being written is matched within this time: no transaction lives so long.
+/// Maximum age of an unmatched callback in a normal repair. A callback can arrive while its booking is being written,
+/// and no transaction takes this long.
 const MATCHED_WITHIN: Duration = Duration::from_secs(600);
 
-/// What a run found and did.
+/// Results of a reconciliation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct RepairReport {
-    /// Redis had lost its data or was restarted, so every timer was compared.
+    /// Whether Redis had lost its data or was restarted, so that every timer was compared.
     pub rebuild: bool,
-    /// Orders and messages looked at.
+    /// Orders and messages that were read.
     pub looked_at: u64,
     /// Timers that were missing.
     pub inserted: u64,
-    /// Timers that lay later than their row wants them.
+    /// Timers that were later than their row's time.
     pub moved: u64,
-    /// Orders held for review because one of their timers is dead.
+    /// Orders put under review because one of their timers is dead.
     pub held: u64,
-    /// Orders far past their lifetime, ended here.
+    /// Orders far past their lifetime that were ended.
     pub compensated: u64,
 }
 
@@ -70,9 +71,9 @@ impl AddAssign for RepairReport {
     }
 }
 
-/// Puts back the timers of rows whose deadline has passed without anything happening.
+/// Restores the timers of rows whose deadline has passed without a step.
 pub async fn repair_overdue(maintenance: &Maintenance) -> Result<RepairReport, ServiceError> {
-    // A limit may have been set while Redis was away.
+    // A limit may have been set while Redis was unavailable.
     tolerate_control(&maintenance.core, bindings::servers::publish_limits(&maintenance.bindings).await)?;
     prepare_repair(maintenance, RepairScope::Overdue).await?;
     let mut pass = RepairPass::new(maintenance);
@@ -81,8 +82,9 @@ pub async fn repair_overdue(maintenance: &Maintenance) -> Result<RepairReport, S
     Ok(report)
 }
 
-/// Puts the timers of all rows into their shards of this generation. What lies where it lay before is performed there, as the hint it is, and
-/// finds that its row has moved on. A process that dies half-way is followed by another that begins again.
+/// Inserts the timers of all rows into their shards of this generation. A job that remains in its old shard also runs
+/// there; it is only a hint and finds that its row has changed. If the process dies halfway, another process starts
+/// again.
 pub async fn derive_shards(
     maintenance: &Maintenance,
     generation: &ShardGeneration,
@@ -97,11 +99,11 @@ pub async fn derive_shards(
     crash::reach_point("shards", "derived");
     shard_map::mark_derived(&maintenance.core.db, generation.generation).await?;
     let (generation, shards) = (generation.generation, generation.shards.get());
-    tracing::info!(generation, shards, inserted = report.inserted, "All timers lie in their shards.");
+    tracing::info!(generation, shards, inserted = report.inserted, "All timers are in their shards.");
     Ok(report)
 }
 
-/// Whether what a shard lacks is put in.
+/// Whether missing timers are only reported or inserted.
 #[derive(Debug, Clone, Copy)]
 enum RepairMode {
     Look,
@@ -117,7 +119,8 @@ impl RepairMode {
     }
 }
 
-/// A walk over rows that puts back what their shards lack. A shard that fails is left out of the rest of it.
+/// Pass over rows that inserts the timers that their shards lack. A shard that fails is left out of the rest of the
+/// pass.
 struct RepairPass<'a> {
     maintenance: &'a Maintenance,
     shards: Shards,
@@ -145,8 +148,9 @@ impl<'a> RepairPass<'a> {
         Ok(report)
     }
 
-    /// Returns the jobs of this page that Redis lacks and that their rows want even after Redis was asked. A worker may have
-    /// done a step between the two reads: its old timer is gone because it is done, and must not be put back.
+    /// Returns the jobs of this page that Redis lacks and that their rows still need after the query to Redis. A worker
+    /// may have made a step between the two reads. Its old timer is then missing because it has run, and must not be
+    /// inserted again.
     async fn still_lacking(&mut self, pages: &TimerPages, page: TimerPage) -> Result<Vec<NewJob>, ServiceError> {
         let jobs = page.into_jobs();
         let answers = self.ask_shards(&jobs, RepairMode::Look).await?;
@@ -160,7 +164,8 @@ impl<'a> RepairPass<'a> {
         Ok(again.into_iter().filter(|job| lacking.contains(&job.id)).collect())
     }
 
-    /// Asks the shard of each job; `None` of those whose shard does not answer. Fails where none does.
+    /// Queries the shard of each job. Returns `None` for jobs whose shard does not respond. With a single shard, an
+    /// error is returned.
     async fn ask_shards(
         &mut self,
         jobs: &[NewJob],
@@ -186,7 +191,7 @@ impl<'a> RepairPass<'a> {
     }
 }
 
-/// What a run would put back, without doing it.
+/// Returns the jobs that a repair would insert, without inserting them.
 pub async fn list_missing(core: &Core) -> Result<Vec<NewJob>, ServiceError> {
     let mut missing = Vec::new();
     let mut pages = TimerPages::new(RepairScope::All);
@@ -199,7 +204,7 @@ pub async fn list_missing(core: &Core) -> Result<Vec<NewJob>, ServiceError> {
     Ok(missing)
 }
 
-/// Keeps what a run did, if it did anything.
+/// Stores the report if anything was found.
 pub async fn record_report(core: &Core, report: &RepairReport) -> Result<(), sqlx::Error> {
     if !report.found_something() {
         return Ok(());
@@ -221,14 +226,15 @@ pub async fn record_report(core: &Core, report: &RepairReport) -> Result<(), sql
     Ok(())
 }
 
-/// What comes before the timers of rows: queues that are stopped stay stopped, schedules go on, callbacks find their orders.
+/// Prepares a repair: paused queues stay paused, the next runs of schedules are enqueued, and callbacks are matched
+/// with their orders.
 pub(super) async fn prepare_repair(maintenance: &Maintenance, scope: RepairScope) -> Result<(), ServiceError> {
     queue_pauses::mirror_pauses(&maintenance.core).await?;
     tolerate_control(&maintenance.core, enqueue_schedules(maintenance).await)?;
     Ok(match_late_callbacks(&maintenance.core, scope).await?)
 }
 
-/// Counts what became of a job; one that is dead puts its order on a person's desk.
+/// Counts the verdict of a job. If the job is dead, its order is put under review.
 pub(super) async fn record_verdict(
     maintenance: &Maintenance,
     report: &mut RepairReport,
@@ -247,22 +253,23 @@ pub(super) async fn record_verdict(
     Ok(())
 }
 
-/// One row that cannot be written holds up no other; a database that is away ends the look.
+/// Logs an error of a single row, so that the other rows are still processed. If the database is unavailable, the error
+/// is returned.
 pub(super) fn log_and_continue<T: Default>(
     done: Result<T, ServiceError>,
     about: &impl fmt::Display,
 ) -> Result<T, ServiceError> {
     match done {
         Err(error) if !error.database_error().is_some_and(db::ends_the_pass) => {
-            tracing::error!(%about, %error, "The reconciler could not mend this one; it goes on.");
+            tracing::error!(%about, %error, "The reconciler could not repair this row; the others continue.");
             Ok(T::default())
         }
         done => done,
     }
 }
 
-/// Gives callbacks of bookings that are known by now to their orders. A callback without our reference that is stored while
-/// the answer to its booking is being written sees no booking, and the answer sees no callback.
+/// Matches callbacks with bookings that exist now. A callback without our reference can be stored while the response to
+/// its booking is being written. In this case, neither transaction sees the other.
 async fn match_late_callbacks(core: &Core, scope: RepairScope) -> Result<(), sqlx::Error> {
     sqlx::query(
         "-- match late callbacks
@@ -277,7 +284,7 @@ async fn match_late_callbacks(core: &Core, scope: RepairScope) -> Result<(), sql
     Ok(())
 }
 
-/// The next run of each schedule exists. This is how a schedule begins, and no repair.
+/// Enqueues the next run of each schedule. This is also how a schedule starts, so it does not count as a repair.
 async fn enqueue_schedules(maintenance: &Maintenance) -> Result<(), ServiceError> {
     let now = db::database_now(&maintenance.core.db).await?;
     let next: Vec<NewJob> = maintenance
@@ -291,7 +298,7 @@ async fn enqueue_schedules(maintenance: &Maintenance) -> Result<(), ServiceError
     Ok(())
 }
 
-/// No order waits for a job that will not run: a dead timer puts its order on a person's desk.
+/// Puts the order of a dead timer under review, so that it does not wait for a job that will not run.
 async fn hold_order(maintenance: &Maintenance, job: &NewJob) -> Result<bool, ServiceError> {
     if job.queue == jobs::queues::NOTIFY {
         give_up(&maintenance.core, &job.id).await?;
@@ -314,7 +321,7 @@ async fn hold_order(maintenance: &Maintenance, job: &NewJob) -> Result<bool, Ser
     Ok(true)
 }
 
-/// Records in the row of a message or alert that its job is dead, so that people see it and may have it requeued.
+/// Records in the row of a message or alert that its job is dead, so that people see it and can requeue the job.
 async fn give_up(core: &Core, job: &JobId) -> Result<(), sqlx::Error> {
     let (row, id) = match decide::subject_of(job) {
         DeadJobSubject::Message { outbox_id } => (
@@ -338,7 +345,7 @@ async fn give_up(core: &Core, job: &JobId) -> Result<(), sqlx::Error> {
     Ok(())
 }
 
-/// Returns the jobs that a change of ours leads to; `None` if it changed nothing.
+/// Returns the jobs that follow from a change, or `None` if nothing was changed.
 pub(super) fn changed_jobs(
     result: Result<commit::ChangeOutcome, commit::ChangeError>,
 ) -> Result<Option<Vec<NewJob>>, ServiceError> {

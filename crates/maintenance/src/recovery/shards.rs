@@ -1,6 +1,7 @@
-//! The shards one by one: how each stands, which must be rebuilt, and how a change of their number comes to its end.
+//! State of each shard: its counts, whether it must be rebuilt, and the end of a change of the number of shards.
 //!
-//! The reconciler looks at all of them at once. One without an answer is left out of that turn; the others are mended as ever.
+//! The reconciler queries all shards concurrently. A shard that does not respond is left out of this turn; the others
+//! are repaired.
 
 use std::time::Duration;
 
@@ -21,33 +22,33 @@ use queue::{
     store::{DeadEntry, DeadFilter, JobState, RestoreVerdict},
 };
 
-/// For people and metrics, which do not wait for one shard.
+/// Timeout for counts shown to people and in metrics, which do not wait for a single shard.
 const STANDING_TIMEOUT: Duration = Duration::from_secs(2);
 /// Jobs moved at a time.
 const PAGE: usize = 1_000;
-/// A drain waits for jobs that are being performed, and for every process to have heard of the change.
+/// Tries of a drain. It waits for running jobs, and until every process has read the change.
 const DRAIN_TRIES: u32 = 60;
 const DRAIN_PAUSE: Duration = Duration::from_millis(500);
 
-/// What lies in one shard.
+/// Counts of one shard.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ShardStanding {
     pub shard: u16,
-    /// `None`, as the other counts: it could not be asked.
+    /// `None`, like the other counts: the shard did not respond.
     pub due: Option<u64>,
     pub scheduled: Option<u64>,
     pub leased: Option<u64>,
     pub parked: Option<u64>,
     pub dead: Option<u64>,
-    /// It holds our data, or is being given them.
+    /// Whether the shard has our data, or is getting it.
     pub epoch: bool,
-    /// It lies beyond the number there is: nothing new is placed here.
+    /// Whether the shard is beyond the number of shards and receives no new jobs.
     pub left_over: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Returns how each open shard stands.
+/// Returns the state of each open shard.
 pub async fn list_standings(core: &Core) -> Vec<ShardStanding> {
     let shards = core.queue();
     join_all(shards.stores().iter().map(|store| read_standing(&shards, store))).await
@@ -58,7 +59,7 @@ async fn read_standing(shards: &Shards, store: &Store) -> ShardStanding {
     let (asked, error) = match tokio::time::timeout(STANDING_TIMEOUT, asked).await {
         Ok(Ok(asked)) => (Some(asked), None),
         Ok(Err(error)) => (None, Some(error.to_string())),
-        Err(_) => (None, Some(format!("no answer within {} s", STANDING_TIMEOUT.as_secs()))),
+        Err(_) => (None, Some(format!("no response within {} s", STANDING_TIMEOUT.as_secs()))),
     };
     let sum = |pick: fn(&queue::store::QueueStats) -> u64| {
         asked.as_ref().map(|(stats, _)| stats.iter().map(pick).sum::<u64>())
@@ -76,8 +77,8 @@ async fn read_standing(shards: &Shards, store: &Store) -> ShardStanding {
     }
 }
 
-/// Makes another number of shards hold. Those that are new are opened before, so that what is placed there waits for no reconciler; if this
-/// process dies in between, they are open and empty, which is well.
+/// Changes the number of shards. New shards are opened first, so that jobs in them do not wait for the reconciler. If
+/// the process dies in between, the new shards are open and empty, which is harmless.
 pub async fn change_number(
     core: &Core,
     count: ShardCount,
@@ -96,22 +97,23 @@ pub async fn change_number(
     shard_map::set_shards(&core.db, count, by).await
 }
 
-/// What a look at all shards found.
+/// Result of a check of all shards.
 #[derive(Debug)]
 pub(super) struct ShardLook {
-    /// Those that have lost their data, or the last second of them by a restart.
+    /// Shards that have lost their data, or the last second of it by a restart.
     pub(super) lost: Vec<Store>,
-    /// Those that have none of ours and need none yet: their jobs come with the change that is under way, or not at all.
+    /// Shards without our data that need none yet: their jobs are inserted by the change in progress, or not at all.
     pub(super) empty: Vec<Store>,
-    /// Those that could not be asked.
+    /// Shards that did not respond.
     pub(super) failed: Vec<(u16, StoreError)>,
 }
 
 impl ShardLook {
-    /// Asks each shard whether it holds our data.
+    /// Checks whether each shard has our data.
     pub(super) async fn begin(shards: &Shards, generation: &ShardGeneration) -> Self {
         let mut look = Self { lost: Vec::new(), empty: Vec::new(), failed: Vec::new() };
-        // The jobs of a shard that is new with this generation lie in those of the one before until they are derived.
+        // The jobs of a shard that is new in this generation are in the shards of the previous generation until they
+        // are derived.
         let homes = if generation.derived_at.is_some() {
             generation.shards.get()
         } else {
@@ -130,13 +132,13 @@ impl ShardLook {
     }
 }
 
-/// Returns whether a shard has lost its data, or the last second of them by a restart.
+/// Returns whether a shard has lost its data, or the last second of it by a restart.
 pub(super) async fn has_lost_data(store: &Store) -> Result<bool, StoreError> {
     let run_id = store.run_id().await?;
     Ok(store.epoch().await?.is_none_or(|epoch| epoch.run_id != run_id))
 }
 
-/// Lets workers take from shards whose jobs are still to come: nothing else is missing there.
+/// Opens shards for workers before their jobs are inserted. Nothing else is missing there.
 pub(super) async fn open_empty(stores: &[Store]) -> Result<(), StoreError> {
     for store in stores {
         let run_id = store.run_id().await?;
@@ -146,20 +148,21 @@ pub(super) async fn open_empty(stores: &[Store]) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// What a drain did.
+/// Result of a drain.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct DrainReport {
-    /// Jobs moved to the shard in which they are placed now.
+    /// Jobs moved to their present shard.
     pub moved: u64,
     /// Dead letters moved.
     pub dead: u64,
-    /// Jobs still in shards beyond the number there is.
+    /// Jobs that remain in shards beyond the number of shards.
     pub left: u64,
     pub is_settled: bool,
 }
 
-/// Moves what waits in shards beyond the number there is into the shards in which it is placed now, and records the end of the change once
-/// they are empty. A job goes in there before it goes out here: repeating it is harmless, and so is dying half-way.
+/// Moves the waiting jobs of shards beyond the number of shards to their present shards, and records the end of the
+/// change when the old shards are empty. A job is inserted in the new shard before it is removed from the old one, so a
+/// repetition or a crash is harmless.
 pub async fn drain_left_over(core: &Core, generation: &ShardGeneration) -> Result<DrainReport, ServiceError> {
     let mut report = DrainReport::default();
     for attempt in 0..DRAIN_TRIES {
@@ -179,7 +182,8 @@ pub async fn drain_left_over(core: &Core, generation: &ShardGeneration) -> Resul
     Ok(report)
 }
 
-/// Brings a change towards its end: moves dead letters, which do not leave by themselves, and records the end once nothing is left.
+/// Moves dead letters, which stay in a shard unless they are moved, and records the end of the change when nothing is
+/// left.
 pub(super) async fn end_change(core: &Core, generation: &ShardGeneration) -> Result<(), ServiceError> {
     let shards = core.queue();
     for store in shards.left_over() {
@@ -189,8 +193,8 @@ pub(super) async fn end_change(core: &Core, generation: &ShardGeneration) -> Res
     Ok(())
 }
 
-/// Records the end of a change whose timers are derived, once nothing is left beyond the number of shards. Returns whether it has ended, and
-/// how many jobs are left.
+/// Records the end of a change with derived timers when nothing is left beyond the number of shards. Returns whether it
+/// has ended, and how many jobs are left.
 async fn settle_change(core: &Core, generation: &ShardGeneration) -> Result<(bool, u64), ServiceError> {
     let left = core.queue().count_left_over(&jobs::queues::ALL).await?;
     let is_settled = left == 0 && shard_map::mark_settled(&core.db, generation.generation).await?;
@@ -200,7 +204,7 @@ async fn settle_change(core: &Core, generation: &ShardGeneration) -> Result<(boo
     Ok((is_settled, left))
 }
 
-/// Moves the jobs that wait in one shard. Those with a payload run here, and now.
+/// Moves the waiting jobs of one shard. Jobs with a payload are not moved; they are made due here.
 async fn move_waiting(shards: &Shards, from: &Store) -> Result<u64, StoreError> {
     let mut moved = 0;
     for queue in jobs::queues::ALL {
@@ -234,7 +238,7 @@ async fn move_waiting(shards: &Shards, from: &Store) -> Result<u64, StoreError> 
     Ok(moved)
 }
 
-/// Moves the dead letters of one shard to those in which they are placed now.
+/// Moves the dead letters of one shard to their present shards.
 async fn move_dead(shards: &Shards, from: &Store) -> Result<u64, StoreError> {
     let mut moved = 0;
     for queue in jobs::queues::ALL {
@@ -246,7 +250,7 @@ async fn move_dead(shards: &Shards, from: &Store) -> Result<u64, StoreError> {
             let astray: Vec<DeadEntry> = page.entries.into_iter().filter(is_elsewhere).collect();
             if !astray.is_empty() {
                 let verdicts = shards.restore_dead(queue, &astray).await?;
-                // Where it lives, its row has asked for it again since.
+                // If the job is live there, its row has requested it again since.
                 let ids: Vec<&str> = astray.iter().map(|entry| entry.id.as_str()).collect();
                 from.discard(&ids, &[queue]).await?;
                 moved += verdicts.iter().filter(|verdict| **verdict == RestoreVerdict::Restored).count() as u64;
@@ -261,7 +265,7 @@ async fn move_dead(shards: &Shards, from: &Store) -> Result<u64, StoreError> {
     Ok(moved)
 }
 
-/// Moves each dead letter to the shard in which it is placed now, so that no timer is put in beside it.
+/// Moves each dead letter to its present shard, so that no timer is inserted next to it.
 pub(super) async fn move_all_dead(core: &Core) -> Result<(), StoreError> {
     let shards = core.queue();
     for store in shards.stores() {
@@ -270,11 +274,12 @@ pub(super) async fn move_all_dead(core: &Core) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Logs and passes a failure of Redis where there are several shards: what needs the control shard waits, and no other shard waits for it.
+/// Logs a failure of Redis and continues, if there are several shards. Work that needs the control shard waits; the
+/// other shards do not.
 pub(super) fn tolerate_control(core: &Core, done: Result<(), ServiceError>) -> Result<(), ServiceError> {
     match done {
         Err(ServiceError::Queue(error)) if core.queue().stores().len() > 1 => {
-            tracing::warn!(%error, "What lies in the control shard could not be mended; the other shards go on.");
+            tracing::warn!(%error, "The control shard could not be repaired; the other shards continue.");
             Ok(())
         }
         done => done,
