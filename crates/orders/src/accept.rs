@@ -1,12 +1,12 @@
 //! A driver accepts an offer. Design: docs/design/accept.md.
 //!
-//! 1. Ask the gate in Redis. Of many drivers it lets one pass and refuses the others immediately. Redis knows the
+//! 1. Ask the gate in Redis. It lets one of many drivers pass and refuses the others immediately. Redis knows the
 //!    offers of an order, so the gate comes before any query to Postgres.
 //! 2. If Redis does not know the offer, check in Postgres whether it is live. If it is live, take the lock in Redis. If
 //!    it is not, the full decision returns the reason and writes nothing. If Redis does not respond, the first driver
 //!    of this process proceeds and the others wait. They then find the order taken instead of trying to write.
-//! 3. Decide, and write on condition that the row has not changed. A driver who fails here releases the gate. The order
-//!    of the first driver at a process is loaded while Redis is asked, because that driver will probably pass.
+//! 3. Decide, and write on condition that the row has not changed. If this fails, release the gate. The order of the
+//!    first driver at a process is loaded while Redis is asked, because that driver will probably pass.
 //! 4. Respond to the driver. The row is written, so Redis is updated after the response.
 //!
 //! If the process dies before step 3, the lock expires. If it dies later, the driver has the order, and a repeated

@@ -1,11 +1,11 @@
-//! The Redis gate of an order. `trip_lock:{order}` holds the driver who is accepting the order;
-//! `dispatchq:offered:{trip_lock:{order}}`, in the same slot, holds the drivers it is offered to. Design:
+//! The Redis gate of an order. `trip_lock:{order}` stores the driver who is accepting the order.
+//! `dispatchq:offered:{trip_lock:{order}}`, in the same slot, stores the drivers it is offered to. Design:
 //! docs/design/accept.md.
 //!
-//! The gate knows an order by its offers. One call to Redis answers all drivers but one, and only that one causes a
+//! The gate knows an order by its offers. One call to Redis answers all drivers but one, and only that driver causes a
 //! query to Postgres. Neither the state of the offer nor the lock needs a separate query.
 //!
-//! If several drivers accept at the same process at once, the first asks Redis, and its result refuses the others
+//! If several drivers accept at the same process at once, the first asks Redis. The result refuses the others
 //! ([`gate_views`](crate::gate_views)). The last of a hundred drivers waits for one response, not for a hundred.
 //!
 //! A lock expires after ten seconds, so a process that dies blocks an order for at most ten seconds. After an order was

@@ -205,8 +205,8 @@ pub async fn create_order(
     create_with_key(orders, id, new, actor, None).await
 }
 
-/// Returns whether the statement that creates the order can store the idempotency key, too. It can if no area applies
-/// and no subscriber is notified.
+/// Returns whether the statement that creates the order can also store the idempotency key. It can if no area applies
+/// and no subscriber is notified of the creation.
 pub fn keeps_keys(orders: &Orders, new: &NewOrder, actor: &Actor) -> bool {
     let is_told = created_subscription(orders, actor.producer_name()).is_some();
     new.area_id.is_none() && orders.areas.rules.get().geofence.is_empty() && !is_told

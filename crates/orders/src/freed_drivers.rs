@@ -14,8 +14,8 @@ use foundation::{core::Core, error::ServiceError, redis_keys};
 /// Expiry of drivers that no worker takes.
 const KEPT_SECS: u64 = 3_600;
 
-/// Records drivers to check after a delay. An earlier time of a driver is kept. KEYS: set. ARGV: delay ms, expiry of
-/// the set in seconds, drivers. Bound: as many as one change frees.
+/// Records drivers to check after a delay. Keeps a driver's earlier time if there is one. KEYS: set. ARGV: delay ms,
+/// expiry of the set in seconds, drivers. Bound: as many as one change frees.
 const RECORD: &str = "
     local time = redis.call('TIME')
     local at = time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[1]

@@ -19,7 +19,7 @@ use tokio::{
 
 /// Time for which a lock is cached. Its holder may fail at the row in another process and release it.
 const LOCK_BELIEVED: Duration = Duration::from_millis(100);
-/// Time for which "taken" is cached. Its driver may lose the order in another process.
+/// Time for which "taken" is cached. The order may lose its driver in another process.
 const TAKEN_BELIEVED: Duration = Duration::from_secs(1);
 /// Maximum time that other accepts wait for the driver that is writing the row.
 const LONGEST_TURN: Duration = Duration::from_millis(500);

@@ -154,8 +154,7 @@ pub async fn record_result(
     outcome_of_change(&orders.core, order, job, commit::change_order(orders, order, decide).await)
 }
 
-/// Writes a result like [`record_result`], starting from the snapshot that was read before the call to the other
-/// server.
+/// Writes a result like [`record_result`], based on the snapshot that was read before the call to the other server.
 pub async fn record_answer(
     orders: &Orders,
     seen: &SeenOrder,

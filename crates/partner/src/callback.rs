@@ -37,7 +37,8 @@ const BUSY_PAUSE: Duration = Duration::from_millis(100);
 const ADDS_NOTHING: &str = "adds nothing";
 
 /// Processes a new callback that is not stored yet. Stores it with its change, or as ignored, in one statement. Returns
-/// `None` if as far as known nothing was written; the caller must then store the callback before processing it.
+/// `None` if nothing was written as far as this process knows. The caller must then store the callback before
+/// processing it.
 ///
 /// This works only if our reference names an order that knows the booking. Any other callback may belong to an order
 /// that is not known yet.

@@ -34,8 +34,8 @@ impl PostgresState {
     }
 }
 
-/// Cached state of Postgres. It runs one query at a time and at most two per second, for any number of callers, on a
-/// connection that requests and jobs do not use. Clones share the state.
+/// Cached state of Postgres. It runs one query at a time and at most two per second, for any number of callers. The
+/// queries use a connection that requests and jobs do not use. Clones share the state.
 #[derive(Debug, Clone)]
 pub struct PostgresReadiness {
     upkeep: Pool,

@@ -11,8 +11,9 @@ use std::{
 
 use parking_lot::{Mutex, MutexGuard};
 
-/// Consecutive successful checks per connection that end the suspicion. After a refused write, each returned connection
-/// is checked for write access. The checks exceed the connections because the connections take turns.
+/// Successful checks per connection that end the suspicion, without a failed check in between. After a refused write,
+/// each returned connection is checked for write access. Four checks per connection make it likely that every
+/// connection is checked.
 const ASKED_PER_CONNECTION: usize = 4;
 /// Interval at which one connection is replaced while none accepts writes, to find out whether a new one does.
 const REPLACED_EVERY: Duration = Duration::from_secs(1);

@@ -1,6 +1,6 @@
 //! Bounded queue of finished spans, and the task that sends them in batches.
 //!
-//! Nothing blocks on the queue. A span is dropped if the queue is full, and the spans of a request are dropped if the
+//! Nothing blocks on the queue. A span is dropped if the queue is full. The spans of a request are dropped if the
 //! collector fails or does not respond in time. Both are counted.
 
 use std::time::Duration;

@@ -5,7 +5,7 @@
 //!
 //! Drivers who may be free again do not wait for such a search. Four times a second every worker process takes drivers
 //! from `orders::freed_drivers` and offers them the oldest orders near them ([`match_freed_drivers`]). Such an offer is
-//! made like any other, conditional on the row's version and under the driver's lock, so it may overlap with the
+//! made like any other, conditional on the row's version and under the driver's lock. It may therefore overlap with the
 //! order's own search. If the process dies, the searches handle the drivers it has taken.
 
 use std::{

@@ -170,15 +170,18 @@ impl FreeDriverRow {
     }
 }
 
-/// Returns the orders that wait near those of these drivers who are free. It includes orders whose own search is due or
-/// running, and orders whose attempt is over, because that search may have run before the driver was free. If an order
-/// was offered to a driver just before its pause, it is not offered to that driver again until the pause is over.
+/// Returns the waiting orders near each free driver in `drivers`. It includes orders whose own search is due or
+/// running: that search may have run before the driver was free. For the same reason it includes orders whose attempt
+/// is over. If an order was offered to a driver just before its pause, it is not offered to that driver again until the
+/// pause is over.
 ///
 /// The cost does not grow with the number of waiting orders. Each driver's search ends with the required number of
 /// orders, or with the oldest orders of each map cell that the driver's circle touches. A wide circle touches too many
 /// cells. For wide circles all waiting orders of the service type are read once, and each driver's search goes through
-/// the oldest of them. The statement is long and planning it takes twice as long as running it, so its plan must be
-/// cached (`db::batch_pool`).
+/// the oldest of them.
+///
+/// The statement is long, and planning it takes twice as long as running it. Its plan must be cached
+/// (`db::batch_pool`).
 pub(crate) async fn orders_near(
     db: &Pool,
     drivers: &[DriverId],

@@ -1,4 +1,4 @@
-//! Queries whether offers can still be accepted, many in one statement. Without Redis a hundred drivers may ask at
+//! Finds out whether offers can still be accepted, many in one statement. Without Redis a hundred drivers may ask at
 //! once.
 
 use std::collections::HashSet;

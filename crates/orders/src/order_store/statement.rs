@@ -128,9 +128,9 @@ const EVENTS: &str = ",
                  AS e (order_id, from_status, to_status, reason, actor, key_id, attempt_no, detail, at, place)
              JOIN u ON u.id = e.order_id ORDER BY e.place)";
 
-/// Drivers who are free and whom no other order is offering anything, each with the lowest free slot. If a driver's
-/// slot is taken after the statement started, the unique index fails the statement. A driver is locked only for an
-/// order that can be written, because other orders may want the driver.
+/// Free drivers who are not getting an offer from another order, each with the lowest free slot. If a driver's slot is
+/// taken after the statement started, the unique index fails the statement. A driver is locked only for an order that
+/// can be written, because other orders may want the driver.
 const FREE_DRIVERS: &str = "
          p AS MATERIALIZED (
              SELECT p.*, free.slot FROM json_to_recordset($10::json) AS p (

@@ -1,13 +1,13 @@
 //! Writes changes of orders, many in one statement and one commit.
 //!
-//! Each change has conditions: its row has the version that the decision used, the callback that causes it is not
-//! processed yet, and the offers that it ends have the expected state. A change that creates offers waits for no
+//! A change is written only if its row has the version that the decision used. The callback that causes it must not be
+//! processed yet, and the offers that it ends must have the expected state. A change that creates offers waits for no
 //! driver: see `planned`.
 //!
 //! Rows are locked first, in the order of their ids, and drivers after them. A batch skips rows that another session
 //! has locked, so it never waits; the change of such a row is written alone. All other rows depend on the updated row,
-//! whose lock orders them: events and steps (whose `seq` thus orders the history of one order), bookings, callbacks and
-//! outbox rows.
+//! whose lock orders them: events and steps, bookings, callbacks and outbox rows. The `seq` of events thus orders the
+//! history of one order.
 
 use std::{collections::HashMap, sync::Arc};
 
