@@ -1,5 +1,5 @@
-//! Tells support over one channel that an order's end could not be written. The one job about an order that carries its own
-//! payload, for it must not need the database that failed.
+//! Notifies support over one channel that an order's end could not be written. It is the only job about an order with a
+//! payload, because it must not need the database that failed.
 
 use std::time::Duration;
 
@@ -16,19 +16,19 @@ pub struct SendAlarm {
     pub content: AlarmContent,
 }
 
-/// The payload.
+/// Payload of the job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AlarmContent {
-    /// The message as receivers get it.
+    /// Message as receivers get it.
     pub message: serde_json::Value,
-    /// It was delivered; the job stays until the delivery log says so too.
+    /// Whether the message was delivered. The job stays until the delivery log has the delivery, too.
     pub told: bool,
 }
 
 impl Job for SendAlarm {
     const KIND: &'static str = "alarm";
     const QUEUE: &'static str = queues::NOTIFY;
-    /// 1, 2, 4 ... up to 600 s: some 24 hours.
+    /// Delays of 1, 2, 4 ... up to 600 s: some 24 hours in total.
     const RETRY: RetryPolicy = RetryPolicy {
         max_tries: 153,
         initial: Duration::from_secs(1),

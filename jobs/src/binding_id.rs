@@ -1,4 +1,4 @@
-//! The id of a binding, and how job ids carry it.
+//! Id of a binding, and its place in job ids.
 
 use std::{fmt, str::FromStr};
 
@@ -21,12 +21,12 @@ impl BindingId {
         &self.0
     }
 
-    /// `kind:{binding}:{cycle}`
+    /// Builds `kind:{binding}:{cycle}`.
     pub(crate) fn numbered_job_id(&self, kind: &str, cycle: u64) -> JobId {
         JobId::parse(format!("{kind}:{self}:{cycle}")).expect("a binding id fits into a job id")
     }
 
-    /// Reads `kind:{binding}:{cycle}`.
+    /// Parses `kind:{binding}:{cycle}`.
     pub(crate) fn from_numbered_job_id(id: &JobId) -> Result<(Self, u64), DecodeError> {
         let (binding, cycle) = id.key().rsplit_once(':').ok_or_else(|| DecodeError::new(id, "no cycle"))?;
         let cycle = cycle.parse().map_err(|_| DecodeError::new(id, format!("'{cycle}' is no cycle")))?;

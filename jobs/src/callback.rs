@@ -1,4 +1,4 @@
-//! Acts on a partner's callback that lies in the inbox. The inbox row holds what the partner said.
+//! Processes a partner's callback that is stored in the inbox. The inbox row has the callback's content.
 
 use job_contract::{DecodeError, Job, JobId};
 

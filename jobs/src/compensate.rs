@@ -1,4 +1,4 @@
-//! Gives a COMPENSATING order its final status, as its payment asks, and raises the alerts that go with it.
+//! Gives a COMPENSATING order its final status, depending on its payment, and raises the alerts for that.
 
 use job_contract::{DecodeError, Job, JobId};
 

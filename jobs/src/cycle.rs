@@ -1,4 +1,4 @@
-//! Takes cycle n of a binding one call further: begins it, asks how it stands, or goes on after a call that was lost.
+//! Makes the next call of cycle n of a binding: starts it, asks for its state, or continues after a lost call.
 
 use std::time::Duration;
 

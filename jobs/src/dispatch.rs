@@ -1,4 +1,4 @@
-//! Starts attempt n of an order: finds the candidates near the pickup and offers to the first.
+//! Starts attempt n of an order: finds the candidates near the pickup and sends an offer to the first one.
 
 use job_contract::{DecodeError, Job, JobId};
 

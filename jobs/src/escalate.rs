@@ -1,4 +1,4 @@
-//! Escalates an alert that was not acknowledged within its time. The alert's row holds the time and the count.
+//! Escalates an alert that was not acknowledged in time. The alert's row has the time and the count.
 
 use job_contract::{DecodeError, Job, JobId};
 
@@ -7,7 +7,8 @@ use crate::{OrderId, queues};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EscalateAlert {
     pub order: OrderId,
-    /// An order may have several alerts, so the number is the alert's and not that of the escalation.
+    /// The number in the job id is the alert's and not that of the escalation, because an order may have several
+    /// alerts.
     pub alert_id: i64,
 }
 

@@ -1,30 +1,30 @@
-//! The job contracts: one file per job type, with its id, queue and retry policy. What a producer links.
+//! The job contracts: one file per job type, with its id, queue and retry policy. Producers link this crate.
 //!
-//! The code that performs a job lives in the `dispatchq` crate under the same file stem. Nearly every job here is a
-//! *timer*: its id is its payload, and a row decides what is done when it fires.
+//! The handler of each job is in the crate `workers`, in a file of the same name. Nearly every job is a *timer*: it has
+//! only its id, and a row decides the action when it fires.
 //!
 //! | file | queue | job | fires |
 //! |---|---|---|---|
-//! | [`dispatch`] | dispatch-queue | `dispatch:{order}:{n}` | when attempt n is to start |
+//! | [`dispatch`] | dispatch-queue | `dispatch:{order}:{n}` | when attempt n must start |
 //! | [`timeout`] | dispatch-timeout-queue | `timeout:{order}:{n}` | when attempt n's deadline has passed |
-//! | [`poll`] | jobid-poll-queue | `poll:{order}:{k}` | when a partner is to be asked for the job id |
-//! | [`callback`] | jobid-poll-queue | `callback:{order}:{inbox id}` | when a partner's callback waits to be acted on |
+//! | [`poll`] | jobid-poll-queue | `poll:{order}:{k}` | when a partner must be asked for the job id |
+//! | [`callback`] | jobid-poll-queue | `callback:{order}:{inbox id}` | when a partner's callback must be processed |
 //! | [`lifetime`] | lifetime-cancel-queue | `lifetime:{order}` | when the order's lifetime has passed |
 //! | [`trip`] | lifetime-cancel-queue | `trip:{order}` | when a trip's next step is overdue |
 //! | [`compensate`] | compensation-queue | `compensate:{order}` | as soon as an order is COMPENSATING |
 //! | [`cancel_booking`] | compensation-queue | `cancel-booking:{order}:{n}` | when attempt n's booking is no longer wanted |
-//! | [`refund`] | compensation-queue | `refund:{order}` | when the payment service is to be asked for a refund |
-//! | [`notify`] | notify-queue | `notify:{order or binding}:{outbox id}` | when a message is to be sent (again) |
+//! | [`refund`] | compensation-queue | `refund:{order}` | when the payment service must be asked for a refund |
+//! | [`notify`] | notify-queue | `notify:{order or binding}:{outbox id}` | when a message must be sent (again) |
 //! | [`escalate`] | notify-queue | `escalate:{order}:{alert id}` | when an alert was not acknowledged in time |
 //! | [`remind`] | notify-queue | `remind:{order}:{alert id}` | when an order has waited for a dispatcher too long |
 //! | [`alarm`] | notify-queue | `alarm:{order}:{channel}` | when an order's end could not be written; has a payload |
 //! | [`tick`] | periodic-queue | `tick:{schedule}:{slot}` | when a schedule's next run is due |
-//! | [`run_plan`] | periodic-queue | `plan:{plan}` | when the next items of a mass action may be performed |
-//! | [`cycle`] | binding-queue | `cycle:{binding}:{n}` | when cycle n is to begin, to be asked about, or was lost |
+//! | [`run_plan`] | periodic-queue | `plan:{plan}` | when the next items of a plan may run |
+//! | [`cycle`] | binding-queue | `cycle:{binding}:{n}` | when cycle n must start or be checked, or a call of it was lost |
 //! | [`otp`] | binding-queue | `otp:{binding}:{n}` | when cycle n has its OTP, or has waited for one too long |
 //! | [`settle`] | binding-queue | `settle:{binding}:{n}` | when the provider is asked again how cycle n ended |
 //!
-//! What follows is the crate's README.
+//! The crate's README follows.
 #![doc = include_str!("../README.md")]
 
 pub mod alarm;

@@ -1,4 +1,5 @@
-//! Delivers one outbox message over one channel. The outbox row holds the message, its tries and its next due time.
+//! Delivers one outbox message over one channel. The outbox row has the message, its tries and the time of the next
+//! one.
 
 use job_contract::{DecodeError, Job, JobId};
 
@@ -6,7 +7,7 @@ use crate::{OrderId, SubjectId, queues};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SendNotification {
-    /// The order or binding that the message is about, for people who read the job's id.
+    /// Order or binding of the message. It is in the job's id only for people who read it.
     pub subject: SubjectId,
     pub outbox_id: i64,
 }
@@ -21,7 +22,7 @@ impl Job for SendNotification {
     }
 
     fn decode(id: &JobId, _payload: Option<serde_json::Value>) -> Result<Self, DecodeError> {
-        // The id of a binding reads as that of an order.
+        // The ids of bindings and orders have the same format.
         let (subject, outbox_id) = OrderId::from_numbered_job_id(id)?;
         Ok(Self { subject: subject.into(), outbox_id })
     }

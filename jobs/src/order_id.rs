@@ -1,4 +1,4 @@
-//! The id of an order, and how job ids carry it.
+//! Id of an order, and its place in job ids.
 
 use std::{fmt, str::FromStr};
 
@@ -21,22 +21,22 @@ impl OrderId {
         &self.0
     }
 
-    /// `kind:{order}`
+    /// Builds `kind:{order}`.
     pub(crate) fn job_id(&self, kind: &str) -> JobId {
         JobId::parse(format!("{kind}:{self}")).expect("an order id fits into a job id")
     }
 
-    /// `kind:{order}:{number}`
+    /// Builds `kind:{order}:{number}`.
     pub(crate) fn numbered_job_id(&self, kind: &str, number: impl fmt::Display) -> JobId {
         JobId::parse(format!("{kind}:{self}:{number}")).expect("an order id fits into a job id")
     }
 
-    /// Reads `kind:{order}`.
+    /// Parses `kind:{order}`.
     pub(crate) fn from_job_id(id: &JobId) -> Result<Self, DecodeError> {
         id.key().parse().map_err(|e| DecodeError::new(id, e))
     }
 
-    /// Reads `kind:{order}:{number}`.
+    /// Parses `kind:{order}:{number}`.
     pub(crate) fn from_numbered_job_id<N: FromStr>(id: &JobId) -> Result<(Self, N), DecodeError> {
         let (order, number) = id.key().rsplit_once(':').ok_or_else(|| DecodeError::new(id, "no number"))?;
         let number = number.parse().map_err(|_| DecodeError::new(id, format!("'{number}' is no number")))?;

@@ -1,4 +1,4 @@
-//! Sends the OTP of cycle n to the provider, or ends the cycle once its OTP is overdue.
+//! Sends the OTP of cycle n to the provider, or ends the cycle if its OTP is overdue.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::{BindingId, queues};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SubmitOtp {
     pub binding: BindingId,
-    /// The cycle that waits for the OTP.
+    /// Cycle that waits for the OTP.
     pub cycle: u64,
 }
 

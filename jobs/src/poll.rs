@@ -1,4 +1,4 @@
-//! Asks the partner, for the k-th time, how the running booking of an order stands: above all for its job id.
+//! Asks the partner, for the k-th time, for the state of an order's current booking, above all for its job id.
 
 use job_contract::{DecodeError, Job, JobId};
 
@@ -7,7 +7,7 @@ use crate::{OrderId, queues};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PollPartner {
     pub order: OrderId,
-    /// Counts from 1, and again from 1 with each booking.
+    /// Starts at 1 for each booking.
     pub number: u32,
 }
 

@@ -1,4 +1,4 @@
-//! The queues, as operators know them. A kind of job belongs to exactly one.
+//! The queues. Each kind of job belongs to exactly one.
 
 use std::time::Duration;
 
@@ -12,9 +12,10 @@ pub const PERIODIC: &str = "periodic-queue";
 /// Cycles of bindings.
 pub const BINDING: &str = "binding-queue";
 
-/// All of them, in the order in which they are listed.
+/// All queues, in the order of lists.
 pub const ALL: [&str; 8] =
     [DISPATCH, DISPATCH_TIMEOUT, JOBID_POLL, LIFETIME_CANCEL, COMPENSATION, NOTIFY, PERIODIC, BINDING];
 
-/// A run that calls a provider: the longest call takes 60 s, and its margin as long; claim and answer are written beside it.
+/// Timeout of a run that calls a provider. The longest call takes 60 s and its margin the same. The rest is for writing
+/// the claim and the answer.
 pub(crate) const BINDING_JOB_TIMEOUT: Duration = Duration::from_secs(150);

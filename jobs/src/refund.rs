@@ -1,4 +1,4 @@
-//! Asks the payment service to pay back what was paid for an order, until it says that the money is back, or that it will not.
+//! Asks the payment service to refund an order's payment, until the service reports success or refusal.
 
 use job_contract::{DecodeError, Job, JobId};
 

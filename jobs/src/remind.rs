@@ -1,4 +1,5 @@
-//! Reminds the dispatchers of an order that has waited for them too long. The row of its alert holds the time and the count.
+//! Reminds the dispatchers of an order that has waited for them too long. The row of its alert has the time and the
+//! count.
 
 use job_contract::{DecodeError, Job, JobId};
 
@@ -7,7 +8,7 @@ use crate::{OrderId, queues};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemindDispatchers {
     pub order: OrderId,
-    /// The alert that told the dispatchers first.
+    /// Alert that first notified the dispatchers.
     pub alert_id: i64,
 }
 

@@ -1,4 +1,4 @@
-//! Performs the next items of a plan that runs: a mass action, whose exact ids were stored before it began.
+//! Runs the next items of a plan: a bulk staff action whose exact ids were stored before it started.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub struct RunPlan {
 
 impl Job for RunPlan {
     const KIND: &'static str = "plan";
-    /// Not the queue of what it changes: that one may be paused while a plan is to stop everything.
+    /// Not the queue of the jobs that the plan changes, because that queue may be paused while a plan stops everything.
     const QUEUE: &'static str = queues::PERIODIC;
     const TIMEOUT: Duration = Duration::from_secs(60);
 

@@ -9,7 +9,7 @@ use crate::{BindingId, queues};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SettleTransaction {
     pub binding: BindingId,
-    /// The cycle that was left.
+    /// Cycle that was left UNRESOLVED.
     pub cycle: u64,
 }
 

@@ -1,10 +1,10 @@
-//! The id of what a message is about.
+//! Id of the order or binding that a message is about.
 
 use std::fmt;
 
 use crate::{BindingId, OrderId};
 
-/// The id of an order or of a binding. Both are spelled alike, so a job's id does not say which of the two it is; the row of
+/// Id of an order or of a binding. Both have the same format, so a job's id does not show which one it is; the row of
 /// the message does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SubjectId(String);

@@ -1,4 +1,4 @@
-//! One run of a schedule. The slot is the time it stands for, so that however many replicas enqueue it, it is one job.
+//! One run of a schedule. The slot is its scheduled time, so it is one job, however many replicas enqueue it.
 
 use job_contract::{DecodeError, Job, JobId};
 
@@ -8,14 +8,14 @@ use crate::queues;
 pub struct PeriodicTick {
     /// Name of the schedule: letters, digits, '_' and '-'.
     pub schedule: String,
-    /// Seconds since the epoch.
+    /// Unix time in seconds.
     pub slot: i64,
 }
 
 impl Job for PeriodicTick {
     const KIND: &'static str = "tick";
     const QUEUE: &'static str = queues::PERIODIC;
-    /// Cleaning up after a long pause takes its time.
+    /// A cleanup after a long pause takes time.
     const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(600);
 
     fn id(&self) -> JobId {

@@ -1,4 +1,4 @@
-//! Ends attempt n of an order once its deadline has passed: next candidate, retry later, or give up.
+//! Ends attempt n of an order after its deadline: tries the next candidate, retries later, or gives up.
 
 use job_contract::{DecodeError, Job, JobId};
 

@@ -1,4 +1,5 @@
-//! Tells support of an order whose driver has not picked up, or not completed the trip, in time (12 hours each by default).
+//! Notifies support of an order whose driver has not picked up, or not completed the trip, in time (12 hours each by
+//! default).
 
 use job_contract::{DecodeError, Job, JobId};
 

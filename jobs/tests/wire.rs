@@ -1,7 +1,7 @@
-//! The contract as it is on the wire: what a producer writes, and what becomes of what a newer or a broken one writes.
-//! Programs of different versions meet in Redis; a difference in a snapshot here breaks those that run.
+//! The contract as it appears in Redis: the format that a producer writes, and the handling of newer and broken
+//! formats. Programs of different versions share one Redis, so a changed snapshot here breaks running programs.
 //!
-//! After a wanted change: `INSTA_UPDATE=always cargo test -p jobs`, and look at the difference.
+//! After an intended change: `INSTA_UPDATE=always cargo test -p jobs`, and review the difference.
 
 use std::{
     fmt::Write,
@@ -34,7 +34,7 @@ fn binding() -> BindingId {
     "BIND-1".parse().unwrap()
 }
 
-/// A job with a payload, as none of order dispatch needs one so far.
+/// A job with a payload; order dispatch itself has few of them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Receipt {
     #[serde(skip)]
@@ -70,7 +70,7 @@ impl Job for Receipt {
     }
 }
 
-/// Its contract as text, and a request to run it in 15 s.
+/// Returns a job's contract as text, and a request to run it in 15 s.
 fn contract<J: Job + PartialEq + std::fmt::Debug>(job: J) -> (String, NewJob) {
     let RetryPolicy { max_tries, initial, multiplier, max, jitter } = J::RETRY;
     assert_eq!(J::decode(&job.id(), job.payload()).unwrap(), job);
@@ -115,7 +115,7 @@ fn all() -> Vec<(String, NewJob)> {
     ]
 }
 
-/// One Redis with an epoch, and time standing still.
+/// Starts a Redis with an epoch and a fixed clock.
 async fn redis() -> (RedisServer, Store) {
     let redis = RedisServer::start().await.unwrap();
     let store = Store::connect(&redis.url()).await.unwrap();
@@ -131,7 +131,7 @@ async fn command<T: FromRedisValue>(redis: &RedisServer, words: &[&str]) -> T {
     redis::cmd(words[0]).arg(&words[1..]).query_async(&mut connection).await.unwrap()
 }
 
-/// All that Redis holds, but for the epoch.
+/// Returns the content of Redis, without the epoch.
 async fn content(redis: &RedisServer) -> String {
     let mut keys: Vec<String> = command(redis, &["KEYS", "*"]).await;
     keys.retain(|key| key != "{dq:0}:epoch");
@@ -144,7 +144,7 @@ async fn content(redis: &RedisServer) -> String {
         let entries: Vec<String> = command(redis, read).await;
         let mut pairs: Vec<&[String]> = entries.chunks(2).collect();
         if kind == "hash" {
-            // Redis promises no order here; it draws a new seed at every start.
+            // Redis guarantees no order here, and uses a new seed at every start.
             pairs.sort();
         }
         writeln!(text, "{kind} {key}").unwrap();
@@ -185,7 +185,7 @@ async fn enqueued_jobs_keep_their_redis_format() {
     assert_eq!(content(&redis).await, written, "twice is once");
 }
 
-/// Takes what is due, performs it with a worker of today, and says what became of it.
+/// Takes the due jobs, runs them with a current worker, and returns the result of each.
 async fn perform_all(store: &Store) -> String {
     let registry = Registry::new()
         .register(|_: Receipt, _: Delivery| async { Outcome::done() })
@@ -246,7 +246,7 @@ async fn newer_payloads_wait_and_broken_ones_die() {
     insta::assert_snapshot!("fates", perform_all(&store).await);
 }
 
-/// As the README says, with a login that may do nothing else.
+/// A login with exactly the rights in the README.
 #[tokio::test]
 async fn s20g_producer_has_few_rights_and_forges_no_alert() {
     let (redis, _) = redis().await;
@@ -263,7 +263,7 @@ async fn s20g_producer_has_few_rights_and_forges_no_alert() {
     for _ in 0..2 {
         store.enqueue(&own).await.unwrap();
     }
-    // Also beside leased and dead jobs and suspects, which it then has to look at.
+    // Leased jobs, dead jobs and suspects exist, too, so that the scripts read those keys.
     command::<()>(&redis, &["HSET", "{dq:0}:leases", "dispatch:ORD-1:7", "a:1 1 -"]).await;
     command::<()>(&redis, &["HSET", "{dq:0}:dead", "dispatch:ORD-1:8", "{}"]).await;
     command::<()>(&redis, &["ZADD", "{dq:0}:suspects:dispatch-queue", "9999999999999", "dispatch:ORD-1:9"]).await;

@@ -2,10 +2,13 @@
 //!
 //! `alarm:{order}:{channel}`: delivers STATUS_UPDATE_FAILED, the alert about an order whose end Postgres refuses.
 //!
-//! A run first tries again to write the order's end, and notifies support only if that fails. While Postgres takes no writes at all it
-//! sends nothing about single orders: [`outage`](orders::compensation::outage) sends one alert for all. After the delivery the job stays,
-//! marked as told, until the delivery log has the delivery; from then on the log remembers it. So each channel is told once. If the
-//! process dies between sending and settling, the channel is told again under the same message id.
+//! A run first tries again to write the order's end, and notifies support only if that fails. While Postgres accepts no
+//! writes at all, it sends no alerts about single orders: [`outage`](orders::compensation::outage) sends one alert for
+//! all.
+//!
+//! After the delivery the job stays, marked as `told`, until the delivery log has the delivery. After that the log
+//! prevents a second delivery, so each channel is notified once. If the process dies between sending and settling, the
+//! channel is notified again with the same message id.
 
 use std::time::Duration;
 
@@ -23,15 +26,15 @@ use notify::{
 use orders::{capability::Orders, compensation::alarm::OUTAGE_GRACE};
 use queue::{NewJob, Outcome};
 
-/// Pause before the delivery log is tried again.
+/// Pause before the next attempt to write the delivery log.
 const LOG_PAUSE: Duration = Duration::from_secs(60);
 
 pub async fn perform_alarm(orders: Orders, mut job: SendAlarm) -> Outcome {
     let id = message_id(&job.order, &job.channel);
-    // As it was when its job was made, whichever version made it.
+    // The stored message is sent unchanged, whichever version stored it.
     let message = StoredMessage { kind: STATUS_UPDATE_FAILED.to_owned(), payload: job.content.message.clone() };
     if !job.content.told {
-        // The log remembers what this job forgot when it was last done.
+        // The log may have a delivery of an earlier job with this id.
         match compensate::write_compensation(&orders, &job.order).await {
             Ok(outcome) => return outcome,
             Err(error) if db::is_transient(&error) => {
@@ -42,7 +45,7 @@ pub async fn perform_alarm(orders: Orders, mut job: SendAlarm) -> Outcome {
             Err(_) => job.content.told = outbox::was_delivered(&orders.core.db, &job.order, id).await.unwrap_or(false),
         }
     }
-    // Kept only if the log takes it up in this run: the job does not carry it.
+    // The job does not carry the ticket, so it is kept only if this run writes the log.
     let mut ticket = None;
     if !job.content.told {
         let subject = MessageSubject::Order(job.order.clone());
@@ -72,7 +75,7 @@ pub async fn perform_alarm(orders: Orders, mut job: SendAlarm) -> Outcome {
     }
 }
 
-/// The same whichever process computes it.
+/// Returns a message id that is the same in every process.
 fn message_id(order: &OrderId, channel: &str) -> Uuid {
     Uuid::new_v5(&Uuid::NAMESPACE_OID, format!("{STATUS_UPDATE_FAILED}:{order}:{channel}").as_bytes())
 }

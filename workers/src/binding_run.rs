@@ -1,7 +1,8 @@
-//! One run of a job of a binding: `cycle`, `otp` and `settle` share it.
+//! One run of a binding's job, shared by `cycle`, `otp` and `settle`.
 //!
-//! Load the row. A job that the row does not ask for is superseded: it writes nothing and returns the job that must exist. What is not
-//! due is snoozed. A call needs slots; without them the job is parked, which costs nothing until they are handed to it.
+//! A run loads the row. If the row does not ask for this job, the job is superseded: it writes nothing and returns the
+//! job that must exist. A job that is not due is snoozed. A call needs slots; without them the job is parked, which
+//! costs nothing until it gets them.
 
 use std::time::Duration;
 
@@ -40,15 +41,15 @@ use foundation::{
 };
 use queue::{Delivery, NewJob, Outcome, retry::add_jitter, run_with_slots};
 
-/// Times a run starts over because another change was quicker.
+/// Number of times that a run starts over because of a concurrent change.
 const MAX_CONFLICTS: usize = 10;
 const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
-/// A server that cannot be called by our own fault, such as for want of a key, is looked at again after this.
+/// Pause after a configuration error on this side, such as a missing API key.
 const MISCONFIGURED_PAUSE: Duration = Duration::from_secs(5);
-/// What another version wrote, and this one cannot read, is looked at again after this.
+/// Pause after a row that another version wrote and this one cannot read.
 const UNREADABLE_PAUSE: Duration = Duration::from_secs(10);
 
-/// Performs one run of a job of a binding. `settles` names the cycle of a `settle` job.
+/// Runs a job of a binding. `settles` is the cycle of a `settle` job.
 pub(crate) async fn run_binding(
     bindings: &Bindings,
     binding: &BindingId,
@@ -62,7 +63,7 @@ pub(crate) async fn run_binding(
 fn finish_run(core: &Core, result: Result<Outcome, BatchError>) -> Outcome {
     result.unwrap_or_else(|error| match error {
         BatchError::Database(error) if is_unreadable(&error) => {
-            tracing::error!(%error, "The row of a binding cannot be read; it is left to a version that can.");
+            tracing::error!(%error, "Cannot read the row of a binding; the job waits for a version that can.");
             Outcome::Snooze { delay: add_jitter(UNREADABLE_PAUSE, 0.5, core.rng.next_unit()) }
         }
         BatchError::Database(error) => database_failed(&*core.rng, &error),
@@ -74,22 +75,23 @@ fn finish_run(core: &Core, result: Result<Outcome, BatchError>) -> Outcome {
 struct BindingRun<'a> {
     bindings: &'a Bindings,
     binding: &'a BindingId,
-    /// The cycle that a `settle` job is about.
+    /// Cycle of a `settle` job.
     settles: Option<u64>,
     delivery: &'a Delivery,
 }
 
-/// What a run looks at.
+/// Rows that a run decides by.
 struct Situation {
     loaded: LoadedBinding,
-    /// What a `settle` job is about.
+    /// Transaction of a `settle` job.
     settled: Option<LoadedTransaction>,
-    /// The stored OTP as it was typed; `None`: none is stored, or this worker cannot read it.
+    /// Stored OTP in plain text. `None` if none is stored, or if this worker cannot decrypt it.
     otp: Option<PlainOtp>,
 }
 
 impl Situation {
-    /// The server that a call would go to: that of the transaction, wherever the binding is by now.
+    /// Returns the server for the call. For a `settle` job it is that of the transaction, even if the binding has moved
+    /// to another server.
     fn server(&self) -> &ServerStanding {
         self.settled.as_ref().map_or(&self.loaded.server, |settled| &settled.server)
     }
@@ -105,10 +107,10 @@ impl Situation {
     }
 }
 
-/// What a look at the row comes to.
+/// Result of one pass over the row.
 enum Looked {
     Finished(Outcome),
-    /// Another change was first.
+    /// A concurrent change was written first.
     Again,
 }
 
@@ -124,7 +126,7 @@ impl BindingRun<'_> {
         Ok(Outcome::Snooze { delay: add_jitter(CONFLICT_PAUSE, 0.5, self.bindings.core.rng.next_unit()) })
     }
 
-    /// `None`: the row is gone, or there is nothing to settle.
+    /// Loads the rows. `None` if the binding is gone, or if there is nothing to settle.
     async fn load_situation(&self) -> Result<Option<Situation>, BatchError> {
         let Some(loaded) = self.bindings.rows.load_binding(self.binding).await? else {
             tracing::warn!(binding_id = %self.binding, "The binding of this job does not exist; the job is dropped.");
@@ -140,7 +142,7 @@ impl BindingRun<'_> {
     fn open_otp(&self, binding: &Binding) -> Option<PlainOtp> {
         let (trx_id, sealed) = (binding.trx_id.as_ref()?, binding.otp_value.as_ref()?);
         let opened = self.bindings.otps.open_otp(trx_id, sealed);
-        opened.inspect_err(|error| tracing::error!(%trx_id, %error, "An OTP cannot be handed in by this worker.")).ok()
+        opened.inspect_err(|error| tracing::error!(%trx_id, %error, "This worker cannot decrypt a stored OTP.")).ok()
     }
 
     async fn look_once(&self, situation: &Situation) -> Result<Looked, BatchError> {
@@ -164,7 +166,7 @@ impl BindingRun<'_> {
         }
     }
 
-    /// The job that the row asks for, unless this one is about something else.
+    /// Returns the job that the row asks for. `None` in a `settle` run.
     fn own_job(&self, situation: &Situation, moment: DecisionMoment) -> Option<NewJob> {
         let job = derive(&situation.loaded.binding, moment.now).map(|timer| timer.job);
         job.filter(|_| situation.settled.is_none())
@@ -186,7 +188,7 @@ impl BindingRun<'_> {
         }
     }
 
-    /// Sees whether the server may be called at all, then has the call made with slots.
+    /// Checks whether the server may be called, then makes the call with slots.
     async fn prepare_call(
         &self,
         situation: &Situation,
@@ -217,7 +219,7 @@ impl BindingRun<'_> {
         self.call_with_slots(situation, otp).await
     }
 
-    /// Stops the binding where its next cycle would begin.
+    /// Stops the binding instead of starting its next cycle.
     async fn stop_binding(
         &self,
         loaded: &LoadedBinding,
@@ -231,7 +233,7 @@ impl BindingRun<'_> {
         }
     }
 
-    /// No call may be made now. What is overdue is ended without one.
+    /// Postpones a call that cannot be made now. Ends an overdue cycle without a call.
     async fn put_off_call(
         &self,
         situation: &Situation,
@@ -246,7 +248,7 @@ impl BindingRun<'_> {
         }
         let deadline = loaded.binding.processing_deadline.filter(|_| situation.settled.is_none());
         let left = deadline.map(|deadline| (deadline - moment.now).to_std().unwrap_or_default());
-        // Those that wait come back one after the other, not all at once.
+        // Spreads the waiting jobs, so that they do not all come back at once.
         let delay = add_jitter(pause + CONFLICT_PAUSE, 0.3, self.bindings.core.rng.next_unit()).max(pause);
         Ok(Looked::Finished(Outcome::Snooze { delay: left.map_or(delay, |left| delay.min(left)) }))
     }
@@ -283,7 +285,7 @@ impl BindingRun<'_> {
         }
     }
 
-    /// The job that asks on about a transaction which is still UNRESOLVED.
+    /// Returns the job that asks again about a transaction that is still UNRESOLVED.
     async fn settle_again(
         &self,
         situation: &Situation,

@@ -2,8 +2,8 @@
 //!
 //! `cancel-booking:{order}:{n}`: cancels a booking that is no longer wanted, until the partner confirms it.
 //!
-//! A booking whose answer was lost is first asked for again under its key: what has no id cannot be cancelled. The partner
-//! may be down for hours: the job stays, and asks at most every 40 s.
+//! If the answer to the booking was lost, the job first requests it again under its key, because a booking without an
+//! id cannot be cancelled. The partner may be down for hours: the job stays, and asks at most every 40 s.
 
 use chrono::TimeDelta;
 use jobs::CancelBooking;
@@ -46,7 +46,7 @@ async fn cancel_at_partner(partners: &Partners, job: &CancelBooking, seen: &Seen
         return failure::snooze_unconfigured(&booking.partner);
     };
     let Some(id) = &booking.booking_id else {
-        // Its answer, or the partner's no, ends the search for the id; then there is something to cancel, or nothing.
+        // The partner answers with an id, which can then be cancelled, or refuses, and there is nothing to cancel.
         return book::ask_and_learn(partners, partner, seen, booking, &job.id()).await;
     };
     let called = partner
@@ -56,7 +56,7 @@ async fn cancel_at_partner(partners: &Partners, job: &CancelBooking, seen: &Seen
         .await;
     match called {
         CallOutcome::RateLimited { retry_in } => Outcome::Snooze { delay: retry_in },
-        // The partner may not show yet what it has just booked.
+        // The partner may not show a booking that it has just created.
         CallOutcome::Failed(CallError::NotFound) if is_young(s, booking, partner) => {
             record_failed_cancel(partners, seen, job, booking, partner, CallError::NotFound).await
         }
@@ -79,7 +79,7 @@ async fn record_failed_cancel(
     partner: &ConfiguredPartner,
     error: CallError,
 ) -> Outcome {
-    tracing::warn!(order.id = %job.order, attempt = job.attempt, %error, "A booking could not be cancelled; again soon.");
+    tracing::warn!(order.id = %job.order, attempt = job.attempt, %error, "Cannot cancel a booking yet; the job retries.");
     let pause = failure::retry_pause(partners, partner, &job.order, &error, booking.tries + 1).await;
     step::record_answer(&partners.orders, seen, &job.id(), |s| {
         decide::cancel_missed(s, booking.attempt_no, &error, pause)

@@ -1,8 +1,8 @@
 //! Requirement: docs/requirements/job-id-retrieval.md.
 //!
-//! `compensate:{order}`: gives a COMPENSATING order its final status. Status, events and alerts are one transaction.
+//! `compensate:{order}`: gives a COMPENSATING order its final status. One transaction writes status, events and alerts.
 //!
-//! If the database refuses that transaction, or stays away, support is alerted without it: see
+//! If the database refuses that transaction or is unreachable, support is alerted without it: see
 //! [`alarm`](orders::compensation::alarm).
 
 use jobs::{CompensateOrder, OrderId};
@@ -28,13 +28,13 @@ pub async fn perform_compensate(orders: Orders, job: CompensateOrder) -> Outcome
     }
 }
 
-/// Decides and writes, if the order still asks for it.
+/// Decides and writes the final status, if the order is still COMPENSATING.
 pub async fn write_compensation(orders: &Orders, order: &OrderId) -> Result<Outcome, sqlx::Error> {
     let job = CompensateOrder { order: order.clone() };
     step::try_decide_sync(orders, order, &job.id(), compensation::compensate_order).await
 }
 
-/// An order that vanished while money may be at stake is an alert.
+/// Raises an alert if the order no longer exists, because a payment may be affected.
 async fn alert_if_missing(orders: &Orders, job: &CompensateOrder) -> Outcome {
     let alert = async {
         if store::load_order(&orders.core.db, &job.order).await?.is_some() {

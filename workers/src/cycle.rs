@@ -1,6 +1,6 @@
 //! Requirement: docs/requirements/orchestration.md.
 //!
-//! `cycle:{binding}:{n}`: takes cycle n of a binding one call further.
+//! `cycle:{binding}:{n}`: makes the next call of cycle n of a binding.
 
 use bindings::capability::Bindings;
 use jobs::RunCycle;

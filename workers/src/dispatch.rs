@@ -2,9 +2,10 @@
 //!
 //! `dispatch:{order}:{n}`: starts attempt n.
 //!
-//! The offer, its delivery and the event are written in one transaction with the attempt's deadline; the timeout follows
-//! as a job. If the process dies before the commit, the job runs again and asks afresh; after it, the repeated job is
-//! superseded and puts the missing timeout back. An order that waits, and for which there is still no driver, waits on.
+//! One transaction writes the offer, its delivery, the event and the attempt's deadline; the timeout follows as a job.
+//! If the process dies before the commit, the job runs again and selects candidates again. After the commit, the
+//! repeated job is superseded and enqueues the missing timeout. A waiting order for which there is still no driver
+//! keeps waiting.
 
 use jobs::DispatchOrder;
 use model::fleet::decide;

@@ -2,8 +2,8 @@
 //!
 //! `escalate:{order}:{alert id}`: sends an alert again that support did not acknowledge.
 //!
-//! The row of the alert decides, as ever: an early, stale or doubled job sends nothing. Every run returns the jobs that must
-//! exist for the order's messages and alerts, which heals a crash between commit and settle.
+//! The row of the alert decides: an early, stale or duplicate job sends nothing. Every run returns the jobs that must
+//! exist for the order's messages and alerts, which repairs a crash between commit and settle.
 
 use jobs::{EscalateAlert, OrderId};
 

@@ -1,7 +1,7 @@
-//! The processors: one file for each job, with its whole handler. [`registry`] lists them all; [`worker`] is the process that runs them.
-//! Each file names the requirement that its job comes from. The job's contract has the same file name in `jobs`.
+//! The processors: one file per job, with its whole handler. [`registry`] lists them all; [`worker`] is the process
+//! that runs them. Each file names the requirement of its job. The job's contract has the same file name in `jobs`.
 
-// Futures of handlers are nested deeper than the default allows.
+// The futures of handlers are nested deeper than the default limit.
 #![recursion_limit = "256"]
 
 pub mod alarm;

@@ -1,7 +1,7 @@
 //! Requirement: docs/requirements/server-busy.md. Queue: `lifetime-cancel-queue`.
 //!
-//! `lifetime:{order}`: ends an order that found no driver in time. COMPENSATING is written first; what that means for
-//! the payment is the compensate job's work.
+//! `lifetime:{order}`: ends an order that found no driver in time. It writes COMPENSATING; the compensate job then
+//! handles the payment.
 
 use jobs::ExpireOrder;
 use model::fleet::decide;

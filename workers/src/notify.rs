@@ -2,11 +2,13 @@
 //!
 //! `notify:{order or binding}:{outbox id}`: delivers one message over one channel.
 //!
-//! The row decides: it holds the tries and when the next is due. A try is claimed in the row before the message is sent, so
-//! that a database which can be read and not written sends nothing, and one that fails afterwards leaves the backoff. At
-//! least once: if the process dies after the receiver answered and before the row says so, the message is sent again, no sooner
-//! than its claim or its backoff, under the same id. A message whose channel has no place for it is parked: its row says when it
-//! comes back.
+//! The row decides: it has the tries and the time of the next one. A run claims a try in the row before it sends the
+//! message. So nothing is sent while the database is read-only, and the backoff is stored even if the database fails
+//! later.
+//!
+//! Delivery is at least once: if the process dies after the receiver answered and before the row is updated, the
+//! message is sent again under the same id, after its claim or backoff has passed. A message whose channel has no free
+//! place is parked until the time in its row.
 
 use std::time::Duration;
 
@@ -26,12 +28,12 @@ use notify::{
 use orders::{capability::Orders, step};
 use queue::{Job, Outcome};
 
-/// A receiver may ask for a longer pause than ours, but not for ever.
+/// Maximum pause that a receiver may ask for.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
-/// Tries of a message that its receiver refuses (4xx but 408, 410, 425 and 429; 5xx by SMTP): some 15 s, for a receiver that
-/// is being deployed answers 404 for a moment. 410 ends it at once.
+/// Tries of a message that its receiver refuses (4xx but 408, 410, 425 and 429; 5xx by SMTP), some 15 s in total. A
+/// receiver that is being deployed may answer 404 for a moment. 410 ends it at once.
 const REFUSED_TRIES: u32 = 5;
-/// Times a run looks again because another run was quicker.
+/// Number of times that a run reads the row again because another run changed it.
 const MAX_LOOKS: usize = 3;
 
 pub async fn perform_notify(orders: Orders, job: SendNotification) -> Outcome {
@@ -47,7 +49,7 @@ async fn try_notify(orders: &Orders, job: &SendNotification) -> Result<Outcome, 
             return Ok(Outcome::Snooze { delay: timers::time_until(waiting.next_attempt_at, waiting.now) });
         }
         if waiting.is_worthless {
-            // A driver is not asked by an offer that has lapsed or was taken back meanwhile, nor a person for an OTP too late.
+            // The driver's offer has expired or was withdrawn, or the time for the OTP is over.
             outbox::expire_message(&orders.core.db, job.outbox_id).await?;
             return Ok(Outcome::done());
         }
@@ -69,7 +71,7 @@ async fn try_notify(orders: &Orders, job: &SendNotification) -> Result<Outcome, 
     Ok(Outcome::Snooze { delay: BACKOFF.initial })
 }
 
-/// Makes the try that was claimed.
+/// Makes the claimed try.
 async fn deliver_message(
     orders: &Orders,
     job: &SendNotification,
@@ -89,7 +91,7 @@ async fn deliver_message(
     };
     crash::reach_point("notify", "sent");
     if let DeliveryResult::Unreachable(error) = &delivery {
-        // The offer first: a row that is recorded is not looked at again.
+        // Withdraws the offer first, because a recorded row is not processed again.
         let withdrawn = withdraw_unreachable(orders, job, row, error).await?;
         if matches!(withdrawn, Outcome::Done { .. }) {
             orders.notify.deliveries.record_delivery(row, &delivery).await?;
@@ -114,7 +116,7 @@ async fn deliver_message(
     })
 }
 
-/// Withdraws an offer that cannot be delivered, unless another channel has delivered it, or may yet.
+/// Withdraws an offer that cannot be delivered, unless another channel has delivered it or still may.
 async fn withdraw_unreachable(
     orders: &Orders,
     job: &SendNotification,
@@ -128,13 +130,13 @@ async fn withdraw_unreachable(
         order.id = %order,
         channel = row.channel,
         error,
-        "An offer cannot be delivered; it is taken back."
+        "An offer cannot be delivered; it is withdrawn."
     );
     let why = format!("could not be reached over {}: {error}", row.channel);
     Ok(step::record_result(orders, order, &job.id(), |s| actions::withdraw_offer(s, offer, &why)).await)
 }
 
-/// Where a message goes whose claimed try failed.
+/// Returns the result of a claimed try that failed.
 fn after_failure(row: &OutboxRow, error: &DeliveryError) -> DeliveryResult {
     let tries = row.attempts.unsigned_abs();
     let tries_in_a_row = tries.saturating_sub(row.backoff_from.unsigned_abs());
@@ -143,7 +145,7 @@ fn after_failure(row: &OutboxRow, error: &DeliveryError) -> DeliveryResult {
         _ => Duration::ZERO,
     };
     let asked = row.now + TimeDelta::from_std(asked).unwrap_or(TimeDelta::hours(1));
-    // Whole milliseconds, as the row keeps them: row and job name the same moment.
+    // Whole milliseconds, as in the row, so that row and job have the same time.
     let next = row.next_attempt_at.max(asked).trunc_subsecs(3);
     let is_final = match error {
         DeliveryError::Gone(_) => true,
@@ -151,7 +153,7 @@ fn after_failure(row: &OutboxRow, error: &DeliveryError) -> DeliveryResult {
         _ => false,
     };
     if row.is_offer() {
-        // Short-lived anyway: the attempt's own timeout goes on to the next driver.
+        // An offer is short-lived anyway: the attempt's own timeout moves on to the next driver.
         match next {
             _ if is_final => DeliveryResult::Unreachable(error.to_string()),
             next if next < row.expires_at => DeliveryResult::Again(next, error.to_string()),
@@ -174,7 +176,7 @@ mod tests {
     use model::messages::MessageSubject;
     use model::messages::{self, OutboxState, StoredMessage};
 
-    /// A message whose try after `tries` others is claimed.
+    /// Creates a message with a claimed try after `tries` others.
     fn row(kind: &str, tries: u32) -> OutboxRow {
         let now: DateTime<Utc> = "2030-01-01T08:00:00Z".parse().unwrap();
         let pause = BACKOFF.backoff(tries + 1, 0.5);
@@ -223,7 +225,7 @@ mod tests {
         assert_eq!(waits, [Some(1), Some(2), Some(4), Some(8), None, None]);
         let gone = DeliveryError::Gone("the receiver answered 410".to_owned());
         assert_eq!(wait(&row(messages::MANUAL_REFUND_REQUIRED, 0), &gone), None);
-        // Sent again by hand, it is given the same patience as at first.
+        // After a manual replay the message has as many tries as at first.
         let replayed = OutboxRow { backoff_from: 5, attempts: 6, ..row(messages::MANUAL_REFUND_REQUIRED, 0) };
         assert_eq!(wait(&replayed, &refused), Some(1));
     }

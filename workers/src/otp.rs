@@ -1,6 +1,6 @@
 //! Requirement: docs/requirements/orchestration.md.
 //!
-//! `otp:{binding}:{n}`: sends the OTP of cycle n to the provider, or ends the cycle once its OTP is overdue.
+//! `otp:{binding}:{n}`: sends the OTP of cycle n to the provider, or ends the cycle if its OTP is overdue.
 
 use bindings::capability::Bindings;
 use jobs::SubmitOtp;

@@ -1,9 +1,9 @@
 //! Requirement: docs/requirements/job-id-retrieval.md. Queue: `jobid-poll-queue`.
 //!
-//! `poll:{order}:{k}`: asks the partner, for the k-th time, how the running booking stands.
+//! `poll:{order}:{k}`: asks the partner, for the k-th time, for the state of the current booking.
 //!
-//! One question per job. An answer that adds nothing moves the next question; whatever else it says is taken as a callback
-//! would be. If the process dies after the answer, the question is asked again.
+//! Each job sends one request. An answer without news schedules the next poll; any other answer is handled like a
+//! callback. If the process dies after the answer, the request is sent again.
 
 use chrono::TimeDelta;
 use jobs::PollPartner;
@@ -31,7 +31,7 @@ use partner::{
 use queue::{Job, Outcome, retry::add_jitter};
 
 pub async fn perform_poll(partners: Partners, job: PollPartner) -> Outcome {
-    // While every partner is left alone, not even the row is looked at.
+    // While the breakers of all partners are open, the row is not even read.
     if let Some(delay) = partners.registry.all_open_for() {
         return failure::snooze_while_open(&partners.core, delay);
     }
@@ -45,7 +45,7 @@ pub async fn perform_poll(partners: Partners, job: PollPartner) -> Outcome {
 async fn ask_partner(partners: &Partners, job: &PollPartner, seen: &SeenOrder) -> Outcome {
     let s = seen.snapshot();
     let Some((booking, booking_id)) = s.live_booking().and_then(|b| Some((b, b.booking_id.as_deref()?))) else {
-        return Outcome::Dead("the order asks for polls and has no booking to ask for".to_owned());
+        return Outcome::Dead("the order must be polled but has no booking".to_owned());
     };
     let Some(partner) = partners.registry.get(&booking.partner) else {
         return failure::snooze_unconfigured(&booking.partner);
@@ -76,7 +76,7 @@ async fn ask_partner(partners: &Partners, job: &PollPartner, seen: &SeenOrder) -
         CallOutcome::Failed(error) => error,
     };
     if error == CallError::NotFound && is_past_grace(s, booking, rules) {
-        tracing::warn!(order.id = %job.order, booking.id = booking_id, "The partner does not know a booking it had.");
+        tracing::warn!(order.id = %job.order, booking.id = booking_id, "The partner no longer knows a booking.");
         return step::record_answer(&partners.orders, seen, &job.id(), |s| {
             match decide::booking_not_found(s, attempt_no, rules) {
                 Decision::Unchanged => decide::poll_without_news(s, attempt_no, polls, pause, rules),
@@ -97,7 +97,7 @@ async fn ask_partner(partners: &Partners, job: &PollPartner, seen: &SeenOrder) -
     .await
 }
 
-/// `random` lies in 0..1.
+/// Returns the pause before the next poll. `random` is in 0..1.
 fn next_pause(s: &Snapshot, polls: i32, rules: decide::PartnerRules, random: f64) -> std::time::Duration {
     if s.order.status.occupies_driver() {
         return add_jitter(rules.poll.follow, rules.poll.jitter, random);

@@ -1,11 +1,12 @@
 //! Requirement: docs/requirements/job-id-retrieval.md.
 //!
-//! `refund:{order}`: asks the payment service to pay back what was paid, once support has begun the refund.
-//! Design: docs/design/payments.md.
+//! `refund:{order}`: asks the payment service to refund a payment, after support has started the refund. Design:
+//! docs/design/payments.md.
 //!
-//! The row of `refunds` is written in the transaction that makes the order REFUND_PENDING, and says when the service is asked
-//! next. It is asked under one key for each order, so a question that is repeated pays once. Its signed callback ends the
-//! refund; one that is lost is made up for by asking again. A service that refuses leaves the refund to a person.
+//! The transaction that makes the order REFUND_PENDING writes the row of `refunds`, which has the time of the next
+//! request. All requests of an order have the same key, so a repeated request pays once. The service's signed callback
+//! ends the refund; if it is lost, the next request gets the result. If the service refuses, a person must handle the
+//! refund.
 
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ use orders::{
 };
 use queue::{Job, Outcome, RetryPolicy};
 
-/// 1, 2, 4 ... up to 10 minutes, for as long as it takes.
+/// 1, 2, 4 ... up to 10 minutes, without a limit of tries.
 const BACKOFF: RetryPolicy = RetryPolicy {
     max_tries: u32::MAX,
     initial: Duration::from_secs(1),
@@ -32,10 +33,10 @@ const BACKOFF: RetryPolicy = RetryPolicy {
     jitter: 0.3,
 };
 
-/// A refund that a service was asked for, which is no longer configured.
+/// Pause while the payment service of a started refund is not configured.
 const NOT_CONFIGURED_PAUSE: Duration = Duration::from_secs(30);
 
-/// A row of `refunds`, as far as its job needs it.
+/// Columns of `refunds` that the job needs.
 #[derive(Debug, sqlx::FromRow)]
 struct RefundToAsk {
     amount_minor: i64,
@@ -72,7 +73,7 @@ async fn ask_and_learn(orders: &Orders, job: &RefundOrder, s: &Snapshot) -> Outc
         }
         Err(RefundCallError::Transient(error)) => {
             let pause = BACKOFF.backoff(row.tries.unsigned_abs().saturating_add(1), orders.core.rng.next_unit());
-            tracing::warn!(order.id = %order, tries = row.tries, error, "A refund could not be asked for; again soon.");
+            tracing::warn!(order.id = %order, tries = row.tries, error, "Cannot request a refund yet; the job retries.");
             snooze_after(&orders.core, record_failure(&orders.core.db, order, &error, pause).await, pause)
         }
     }
@@ -113,7 +114,7 @@ async fn load_refund(db: &Pool, order: &OrderId) -> Result<Option<RefundToAsk>, 
     .await
 }
 
-/// The service is at it, and is asked again after `pause`.
+/// Records that the service has accepted the refund, and the next request after `pause`.
 async fn record_accepted(db: &Pool, order: &OrderId, refund_id: &str, pause: Duration) -> Result<(), sqlx::Error> {
     sqlx::query(
         "-- refund accepted
@@ -129,7 +130,7 @@ async fn record_accepted(db: &Pool, order: &OrderId, refund_id: &str, pause: Dur
     .map(drop)
 }
 
-/// The question did not get through; the next is due after `pause`.
+/// Records a failed request, and the next one after `pause`.
 async fn record_failure(db: &Pool, order: &OrderId, error: &str, pause: Duration) -> Result<(), sqlx::Error> {
     sqlx::query(
         "-- refund missed

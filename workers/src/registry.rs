@@ -1,4 +1,4 @@
-//! The one list of all jobs and who performs them.
+//! List of all jobs and their handlers.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use foundation::{
 };
 use queue::{Delivery, Job, Outcome, Registry};
 
-/// So long before the engine's own timeout a run is given up here: asking Postgres takes less.
+/// Time before the engine's own timeout at which a run is aborted here. It is enough for a check of Postgres.
 const HEAD_START: Duration = Duration::from_secs(5);
 
 pub fn build_registry(app: &App) -> Registry {
@@ -53,7 +53,7 @@ where
     register_with_delivery(registry, core, capability, move |capability, job, _| perform(capability, job))
 }
 
-/// Registers a handler that looks at its delivery, too: at the slots that come with it.
+/// Registers a handler that also receives its delivery, with the slots in it.
 fn register_with_delivery<C, J, F, Fut>(registry: Registry, core: &Core, capability: &C, perform: F) -> Registry
 where
     C: Clone + Send + Sync + 'static,
@@ -63,9 +63,9 @@ where
 {
     let (core, capability) = (core.clone(), capability.clone());
     registry.register::<J, _, _>(move |job: J, delivery: Delivery| {
-        // Each log line of this run names the job.
+        // Adds the job to each log line of this run.
         let span = traces::job_span(&delivery.id);
-        // It has many kilobytes, and all that is wrapped around it would hold, and move, a copy.
+        // Boxed, because the future has many kilobytes, and each wrapper would contain and move a copy.
         let run = Box::pin(perform(capability.clone(), job, delivery));
         let run = run_in_time(core.clone(), J::TIMEOUT.saturating_sub(HEAD_START), run);
         async {
@@ -77,8 +77,8 @@ where
     })
 }
 
-/// A run that takes too long is a failed try, but not while Postgres hangs. Only here can the two be told apart: by asking over
-/// the pool that the run waited for, whose connections may be dead while those of the gate are not.
+/// Aborts a run that takes too long. It counts as a failed try, but not if Postgres hangs. This function checks that
+/// over the pool that the run used, because the pool's connections may be dead while those of the gate are not.
 async fn run_in_time(core: Core, limit: Duration, run: impl Future<Output = Outcome>) -> Outcome {
     match tokio::time::timeout(limit, run).await {
         Ok(outcome) => outcome,

@@ -1,6 +1,6 @@
 //! Requirement: docs/requirements/orchestration.md.
 //!
-//! `plan:{plan}`: performs the next items of a mass action.
+//! `plan:{plan}`: runs the next items of a plan.
 
 use jobs::RunPlan;
 use model::{ids::PlanId, plan::derive_plan_job};

@@ -1,9 +1,9 @@
 //! Requirement: docs/requirements/job-id-retrieval.md.
 //!
-//! `tick:{schedule}:{slot}`: one run of a schedule.
+//! `tick:{schedule}:{slot}`: runs a schedule once.
 //!
-//! A run is claimed in `schedule_runs` and finished there. A second delivery of a finished run does nothing; one that
-//! was claimed and not finished (its process died) is done again, for every task may be repeated.
+//! A run is claimed and finished in `schedule_runs`. A second delivery of a finished run does nothing. If a run was
+//! claimed but not finished, its process died, and it is done again; every task may be repeated.
 
 use chrono::DateTime;
 use jobs::PeriodicTick;
@@ -23,7 +23,7 @@ use settings::ScheduledTask;
 
 pub async fn perform_tick(maintenance: Maintenance, job: PeriodicTick) -> Outcome {
     let Some(task) = ScheduledTask::ALL.into_iter().find(|task| task.name() == job.schedule) else {
-        tracing::info!(schedule = job.schedule, "A schedule that no longer exists is not run.");
+        tracing::info!(schedule = job.schedule, "A schedule no longer exists and is skipped.");
         return Outcome::done();
     };
     match run_task(&maintenance, task, &job).await {
@@ -56,7 +56,7 @@ async fn run_task(
     Ok(next.into_iter().collect())
 }
 
-/// Is this run still to be done?
+/// Claims the run. Returns `false` if it is already finished.
 async fn claim_run(db: &Pool, job: &PeriodicTick) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar(
         "-- claim schedule run

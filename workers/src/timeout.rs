@@ -1,9 +1,9 @@
 //! Requirement: docs/requirements/dual-queue.md. Queue: `dispatch-timeout-queue`.
 //!
-//! `timeout:{order}:{n}`: ends attempt n once its deadline has passed and starts the next, in one transaction.
+//! `timeout:{order}:{n}`: ends attempt n after its deadline and starts the next one, in one transaction.
 //!
-//! Who is next is read from the offers table, never from a list inside a payload: a driver who went offline or took
-//! another order meanwhile is not asked.
+//! The next driver comes from the offers table and not from a payload, so a driver that has gone offline or taken
+//! another order gets no offer.
 
 use jobs::ExpireAttempt;
 use model::fleet::decide;

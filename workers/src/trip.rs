@@ -1,6 +1,6 @@
 //! Requirement: docs/requirements/reservation.md.
 //!
-//! `trip:{order}`: the next step of a trip is overdue; support is told.
+//! `trip:{order}`: notifies support that the next step of a trip is overdue.
 
 use jobs::ReportStaleTrip;
 use model::decide::trip;

@@ -1,7 +1,7 @@
-//! What a job is.
+//! Jobs and their identity.
 //!
-//! A job's identity is its [`JobId`], `kind:key:number`. Ids are deterministic, so enqueueing the same job twice is
-//! harmless and cancelling one needs no lookup. Most jobs are *timers*: the id says everything and there is no payload.
+//! A job is identified by its [`JobId`], `kind:key:number`. Ids are deterministic, so enqueueing the same job twice is
+//! harmless and cancelling one needs no lookup. Most jobs are *timers*: they need only their id and have no payload.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -16,7 +16,7 @@ use crate::{
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct JobId(Arc<str>);
 
-/// Why a text is no job id.
+/// Error for a text that is not a job id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "'{0}' is no job id: expected kind:key or kind:key:number, of letters, digits, '_', '-', '.', at most 200 bytes"
@@ -26,14 +26,15 @@ pub struct InvalidJobId(pub String);
 impl JobId {
     const MAX_BYTES: usize = 200;
 
-    /// Checks and wraps a text.
+    /// Parses and checks an id.
     pub fn parse(text: impl Into<String>) -> Result<Self, InvalidJobId> {
         let text = text.into();
         let fits = text.len() <= Self::MAX_BYTES && Self::is_well_formed(&text);
         if fits { Ok(Self(text.into())) } else { Err(InvalidJobId(text)) }
     }
 
-    /// Two parts or more with a colon between them, none of them empty. In one pass, for each job that is taken is checked.
+    /// Returns whether the text has two or more non-empty parts, separated by colons. Runs in one pass, because each
+    /// taken job is checked.
     fn is_well_formed(text: &str) -> bool {
         let (mut colons, mut before) = (0, b':');
         for byte in text.bytes() {
@@ -49,12 +50,12 @@ impl JobId {
         colons > 0 && before != b':'
     }
 
-    /// The part before the first colon: which handler performs the job.
+    /// Returns the part before the first colon. It selects the handler.
     pub fn kind(&self) -> &str {
         self.0.split(':').next().unwrap_or_default()
     }
 
-    /// The part after the kind.
+    /// Returns the part after the kind.
     pub fn key(&self) -> &str {
         self.0.split_once(':').map_or("", |(_, key)| key)
     }
@@ -82,7 +83,7 @@ impl fmt::Debug for JobId {
     }
 }
 
-/// A job that can never be performed: its id or payload does not say what its kind needs.
+/// Error for a job that can never run, because its id or payload does not fit its kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("job {id} cannot be read: {reason}")]
 pub struct DecodeError {
@@ -96,39 +97,39 @@ impl DecodeError {
     }
 }
 
-/// A type of job: the contract between who enqueues it and who performs it.
+/// Type of job: the contract between producers and handlers.
 pub trait Job: Sized + Send + 'static {
     /// First part of the job's id. A kind belongs to exactly one queue.
     const KIND: &'static str;
     const QUEUE: &'static str;
-    /// What [`Outcome::Retry`](crate::Outcome::Retry), a panic or a timeout leads to.
+    /// Policy after [`Outcome::Retry`](crate::Outcome::Retry), a panic or a timeout.
     const RETRY: RetryPolicy = RetryPolicy::DEFAULT;
-    /// A run longer than this is aborted and counts as a failed try.
+    /// Maximum duration of a run. A longer run is aborted and counts as a failed try.
     const TIMEOUT: Duration = Duration::from_secs(30);
 
     fn id(&self) -> JobId;
 
-    /// What the id does not say. `None` for timers, which then cost nothing but one sorted-set member.
+    /// Returns the data that the id does not contain. `None` for timers, which then need only one sorted-set member.
     fn payload(&self) -> Option<Value> {
         None
     }
 
-    /// The inverse of [`id`](Job::id) and [`payload`](Job::payload). An error sends the job to the dead letters.
+    /// Decodes a job; the inverse of [`id`](Job::id) and [`payload`](Job::payload). After an error the job is dead.
     fn decode(id: &JobId, payload: Option<Value>) -> Result<Self, DecodeError>;
 }
 
-/// A request to have a job run after a delay.
+/// Request to run a job after a delay.
 ///
-/// A delay and not a time, so that no producer's clock matters: the script adds it to Redis' own time.
+/// It is a delay and not a time, so that no producer's clock matters: the script adds it to Redis' own time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewJob {
     pub queue: &'static str,
     pub id: JobId,
-    /// Rounded up to whole milliseconds: never early.
+    /// Rounded up to whole milliseconds, so that the job is never early.
     pub delay: Duration,
     pub payload: Option<Value>,
-    /// The slots that it will need when it is due, where its producer knows: it is then delivered with them, or waits in their line until
-    /// it has them. A hint: a job whose need has changed meanwhile asks for others.
+    /// Slots that the job will need when it is due, if its producer knows them. The job is then delivered with them, or
+    /// waits in their line. They are a hint: if the job's need has changed, it asks for other slots.
     pub slots: Option<SlotNeed>,
 }
 
@@ -141,45 +142,45 @@ impl NewJob {
         Self { queue: J::QUEUE, id: job.id(), delay, payload: job.payload(), slots: None }
     }
 
-    /// The same job, to be delivered with these slots.
+    /// Returns the same job, to be delivered with these slots.
     #[must_use]
     pub fn with_slots(self, slots: SlotNeed) -> Self {
         Self { slots: Some(slots), ..self }
     }
 
-    /// The delay in milliseconds, rounded up.
+    /// Returns the delay in milliseconds, rounded up.
     pub fn delay_ms(&self) -> u64 {
         round_up_ms(self.delay)
     }
 }
 
-/// Where a job lies, as far as cancelling it needs to know.
+/// Queue and id of a job, as needed to cancel it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobAddress {
     pub queue: &'static str,
     pub id: JobId,
 }
 
-/// Returns a delay in milliseconds, rounded up: never early.
+/// Returns a delay in milliseconds, rounded up so that a job is never early.
 pub fn round_up_ms(delay: Duration) -> u64 {
     u64::try_from(delay.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
-/// One lease of one job: what a handler is given to work on.
+/// One lease of one job, as passed to a handler.
 #[derive(Debug, Clone)]
 pub struct Delivery {
     pub queue: &'static str,
     pub id: JobId,
     pub payload: Option<Value>,
-    /// When the job was to run, in milliseconds of Redis' clock.
+    /// Due time, in milliseconds of Redis' clock.
     pub due_ms: u64,
-    /// Start of this lease minus due.
+    /// Start of this lease minus the due time.
     pub lateness_ms: u64,
-    /// Runs that ended in [`Outcome::Retry`](crate::Outcome::Retry), a panic or a timeout.
+    /// Number of runs that ended in [`Outcome::Retry`](crate::Outcome::Retry), a panic or a timeout.
     pub failed: u32,
-    /// Leases that ended without a settle: the process died or lost Redis.
+    /// Number of leases that ended without a settle, because the process died or lost Redis.
     pub lost: u32,
-    /// Slots that this delivery holds already, because the job was parked for them.
+    /// Slots that came with this delivery, because they were reserved for the job or granted when it was leased.
     pub slots: Option<SlotGrant>,
 }
 

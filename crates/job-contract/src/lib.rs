@@ -1,9 +1,9 @@
-//! The contract between who enqueues a job and who performs it. Knows neither Redis nor an engine.
+//! Contract between the producers of jobs and their handlers. It depends on neither Redis nor an engine.
 //!
-//! * [`job`]: identity, queue and payload of a job, and [`NewJob`], the request to have it run.
-//! * [`retry`]: backoff with jitter, pure.
-//! * [`outcome`]: what a handler answers: done, snooze, park, retry, dead.
-//! * [`slots`]: what a job must hold while only so many may work at once.
+//! * [`job`]: identity, queue and payload of a job, and [`NewJob`], the request to run it.
+//! * [`retry`]: backoff with jitter.
+//! * [`outcome`]: result of a handler: done, snooze, park, retry, dead.
+//! * [`slots`]: slots for work that only a limited number of jobs may do at once.
 
 pub mod job;
 pub mod outcome;

@@ -1,4 +1,4 @@
-//! What a handler answers. Outcomes are values: the engine never guesses from an error's text.
+//! Result of a handler. Outcomes are values: the engine never infers one from the text of an error.
 
 use std::time::Duration;
 
@@ -7,29 +7,29 @@ use crate::{
     slots::SlotNeed,
 };
 
-/// The end of one run of a job.
+/// Result of one run of a job.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
-    /// Finished. The follow-ups are inserted in the same atomic step that removes the job, and the superseded jobs leave in it
-    /// if they wait.
+    /// Finished. The step that removes the job also inserts the follow-ups and cancels the superseded jobs that are
+    /// due, atomically.
     Done { then: Vec<NewJob>, superseded: Vec<JobAddress> },
-    /// Not now: not due by the row, or something the job needs is unreachable. Spends no try.
+    /// Not now: the row is not due, or something that the job needs is unreachable. Spends no try.
     Snooze { delay: Duration },
-    /// The slots that the job needs are taken: it waits in their line and runs again when it has them. Spends no try.
+    /// The slots that the job needs are taken. It waits in their line and runs again when it has them. Spends no try.
     Park(SlotNeed),
-    /// This run failed. The job runs again by its [`RetryPolicy`](crate::RetryPolicy), and is dead when that is spent.
+    /// This run failed. The job runs again by its [`RetryPolicy`](crate::RetryPolicy), and is dead after its last try.
     Retry(String),
-    /// Can never work. Kept with its error until a person looks.
+    /// The job can never succeed. It is kept with its error until an operator decides.
     Dead(String),
 }
 
 impl Outcome {
-    /// Finished, nothing follows.
+    /// Creates `Done` without follow-ups.
     pub fn done() -> Self {
         Self::then_enqueue(Vec::new())
     }
 
-    /// Finished, these follow.
+    /// Creates `Done` with these follow-ups.
     pub fn then_enqueue(then: Vec<NewJob>) -> Self {
         Self::Done { then, superseded: Vec::new() }
     }

@@ -1,21 +1,21 @@
-//! Backoff with jitter. Pure: the caller brings the randomness.
+//! Backoff with jitter. The functions are pure: the caller passes the random number.
 
 use std::time::Duration;
 
-/// When a failed job runs again, and when it is given up.
+/// Delays of retries, and the number of tries.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RetryPolicy {
-    /// Failed runs after which the job is dead.
+    /// Number of failed runs after which the job is dead.
     pub max_tries: u32,
     pub initial: Duration,
     pub multiplier: f64,
     pub max: Duration,
-    /// Share of the delay that is random, both ways: 0.3 is -30 % to +30 %.
+    /// Random share of the delay, in both directions: 0.3 is -30 % to +30 %.
     pub jitter: f64,
 }
 
 impl RetryPolicy {
-    /// 5 tries: after 1, 2, 4 and 8 s.
+    /// 5 tries: retries after 1, 2, 4 and 8 s.
     pub const DEFAULT: Self = Self {
         max_tries: 5,
         initial: Duration::from_secs(1),
@@ -24,14 +24,14 @@ impl RetryPolicy {
         jitter: 0.3,
     };
 
-    /// Delay after the `failed`-th failed run (from 1), or `None` when the job is to die.
+    /// Returns the delay after the `failed`-th failed run (from 1), or `None` if the job is dead.
     ///
-    /// `random` lies in 0..1. The cap holds before jitter, so that capped jobs do not run in step.
+    /// `random` is in 0..1. The cap applies before the jitter, so that capped jobs do not run at the same time.
     pub fn delay_after(&self, failed: u32, random: f64) -> Option<Duration> {
         (failed < self.max_tries).then(|| self.backoff(failed, random))
     }
 
-    /// The delay of step `n` (from 1) regardless of [`max_tries`](Self::max_tries).
+    /// Returns the delay of step `n` (from 1), regardless of [`max_tries`](Self::max_tries).
     pub fn backoff(&self, n: u32, random: f64) -> Duration {
         let exponent = i32::try_from(n.saturating_sub(1)).unwrap_or(i32::MAX);
         let plain = (self.initial.as_secs_f64() * self.multiplier.powi(exponent)).min(self.max.as_secs_f64());
@@ -39,7 +39,7 @@ impl RetryPolicy {
     }
 }
 
-/// `delay` moved by up to ±`share` of itself; `random` lies in 0..1.
+/// Returns `delay` changed by up to ±`share` of it; `random` is in 0..1.
 pub fn add_jitter(delay: Duration, share: f64, random: f64) -> Duration {
     delay.mul_f64(1.0 + share * (2.0 * random - 1.0))
 }

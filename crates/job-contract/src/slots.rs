@@ -1,7 +1,7 @@
-//! Slots: what a job must hold while it does something that only so many may do at once.
+//! Slots: permission for work that only a limited number of jobs may do at once.
 //!
-//! A job that needs slots names a *group* and an *own* name. It holds one slot of the shard, one of its group and the only
-//! one of its own name, together or not at all. How many the shard and each group have is the engine's to know.
+//! A job that needs slots names a *group* and an *own* name. It holds one slot of the shard, one of its group and the
+//! only one of its own name: all three or none. The engine knows the limits of the shard and of each group.
 
 use std::{
     fmt,
@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The slots that a job needs, and for how long.
+/// Slots that a job needs, and their duration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlotNeed {
     group: Arc<str>,
@@ -20,21 +20,22 @@ pub struct SlotNeed {
     hold: Duration,
 }
 
-/// Why a need cannot be stated.
+/// Error for an invalid need.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSlotNeed {
-    #[error("'{0}' names no slot: expected 1 to 100 letters, digits, '_', '-', '.', ':'")]
+    #[error("'{0}' is not a valid slot name: expected 1 to 100 letters, digits, '_', '-', '.', ':'")]
     Name(String),
     #[error("slots are held for 1 ms to 600 s, not for {0:?}")]
     Hold(Duration),
 }
 
 impl SlotNeed {
-    /// Longest time for which slots are held.
+    /// Maximum duration of slots.
     pub const LONGEST: Duration = Duration::from_secs(600);
     const MAX_BYTES: usize = 100;
 
-    /// Checks both names and the time after which the slots end, counted from when the job gets them.
+    /// Creates a need after checking both names and the duration. The duration counts from the time at which the job
+    /// gets the slots.
     pub fn new(group: impl Into<String>, own: impl Into<String>, hold: Duration) -> Result<Self, InvalidSlotNeed> {
         let (group, own) = (Self::check_name(group.into())?, Self::check_name(own.into())?);
         if hold < Duration::from_millis(1) || hold > Self::LONGEST {
@@ -43,26 +44,26 @@ impl SlotNeed {
         Ok(Self { group, own, hold })
     }
 
-    /// Returns the name if a group or an own slot may be called so.
+    /// Checks the name of a group or an own name, and returns it.
     pub fn check_name(name: String) -> Result<Arc<str>, InvalidSlotNeed> {
-        // '-' alone stands for "no name" in the engine's records.
+        // '-' alone means "no name" in the engine's records.
         let fits = (1..=Self::MAX_BYTES).contains(&name.len())
             && name != "-"
             && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_:.-".contains(&b));
         if fits { Ok(name.into()) } else { Err(InvalidSlotNeed::Name(name)) }
     }
 
-    /// The group: so many at once, set by an operator.
+    /// Returns the group, whose limit an operator sets.
     pub fn group(&self) -> &str {
         &self.group
     }
 
-    /// The name that one job holds at a time.
+    /// Returns the own name, which only one job holds at a time.
     pub fn own(&self) -> &str {
         &self.own
     }
 
-    /// How long the slots last. They are never renewed.
+    /// Returns the duration of the slots. They are never renewed.
     pub fn hold(&self) -> Duration {
         self.hold
     }
@@ -78,12 +79,12 @@ pub struct SlotGrant {
     state: Arc<AtomicU8>,
 }
 
-/// What became of a grant, as the number that its clones share.
+/// State of a grant, stored as a number that its clones share.
 #[derive(Debug, Clone, Copy)]
 #[repr(u8)]
 enum GrantState {
     Unused,
-    /// Work has begun with it.
+    /// Work has started with it.
     InUse,
     /// Nothing of the work is open any more.
     Closed,
@@ -91,60 +92,61 @@ enum GrantState {
 }
 
 impl SlotGrant {
-    /// `holder` is unique per grant, `need` is what it was given for; `ends_by` is counted from a moment before the slots
-    /// were asked for.
+    /// Creates a grant. `holder` is unique per grant, `need` names its slots. `ends_by` counts from a time before the
+    /// request for the slots.
     pub fn new(holder: impl Into<Arc<str>>, need: SlotNeed, ends_by: Instant) -> Self {
         let (holder, asked_at) = (holder.into(), ends_by - need.hold);
         Self { holder, need, asked_at, ends_by, state: Arc::new(AtomicU8::new(GrantState::Unused as u8)) }
     }
 
-    /// Whose grant it is: only this holder frees the slots.
+    /// Returns the holder. Only the holder can free the slots.
     pub fn holder(&self) -> &str {
         &self.holder
     }
 
-    /// Returns whether these are the slots that `need` asks for. What a job needs may have changed while it waited.
+    /// Returns whether these are the slots of `need`. The need of a job may have changed while it waited.
     pub fn fits(&self, need: &SlotNeed) -> bool {
         self.need.group == need.group && self.need.own == need.own
     }
 
-    /// When the work must have ended, by this process' monotonic clock: never later than the slots end in Redis.
+    /// Returns the time by which the work must end, by this process' monotonic clock. The slots in Redis never end
+    /// earlier.
     pub fn ends_by(&self) -> Instant {
         self.ends_by
     }
 
-    /// A moment of this process before the slots were given.
+    /// Returns a time of this process before the slots were granted.
     pub fn asked_at(&self) -> Instant {
         self.asked_at
     }
 
-    /// Marks the slots as in use. Returns whether work may begin with them: they were not used yet, and last beyond `now`.
+    /// Marks the slots as in use. Returns whether work may start with them: they were unused, and last beyond `now`.
     pub fn begin_use(&self, now: Instant) -> bool {
         now < self.ends_by && self.change_state(GrantState::Unused, GrantState::InUse)
     }
 
-    /// Returns whether no work has begun with the slots, and they were not given back.
+    /// Returns whether no work has started with the slots, and they were not returned.
     pub fn is_unused(&self) -> bool {
         self.state.load(Ordering::SeqCst) == GrantState::Unused as u8
     }
 
-    /// Says that nothing of the work is open any more, on the other side neither: if it is aborted from here on, its slots are
-    /// freed at once.
+    /// Records that nothing of the work is open, on the other side either. If the work is aborted after this call, its
+    /// slots are freed at once.
     pub fn mark_closed(&self) {
         self.change_state(GrantState::InUse, GrantState::Closed);
     }
 
-    /// Returns whether the slots may go to others before their time: see [`mark_closed`](Self::mark_closed).
+    /// Returns whether the slots may go to other jobs before their time: see [`mark_closed`](Self::mark_closed).
     pub fn is_closed(&self) -> bool {
         self.state.load(Ordering::SeqCst) == GrantState::Closed as u8
     }
 
-    /// Marks the slots as given back. Returns whether they were not yet: one call per grant is enough.
+    /// Marks the slots as returned. Returns `true` only for the first call per grant.
     pub fn give_back(&self) -> bool {
         self.state.swap(GrantState::GivenBack as u8, Ordering::SeqCst) != GrantState::GivenBack as u8
     }
 
-    /// Marks slots that no work has begun with as given back. Returns whether they were not.
+    /// Marks slots that no work has used as returned. Returns whether this call changed their state.
     pub fn give_back_unused(&self) -> bool {
         self.change_state(GrantState::Unused, GrantState::GivenBack)
     }

@@ -1,5 +1,5 @@
-//! The worker process: what it performs, how, and what runs beside it.
+//! The worker process.
 //!
-//! * [`process`]: puts queue runtime, reconciler, mirror and database gate together and drains them on a signal.
+//! * [`process`]: starts the queue runtime and its background tasks, and drains them on a signal.
 
 pub mod process;

@@ -1,4 +1,6 @@
-//! The worker process: queue runtime, reconciler, mirror of the dead letters, days of the history, rules of areas, number of shards, drivers for orders that wait, database gate and alarm of outages, until a signal drains them.
+//! The worker process. It runs the queue runtime and these tasks until a signal drains them: database gate, reconciler,
+//! mirror of the dead letters, days of the history, rules of areas, number of shards, drivers for waiting orders, alarm
+//! of outages.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,10 +19,10 @@ use maintenance::recovery::reconciler;
 use orders::{compensation::outage, fleet::waiting_orders};
 use queue::{Gate, RunSummary, Runtime};
 
-/// Which queues to serve, each with the jobs performed at the same time.
+/// Queues to serve, each with the number of its jobs that run at once.
 pub type Queues = Vec<(&'static str, usize)>;
 
-/// The queues by configuration, narrowed to `only` and set to `concurrency` where given.
+/// Returns the configured queues, limited to `only` and with `concurrency` where given.
 pub fn select_queues(app: &App, only: &[String], concurrency: Option<usize>) -> Result<Queues, ServiceError> {
     for name in only {
         if !jobs::queues::ALL.contains(&name.as_str()) {
@@ -42,7 +44,7 @@ pub fn select_queues(app: &App, only: &[String], concurrency: Option<usize>) -> 
     Ok(queues)
 }
 
-/// Performs jobs until `stop`, then drains: running jobs may finish, the others are handed back.
+/// Runs jobs until `stop`, then drains: running jobs may finish, the others are handed back.
 pub async fn run(app: App, queues: Queues, stop: CancellationToken) -> Result<RunSummary, ServiceError> {
     let gate = Gate::new_closed();
     let missing_epoch = Arc::new(Notify::new());
@@ -86,10 +88,10 @@ pub async fn run(app: App, queues: Queues, stop: CancellationToken) -> Result<Ru
     let summary = runtime
         .run(stop)
         .await
-        .map_err(|error| ServiceError::Unusable(format!("the worker stopped by itself: {error}")));
+        .map_err(|error| ServiceError::Unusable(format!("the worker stopped unexpectedly: {error}")));
     helpers.cancel();
     for helper in [watch, reconcile, mirror, days, rules, shards, outages, counting, copies, waiting, watchdog] {
-        // They look at the token between their steps; a step that hangs on a dead server must not hold up the end.
+        // The tasks check the token between their steps. A step that hangs on a dead server must not delay the end.
         let _ = tokio::time::timeout(Duration::from_secs(3), helper).await;
     }
     summary
