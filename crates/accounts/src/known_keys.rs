@@ -121,7 +121,8 @@ impl KnownKeys {
                 return Ok(None);
             }
             let owner = known.owners.get(&hash);
-            // After a failed lookup, requests with a cached key do not wait for the next one to time out.
+            // After a failed lookup, cached keys are trusted longer, so their requests do not wait for the next lookup
+            // to time out.
             let believed = if known.is_failing { BELIEVED_IN_NEED } else { BELIEVED };
             let seen = owner.and_then(|key| {
                 let age = known.confirmed_at(key).elapsed();

@@ -174,7 +174,7 @@ pub async fn list_disabled(db: &Pool) -> Result<Vec<ServerId>, sqlx::Error> {
 }
 
 /// Counts a failed call that was the server's fault. From the breaker's threshold on, the server is paused, longer with
-/// each further failure.
+/// each further failure. Returns the end of the pause.
 pub async fn count_failure(
     db: &Pool,
     id: &ServerId,

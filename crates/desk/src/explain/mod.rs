@@ -123,7 +123,7 @@ pub struct OrderSurroundings {
 #[derive(Debug)]
 pub struct OpenPartner {
     pub name: PartnerName,
-    /// Seconds until the breaker closes.
+    /// Seconds until the partner is called again.
     pub open_secs: u64,
     /// Latest failure.
     pub why: String,

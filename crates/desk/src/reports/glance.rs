@@ -218,7 +218,7 @@ pub struct GlancePoint {
     pub open_orders: i64,
     /// Owed or started refunds, at most [`MOST`].
     pub refunds_owed: i64,
-    /// Jobs that started since the last full hour.
+    /// 99th percentile of the delay of jobs that started since the last full hour.
     pub lateness_p99_ms: i64,
     /// PENDING or under review.
     pub to_decide: i64,

@@ -3,7 +3,7 @@
 //!
 //! Each history numbers its rows from a sequence. Reading the position of a sequence costs the same for any length of
 //! history. A number is drawn before its transaction commits. A change is therefore announced when its number is drawn,
-//! and again when every transaction of that time has ended, so that a page that reloaded too early reloads again.
+//! and again when every transaction of that time has ended. A page that reloaded before the commit then reloads again.
 
 use std::{sync::Arc, time::Duration};
 

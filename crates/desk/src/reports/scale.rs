@@ -96,8 +96,8 @@ async fn read_call_limit(desk: &Desk) -> Result<Option<CallLimit>, StoreError> {
     Ok(limit)
 }
 
-/// Returns whether the jobs of a queue are calls to partners. Jobs that a partner's rate has delayed are due when the
-/// rate allows them, so a queue with mixed jobs has no more due calls than the rate allows.
+/// Returns whether the jobs of a queue are calls to partners. A job that a partner's rate has delayed is due only when
+/// the rate allows it. A queue with mixed jobs therefore has no more due calls than the rate allows.
 fn calls_partners(desk: &Desk, queue: &str) -> bool {
     let served_by_partner = |service_type| desk.config.partner_of(service_type).is_some();
     let is_all_partners = || desk.config.service_types.keys().all(served_by_partner);

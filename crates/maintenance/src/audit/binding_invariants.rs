@@ -3,7 +3,7 @@
 //! If retention has removed cycles of a binding, only the cycles above its watermark are checked. The order of
 //! decisions comes from Postgres' clock. Two clocks may differ by 50 ms: those of workers, which give the times of open
 //! calls, and those of a Postgres primary and its replica. Earlier values of a limit are not stored. The limit of a
-//! server is therefore checked only for calls since the last change of its row, and the limit of all servers is a
+//! server is therefore checked only for calls since the last change of its row. The limit of all servers is a
 //! parameter.
 
 use super::{InvariantViolation, invariants::HistoryInvariant};

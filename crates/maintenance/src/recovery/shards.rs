@@ -160,8 +160,8 @@ pub struct DrainReport {
     pub is_settled: bool,
 }
 
-/// Moves the waiting jobs of shards beyond the number of shards to their present shards, and records the end of the
-/// change when the old shards are empty. A job is inserted in the new shard before it is removed from the old one, so a
+/// Moves the waiting jobs of shards beyond the number of shards to their present shards. Records the end of the change
+/// when the old shards are empty. A job is inserted in the new shard before it is removed from the old one, so a
 /// repetition or a crash is harmless.
 pub async fn drain_left_over(core: &Core, generation: &ShardGeneration) -> Result<DrainReport, ServiceError> {
     let mut report = DrainReport::default();

@@ -3,8 +3,8 @@
 //! A channel gets at most half of the places that the other channels leave free, so another channel always finds a
 //! place. After [`FAILURES`] failures in a row, a channel sends one message at a time to test the receiver; a success
 //! restores its share. A message without a place gets its own time to return, at least [`APART`] after the previous one
-//! while nothing is delivered. The worker therefore checks a bounded number of messages per second, however long the
-//! backlog is, and messages return no faster than the channel accepts them.
+//! while nothing is delivered. The worker therefore checks a bounded number of messages per second for any length of
+//! backlog. Messages return no faster than the channel accepts them.
 //!
 //! The state belongs to this process. Other processes learn about a receiver from their own deliveries.
 
