@@ -36,7 +36,7 @@ pub struct UserAccount {
 /// Reason that a user was not changed.
 #[derive(Debug, thiserror::Error)]
 pub enum UserError {
-    #[error("no user of this id")]
+    #[error("no user with this id")]
     NotFound,
     #[error("{0}")]
     Invalid(String),

@@ -75,7 +75,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
 #[derive(Debug, Serialize, ToSchema)]
 struct AreaList {
     areas: Vec<AreaRow>,
-    /// Limits set for areas. A null value follows the configuration of the installation.
+    /// Limits set for areas. A null value means that the installation's configuration applies.
     limits: Vec<LimitsRow>,
 }
 
@@ -124,8 +124,8 @@ struct AreaOverview {
     /// Geometry as GeoJSON; null if only geohashes define the area.
     #[schema(required)]
     geometry: Option<Value>,
-    /// Limits set for this area. A null value follows the configuration of the installation. `effective` in `status`
-    /// has the resulting values.
+    /// Limits set for this area. A null value means that the installation's configuration applies. `effective` in
+    /// `status` has the resulting values.
     limits: Vec<LimitsRow>,
     /// Version for `If-Match` of an override.
     override_version: i64,

@@ -56,7 +56,8 @@ async fn receive_callback(
 ) -> Result<Json<CallbackReceipt>, ApiError> {
     // An unknown partner gets the same error as a wrong signature, so a stranger cannot find out which partners exist.
     let partner = app.partners.registry.get(&name);
-    let partner = partner.ok_or_else(|| ApiError::BadSignature("no partner of this name in config.toml".to_owned()))?;
+    let partner =
+        partner.ok_or_else(|| ApiError::BadSignature("no partner with this name in config.toml".to_owned()))?;
     if !partner.verifies_callback(&bytes, &headers) {
         return Err(ApiError::BadSignature(format!("no valid signature of partner {name}, or too old")));
     }

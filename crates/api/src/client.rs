@@ -26,8 +26,8 @@ impl ClientAddress {
         known.or_else(peer).unwrap_or(Self(Ipv4Addr::UNSPECIFIED.into()))
     }
 
-    /// Returns the address of the peer. If the peer is a trusted proxy, returns the last address in X-Forwarded-For
-    /// that is not a trusted proxy, because the client can write all addresses before it.
+    /// Returns the address of the peer. For a trusted proxy, returns the last address in X-Forwarded-For that is not a
+    /// trusted proxy. The client can write all addresses before that one.
     pub fn of_peer(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> Self {
         let is_trusted = |address: &IpAddr| trusted.iter().any(|network| network.contains(address));
         let mut client = peer.to_canonical();

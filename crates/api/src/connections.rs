@@ -200,8 +200,8 @@ impl ClientConnection {
         self.lock_idle_state().is_some_and(|waiting| waiting.kind == WaitKind::Body)
     }
 
-    /// Records the start of a request. The connection does not close to make room from the time its body is complete or
-    /// its caller is known, until the answer is dropped.
+    /// Records the start of a request. Once its body is complete or its caller is known, the connection cannot close to
+    /// make room. This ends when the answer is dropped.
     pub(super) fn begin_request(self: &Arc<Self>, has_body: bool) -> AtWork {
         self.change_idle_state(has_body.then_some(WaitKind::Body));
         AtWork(self.clone())

@@ -47,21 +47,21 @@ pub enum ApiError {
     Unauthenticated(&'static str),
     #[error("{0}")]
     Forbidden(String),
-    #[error("no order of this id")]
+    #[error("no order with this id")]
     NoSuchOrder,
-    #[error("no alert of this id")]
+    #[error("no alert with this id")]
     NoSuchAlert,
-    #[error("no driver of this id; add it with: dispatchq driver import")]
+    #[error("no driver with this id; add it with: dispatchq driver import")]
     NoSuchDriver,
-    #[error("no area of this id; see: dispatchq area list")]
+    #[error("no area with this id; see: dispatchq area list")]
     NoSuchArea,
-    #[error("no binding of this id; see: dispatchq binding list")]
+    #[error("no binding with this id; see: dispatchq binding list")]
     NoSuchBinding,
-    #[error("no transaction of this id, or retention has removed it")]
+    #[error("no transaction with this id, or retention has removed it")]
     NoSuchTransaction,
-    #[error("no server of this id; see: dispatchq server list")]
+    #[error("no server with this id; see: dispatchq server list")]
     NoSuchServer,
-    #[error("no plan of this id, or retention has removed it; see: dispatchq plan list")]
+    #[error("no plan with this id, or retention has removed it; see: dispatchq plan list")]
     NoSuchPlan,
     #[error("no error has this code")]
     NoSuchErrorCode,

@@ -1,7 +1,7 @@
 //! Reads the JSON of all requests.
 //!
 //! A byte-order mark is skipped. A body that is not JSON is answered 400 MALFORMED. JSON that does not fit the
-//! operation is answered 422 INVALID, with the name of the member that has the wrong type or is missing, unknown or
+//! operation is answered 422 INVALID. The error names the member that has the wrong type or is missing, unknown or
 //! repeated.
 
 use model::{input, json_words::plain_error};

@@ -90,7 +90,7 @@ async fn find_call<'a>(
     // An unknown channel gets the same error as a wrong signature, so a stranger cannot find out which channels exist.
     let voice = app.notify.channels.voice_channel(channel);
     let voice =
-        voice.ok_or_else(|| ApiError::BadSignature("no voice channel of this name in config.toml".to_owned()))?;
+        voice.ok_or_else(|| ApiError::BadSignature("no voice channel with this name in config.toml".to_owned()))?;
     let Query(MessageQuery { message }) =
         about.map_err(|_| ApiError::invalid_parameter("message", "message must be the id of a message"))?;
     let fields = parse_form(&body.bytes)?;

@@ -155,7 +155,7 @@ pub(crate) struct Shell {
     pub(crate) language: Language,
     pub(crate) base: String,
     pub(crate) title: String,
-    /// Empty if nobody is signed in.
+    /// Name of the signed-in person; empty without a sign-in.
     pub(crate) person: String,
     pub(crate) role: &'static str,
     pub(crate) menu: Vec<NavGroup>,

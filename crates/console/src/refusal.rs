@@ -17,7 +17,7 @@ tokio::task_local! {
     static REFUSAL: Arc<Refusal>;
 }
 
-/// Where a page shows a refusal.
+/// Place on a page that shows a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RefusalPlace {
     /// Not shown yet.

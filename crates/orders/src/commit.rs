@@ -112,7 +112,7 @@ impl ChangeOutcome {
 
 #[derive(Debug, thiserror::Error)]
 pub enum ChangeError {
-    #[error("no order of this id")]
+    #[error("no order with this id")]
     NotFound,
     #[error(transparent)]
     Refused(#[from] OrderRefusal),

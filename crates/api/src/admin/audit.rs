@@ -60,9 +60,8 @@ struct AuditListQuery {
 
 /// Lists the actions of staff, newest first, page by page.
 ///
-/// Each of the `entries` has the time, the actor and key, the action and its object, the old and new value, the reason,
-/// the client address and the route. One request covers at most 93 days. It is refused with 422 if the range takes
-/// longer than two seconds to read.
+/// Each of the `entries` has time, actor, key, action, object, old and new value, reason, client address and route. One
+/// request covers at most 93 days. It is refused with 422 if the range takes longer than two seconds to read.
 #[utoipa::path(get, path = "/", tag = "admin", params(AuditListQuery), extensions(("x-roles" = json!(OPERATORS))),
     responses((status = 200, description = "success", body = Object, example = json!(example_audit())), CallErrors))]
 async fn list_audit_entries(

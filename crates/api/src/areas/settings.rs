@@ -42,7 +42,7 @@ const DECIDERS: [AccountRole; 2] = [AccountRole::Operator, AccountRole::Dispatch
 /// Sets an area's limits: the number of waiting orders, the time that an order counts as waiting, and the lifetime of
 /// an order.
 ///
-/// A member that the body omits stays unchanged. A null value follows the configuration of the installation again.
+/// A member that the body omits stays unchanged. With null the installation's configuration applies again.
 #[utoipa::path(put, path = "/areas/{area_id}/threshold", tag = "areas", extensions(("x-roles" = json!(WRITERS))),
     params(AreaPath,
            ("If-Match" = Option<String>, Header, pattern = "^\"[0-9]{1,18}\"$",
@@ -84,7 +84,7 @@ pub(super) struct LimitsQuery {
     reason: Option<String>,
 }
 
-/// Removes all limits set for a service type in an area. It follows the configuration of the installation again.
+/// Removes all limits set for a service type in an area. The installation's configuration applies again.
 #[utoipa::path(delete, path = "/areas/{area_id}/threshold", tag = "areas", extensions(("x-roles" = json!(WRITERS))),
     params(AreaPath, LimitsQuery,
            ("If-Match" = Option<String>, Header, pattern = "^\"[0-9]{1,18}\"$",

@@ -68,7 +68,7 @@ error_codes! {
     QUEUE_NOT_FOUND: 404, "No such queue", "No queue has this name. The message lists the queues.";
     JOB_NOT_FOUND: 404, "No such job", "No job has this id: it was never enqueued, or has finished.";
     PARTNER_NOT_FOUND: 404, "No such partner",
-        "No partner of this name is configured. `dispatchq partner list` shows the partners.";
+        "No partner with this name is configured. `dispatchq partner list` shows the partners.";
     MESSAGE_NOT_FOUND: 404, "No such message", "No message has this id, or retention has removed it.";
     KEY_NOT_FOUND: 404, "No such key", "No live key has this id or name. `dispatchq apikey list` shows the keys.";
     USER_NOT_FOUND: 404, "No such user", "No user has this id. `dispatchq user list` shows the users.";

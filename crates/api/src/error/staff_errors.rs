@@ -24,32 +24,32 @@ pub enum StaffError {
     NotOnOrder,
     #[error("no queue '{0}'; queues are {known}", known = queues::ALL.join(", "))]
     NoSuchQueue(String),
-    #[error("no job of this id: it was never enqueued, or has finished")]
+    #[error("no job with this id: it was never enqueued, or has finished")]
     NoSuchJob,
     /// The job stays unchanged.
     #[error(transparent)]
     JobStays(JobRefusal),
     #[error("no partner '{0}'; see: GET /api/v1/partners")]
     NoSuchPartner(String),
-    #[error("no dead job of this id")]
+    #[error("no dead job with this id")]
     NotDead,
     #[error(transparent)]
     StaysDead(RequeueRefusal),
-    #[error("no message of this id, or retention has removed it")]
+    #[error("no message with this id, or retention has removed it")]
     NoSuchMessage,
     #[error("the message is not dead; only dead ones are sent again")]
     MessageNotDead,
-    #[error("no live key of this id or name")]
+    #[error("no live key with this id or name")]
     NoSuchKey,
     #[error("a live key has this name; choose another, or replace it by POST /api/v1/admin/keys/rotate")]
     KeyExists,
     #[error(
-        "orders belong to the name '{0}', and a new key of this name reads them; choose another name, or send \"take_over\": true"
+        "orders belong to the name '{0}', and a new key with this name could read them; choose another name, or send \"take_over\": true"
     )]
     NameOwnsOrders(String),
-    #[error("no user of this id")]
+    #[error("no user with this id")]
     NoSuchUser,
-    #[error("no session of this id, or it has ended")]
+    #[error("no session with this id, or it has ended")]
     NoSuchSession,
     #[error("driver '{0}' exists; change it by PATCH /api/v1/drivers/{0}")]
     DriverExists(DriverId),

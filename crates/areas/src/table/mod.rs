@@ -20,7 +20,7 @@ use foundation::db::{Connection, Pool};
 /// Reason that a change was not made.
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
-    #[error("no area of this id; see: dispatchq area list")]
+    #[error("no area with this id; see: dispatchq area list")]
     NoSuchArea,
     #[error("it was changed in the meantime and is now version {0}; read it again, then decide")]
     Changed(i64),

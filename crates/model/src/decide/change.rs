@@ -420,10 +420,10 @@ pub enum OrderRefusal {
     DriverBusy,
     #[error("the order belongs to another driver")]
     NotYourOrder,
-    #[error("no order of this id")]
+    #[error("no order with this id")]
     #[strum(serialize = "ORDER_NOT_FOUND")]
     NoSuchOrder,
-    #[error("no driver of this id; add it with: dispatchq driver import")]
+    #[error("no driver with this id; add it with: dispatchq driver import")]
     #[strum(serialize = "DRIVER_NOT_FOUND")]
     NoSuchDriver,
     #[error("this event id was used with another payment status; use a new id for a new event")]

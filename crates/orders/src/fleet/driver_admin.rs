@@ -24,7 +24,7 @@ use settings::Config;
 /// Reason why a driver was not added or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum DriverError {
-    #[error("no driver of this id")]
+    #[error("no driver with this id")]
     NotFound,
     #[error("driver '{0}' exists")]
     Exists(DriverId),
