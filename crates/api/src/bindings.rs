@@ -258,8 +258,7 @@ async fn show_binding(
     Ok(Json(view))
 }
 
-/// Explains the state of a binding: its cause, the next job, the holder of its claim and slots, and the possible
-/// actions of staff.
+/// Explains the state of a binding, its next job, and the possible actions of staff.
 ///
 /// The answer has `binding`, `why`, `next` (its next job and where the job is), `claim` (the open call), `slots`,
 /// `server`, `all_calls`, `to_do`, `events` (latest first) and `redis_error`.

@@ -155,7 +155,8 @@ fn steady_routes() -> OpenApiRouter<App> {
         )
 }
 
-/// Returns the routes for health and for the API's documentation. They send no `Retry-After`.
+/// Returns the routes for health and documentation. They do not get the clients' `Retry-After`, because a load balancer
+/// must not wait that long.
 fn probe_routes() -> OpenApiRouter<App> {
     OpenApiRouter::default()
         .routes(routes!(health::healthz))

@@ -306,9 +306,10 @@ async fn list_plan_items(
 /// A request about a plan without a body.
 type PlanCall = KeyedCall<PlanPath, EmptyBody>;
 
-/// Runs a plan once. Its items are processed at a fixed rate per second.
+/// Runs a plan once.
 ///
-/// A plan that was created more than a day ago is refused, because its items may be outdated.
+/// Its items are processed at a fixed rate per second. A plan that was created more than a day ago is refused, because
+/// its items may be outdated.
 #[utoipa::path(post, path = "/{id}/run", tag = "plans", params(PlanPath, IdempotencyHeader),
     extensions(("x-roles" = json!(WRITERS))),
     responses(
@@ -343,9 +344,9 @@ async fn find_own_run(app: &App, caller: &ApiCaller, id: PlanId, conflict: PlanC
     }
 }
 
-/// Cancels a plan. Items in progress finish, and no further item starts.
+/// Cancels a plan.
 ///
-/// Finished changes are not undone.
+/// Items in progress finish, and no further item starts. Finished changes are not undone.
 #[utoipa::path(post, path = "/{id}/cancel", tag = "plans", params(PlanPath, IdempotencyHeader),
     extensions(("x-roles" = json!(WRITERS))),
     responses(
@@ -374,10 +375,10 @@ struct PerformedPlan {
     wait_ms: Option<u64>,
 }
 
-/// Processes the next items of a running plan if they are due. The rate applies to this request and the workers
-/// together.
+/// Processes the next items of a running plan if they are due.
 ///
-/// A plan that is not running is returned unchanged. Workers process a running plan without this request.
+/// The rate applies to this request and the workers together. A plan that is not running is returned unchanged. Workers
+/// process a running plan without this request.
 #[utoipa::path(post, path = "/{id}/perform", tag = "plans", params(PlanPath), extensions(("x-roles" = json!(WRITERS))),
     responses(
         (status = 200, description = "success", body = PerformedPlan,

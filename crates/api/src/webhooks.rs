@@ -54,7 +54,7 @@ pub fn take_step() {}
 pub struct JobIdData {
     pub order_id: String,
     pub job_id: String,
-    /// Number of status requests to the partner; 0 if a callback was faster.
+    /// Number of requests for the job id; 0 if a callback was faster.
     pub attempts: u32,
     /// Time since the booking, such as `5.1s`.
     pub duration: String,

@@ -32,10 +32,10 @@ fn subject_schema() -> Object {
     word_schema(["customer", "driver", "order"])
 }
 
-/// Lists erasures. Keep the list outside the backups, to repeat the erasures after a restore.
+/// Lists erasures.
 ///
-/// Each of the `erasures` has subject, id, pseudonym, reason, actor, time, and the number of erased orders. The number
-/// is null while the erasure is unfinished.
+/// Keep the list outside the backups, to repeat the erasures after a restore. Each of the `erasures` has subject, id,
+/// pseudonym, reason, actor, time, and the number of erased orders. The number is null while the erasure is unfinished.
 #[utoipa::path(get, path = "/", tag = "admin", extensions(("x-roles" = json!(ADMINS))),
     responses((status = 200, description = "success", body = Object, example = json!({ "erasures": [example_erasure()] })), CallErrors))]
 async fn list_erasures(State(app): State<App>, caller: ApiCaller) -> Result<Json<Value>, ApiError> {
@@ -58,10 +58,11 @@ struct EraseRequest {
     dry_run: bool,
 }
 
-/// Erases the data about a person. This cannot be undone.
+/// Erases the data about a person.
 ///
-/// `known` lists the orders with personal data and those of them in use, and tells whether a driver has this id.
-/// `erased` is the number of erased orders, or null in a dry run. Nothing is erased while one of the orders is in use.
+/// This cannot be undone. `known` lists the orders with personal data and those of them in use, and tells whether a
+/// driver has this id. `erased` is the number of erased orders, or null in a dry run. Nothing is erased while one of
+/// the orders is in use.
 #[utoipa::path(post, path = "/", tag = "admin", extensions(("x-roles" = json!(ADMINS))),
     request_body(content = EraseRequest,
         example = json!({ "subject": "customer", "id": "CUS-1", "reason": "request 12", "dry_run": true })),
@@ -123,7 +124,9 @@ struct RepeatRequest {
     dry_run: bool,
 }
 
-/// Repeats an erasure on a restored backup. Repeating it again is harmless.
+/// Repeats an erasure on a restored backup.
+///
+/// Repeating it again is harmless.
 #[utoipa::path(post, path = "/repeat", tag = "admin", extensions(("x-roles" = json!(ADMINS))),
     request_body(content = RepeatRequest, example = json!({ "erasure": example_erasure(), "dry_run": true })),
     responses((status = 200, description = "success", body = Object, example = json!({ "orders": 1 })), CallErrors))]

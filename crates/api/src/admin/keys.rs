@@ -67,7 +67,7 @@ struct KeyListQuery {
     /// Only keys not used for this many seconds, or never.
     #[param(minimum = 1, maximum = 315360000)]
     unused_for_sec: Option<u32>,
-    /// Also keys that are expired or revoked.
+    /// Also keys that are no longer valid.
     #[serde(default)]
     all: bool,
     /// The `next_cursor` of the previous page.
@@ -156,7 +156,9 @@ fn check_seconds(name: &str, secs: Option<u32>) -> Result<Option<Duration>, ApiE
     }
 }
 
-/// Creates a key. Only this answer contains its text.
+/// Creates a key.
+///
+/// Only this answer contains its text.
 #[utoipa::path(post, path = "/", tag = "admin", extensions(("x-roles" = json!(ADMINS))),
     request_body(content = CreateKeyRequest,
         example = json!({ "name": "anna", "role": "dispatcher", "reason": "begins on Monday" })),
@@ -247,7 +249,9 @@ impl<S: Send + Sync> FromRequestParts<S> for KeyPath {
     }
 }
 
-/// Revokes a key. It is invalid within a second. A repeated request is answered 404.
+/// Revokes a key.
+///
+/// It is invalid within a second. A repeated request is answered 404.
 #[utoipa::path(post, path = "/{id}/revoke", tag = "admin", params(KeyPath), extensions(("x-roles" = json!(ADMINS))),
     request_body(content = ActionRequest, example = json!({ "reason": "left the company" })),
     responses((status = 200, description = "success", body = Object, example = json!({ "revoked": { "id": "01937c3e-8f00-7000-8000-000000000001", "name": "anna" } })), CallErrors))]

@@ -143,7 +143,9 @@ async fn show_message(
     Ok(Json(json!({ "message": message, "log": log })))
 }
 
-/// Sends a dead message again. It keeps its id and gets the lifetime of a new message.
+/// Sends a dead message again.
+///
+/// It keeps its id and gets the lifetime of a new message.
 #[utoipa::path(post, path = "/{id}/replay", tag = "admin", extensions(("x-roles" = json!(OPERATORS))),
     params(("id" = i64, Path, description = "the message's id", example = 1), IdempotencyHeader),
     request_body(content = ActionRequest, example = json!({ "reason": "Slack is back" })),

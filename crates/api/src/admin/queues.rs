@@ -85,7 +85,9 @@ async fn set_paused(call: QueueCall, name: &str, paused: bool) -> Result<Respons
     request.run_once(name, queue.as_bytes(), work).await
 }
 
-/// Pauses a queue. Its jobs wait; running jobs finish.
+/// Pauses a queue.
+///
+/// Its jobs wait; running jobs finish.
 #[utoipa::path(post, path = "/{queue}/pause", tag = "admin", params(QueuePath, IdempotencyHeader),
     extensions(("x-roles" = json!(OPERATORS))),
     request_body(content = ActionRequest, example = json!({ "reason": "the map service is down" })),

@@ -65,7 +65,9 @@ struct EndQuery {
     reason: String,
 }
 
-/// Ends a session. Its next request is refused. Its key stays valid. A repeated request is answered 404.
+/// Ends a session.
+///
+/// Its next request is refused. Its key stays valid. A repeated request is answered 404.
 #[utoipa::path(delete, path = "/{id}", tag = "admin", params(SessionPath, EndQuery), extensions(("x-roles" = json!(ADMINS))),
     responses((status = 200, description = "success", body = Object, example = json!({ "ended": "01937c3e-8f00-7000-8000-000000000001" })), CallErrors))]
 async fn end_session(

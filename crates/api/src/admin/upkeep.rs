@@ -47,9 +47,10 @@ pub(crate) fn history_routes() -> OpenApiRouter<App> {
     OpenApiRouter::default().routes(routes!(check_history))
 }
 
-/// Lists the timers that Postgres needs and Redis lacks. Changes nothing.
+/// Lists the timers that Postgres needs and Redis lacks.
 ///
-/// Each of the `missing` has id and queue. The reconciler in the workers restores missing timers without a request.
+/// Changes nothing. Each of the `missing` has id and queue. The reconciler in the workers restores missing timers
+/// without a request.
 #[utoipa::path(get, path = "/", tag = "admin", extensions(("x-roles" = json!(OPERATORS))),
     responses(
         (status = 200, description = "success", body = Object,
@@ -92,10 +93,11 @@ struct CleanupRequest {
     dry_run: bool,
 }
 
-/// Removes rows whose retention time has passed. Workers do this as `[schedules]` sets it.
+/// Removes rows whose retention time has passed.
 ///
-/// The answer has the numbers of removed orders, messages, rankings, Idempotency-Keys, records, dead jobs, transactions
-/// and bindings. `failed` lists the kinds that could not be removed, with the cause.
+/// Workers do this as `[schedules]` sets it. The answer has the numbers of removed orders, messages, rankings,
+/// Idempotency-Keys, records, dead jobs, transactions and bindings. `failed` lists the kinds that could not be removed,
+/// with the cause.
 #[utoipa::path(post, path = "/", tag = "admin", extensions(("x-roles" = json!(ADMINS))),
     request_body(content = CleanupRequest, example = json!({ "dry_run": true })),
     responses(

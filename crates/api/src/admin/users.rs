@@ -188,7 +188,9 @@ async fn enable_user(
     set_disabled(&app, &caller, &id, false, reason).await
 }
 
-/// Removes a user. The user's keys stay valid until they are revoked.
+/// Removes a user.
+///
+/// The user's keys stay valid until they are revoked.
 #[utoipa::path(post, path = "/{id}/remove", tag = "admin", params(UserPath), extensions(("x-roles" = json!(ADMINS))),
     request_body(content = ActionRequest, example = json!({ "reason": "left the company" })),
     responses((status = 200, description = "success", body = Object, example = json!({ "removed": "anna" })), CallErrors))]

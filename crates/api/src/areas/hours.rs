@@ -56,10 +56,10 @@ pub(super) struct AreaHours {
     later: Vec<ObservedHour>,
 }
 
-/// Returns the figures of an area's hours for a service type: created orders, orders that found a driver, and the peak
-/// of waiting orders.
+/// Returns the figures of an area's hours for a service type.
 ///
-/// Hours without recorded figures are omitted. `dispatchq area advise` proposes thresholds from the figures.
+/// The figures of an hour are created orders, orders that found a driver, and the peak of waiting orders. Hours without
+/// recorded figures are omitted. `dispatchq area advise` proposes thresholds from the figures.
 #[utoipa::path(get, path = "/areas/{area_id}/hours", tag = "areas", params(AreaPath, AreaHoursQuery),
     extensions(("x-roles" = json!(READERS))),
     responses(

@@ -39,10 +39,10 @@ use model::{
 /// Roles that may override an area's count.
 const DECIDERS: [AccountRole; 2] = [AccountRole::Operator, AccountRole::Dispatcher];
 
-/// Sets an area's limits: the number of waiting orders, the time that an order counts as waiting, and the lifetime of
-/// an order.
+/// Sets an area's limits for a service type.
 ///
-/// A member that the body omits stays unchanged. With null the installation's configuration applies again.
+/// Among the limits are the number of waiting orders, the time that an order counts as waiting, and the lifetime of an
+/// order. A member that the body omits stays unchanged. With null the installation's configuration applies again.
 #[utoipa::path(put, path = "/areas/{area_id}/threshold", tag = "areas", extensions(("x-roles" = json!(WRITERS))),
     params(AreaPath,
            ("If-Match" = Option<String>, Header, pattern = "^\"[0-9]{1,18}\"$",
@@ -84,7 +84,9 @@ pub(super) struct LimitsQuery {
     reason: Option<String>,
 }
 
-/// Removes all limits set for a service type in an area. The installation's configuration applies again.
+/// Removes all limits set for a service type in an area.
+///
+/// The installation's configuration applies again.
 #[utoipa::path(delete, path = "/areas/{area_id}/threshold", tag = "areas", extensions(("x-roles" = json!(WRITERS))),
     params(AreaPath, LimitsQuery,
            ("If-Match" = Option<String>, Header, pattern = "^\"[0-9]{1,18}\"$",

@@ -79,9 +79,9 @@ pub(super) async fn start_binding(call: VerbCall) -> Result<Response, ApiError> 
     run_command(call.request, call.subject, "start binding", BindingCommand::Start, reason).await
 }
 
-/// Pauses a binding. It starts no cycle until it is resumed.
+/// Pauses a binding.
 ///
-/// The open transaction continues until it is final.
+/// It starts no cycle until it is resumed. The open transaction continues until it is final.
 #[utoipa::path(post, path = "/{id}/pause", tag = "bindings", params(BindingPath, IdempotencyHeader),
     extensions(("x-roles" = json!(WRITERS))),
     request_body(content = Option<VerbRequest>, example = json!({ "reason": "a trial of the new account" })),

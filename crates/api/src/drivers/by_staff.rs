@@ -298,7 +298,9 @@ pub(super) async fn disable_driver(call: ReasonedCall) -> Result<Response, ApiEr
     set_disabled(call, "disable driver", true).await
 }
 
-/// Enables a driver again. The driver gets offers once the app reports the driver as available.
+/// Enables a driver again.
+///
+/// The driver gets offers once the app reports the driver as available.
 #[utoipa::path(post, path = "/{id}/enable", tag = "drivers", params(ChangedDriverPath, IdempotencyHeader),
     extensions(("x-roles" = json!(WRITERS))),
     request_body(content = DriverReason, example = json!({ "reason": "all is clear" })),
@@ -320,7 +322,9 @@ pub(super) struct RemovedDriver {
     revoked_keys: usize,
 }
 
-/// Removes a driver and revokes the driver's keys. The history keeps the driver's id.
+/// Removes a driver and revokes the driver's keys.
+///
+/// The history keeps the driver's id.
 #[utoipa::path(post, path = "/{id}/remove", tag = "drivers", params(ChangedDriverPath),
     extensions(("x-roles" = json!(ADMINS))),
     request_body(content = DriverReason, example = json!({ "reason": "left the fleet" })),

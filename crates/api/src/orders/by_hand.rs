@@ -90,9 +90,9 @@ pub(super) async fn assign_order(call: KeyedCall<OrderPath, AssignRequest>) -> R
     act_once(KeyedCall { request, subject, value: ReasonRequest { reason } }, OrderAction::Assign(driver_id)).await
 }
 
-/// Takes an order from its driver. The search continues within the remaining lifetime.
+/// Takes an order from its driver.
 ///
-/// The driver is notified and gets no further offer for this order.
+/// The search continues within the remaining lifetime. The driver is notified and gets no further offer for this order.
 #[utoipa::path(post, path = "/{id}/release", tag = "orders", params(OrderPath, IdempotencyHeader),
     extensions(("x-roles" = json!(DISPATCHERS))),
     request_body(content = ReasonRequest, example = json!({ "reason": "the driver does not answer" })),
@@ -105,7 +105,9 @@ pub(super) async fn release_order(call: ReasonedCall) -> Result<Response, ApiErr
     act_once(call, OrderAction::Release).await
 }
 
-/// Restarts the search for a driver. A review ends.
+/// Restarts the search for a driver.
+///
+/// A review ends.
 #[utoipa::path(post, path = "/{id}/redispatch", tag = "orders", params(OrderPath, IdempotencyHeader),
     extensions(("x-roles" = json!(DISPATCHERS))),
     request_body(content = ReasonRequest, example = json!({ "reason": "more drivers are out now" })),
@@ -118,7 +120,9 @@ pub(super) async fn redispatch_order(call: ReasonedCall) -> Result<Response, Api
     act_once(call, OrderAction::Redispatch).await
 }
 
-/// Puts an order under review. Its timers stop until the order is resumed or another decision is made.
+/// Puts an order under review.
+///
+/// Its timers stop until the order is resumed or another decision is made.
 #[utoipa::path(post, path = "/{id}/hold", tag = "orders", params(OrderPath, IdempotencyHeader),
     extensions(("x-roles" = json!(DISPATCHERS))),
     request_body(content = ReasonRequest, example = json!({ "reason": "the customer calls back" })),
@@ -131,7 +135,9 @@ pub(super) async fn hold_order(call: ReasonedCall) -> Result<Response, ApiError>
     act_once(call, OrderAction::Hold).await
 }
 
-/// Ends the review of an order. The order continues.
+/// Ends the review of an order.
+///
+/// The order continues.
 #[utoipa::path(post, path = "/{id}/resume", tag = "orders", params(OrderPath, IdempotencyHeader),
     extensions(("x-roles" = json!(DISPATCHERS))),
     request_body(content = ReasonRequest, example = json!({ "reason": "the customer called" })),
@@ -144,7 +150,7 @@ pub(super) async fn resume_order(call: ReasonedCall) -> Result<Response, ApiErro
     act_once(call, OrderAction::Resume).await
 }
 
-/// Explains an order: the cause of its state, the next jobs, the people involved, and the possible actions of staff.
+/// Explains an order, its next jobs, and the possible actions of staff.
 ///
 /// The answer has `order`, `why`, `next` (jobs with their state), `to_do`, `offers`, `ranking` (the considered drivers
 /// with rank and reason), `bookings` and `timeline`.
