@@ -185,7 +185,7 @@ async fn schedule_follows_the_clock_of_its_area() {
     assert_eq!(desk.status("JKT-PUSAT", "RIDE").await["threshold"], 100, "its time is over");
     for (wrong, said) in [
         (json!([{ "from": "07:00", "to": "07:00", "max_waiting_orders": 1 }]), "both 07:00"),
-        (json!([{ "from": "7", "to": "08:00", "max_waiting_orders": 1 }]), "no time of day"),
+        (json!([{ "from": "7", "to": "08:00", "max_waiting_orders": 1 }]), "not a time of day"),
     ] {
         let refused = desk.set("JKT-PUSAT", json!({ "service_type": "RIDE", "schedule": wrong })).await;
         assert_eq!(refused.error(), (422, "INVALID"));

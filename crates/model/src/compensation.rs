@@ -26,7 +26,7 @@ pub fn compensate_order(s: &Snapshot) -> Change {
         change.transition_to(OrderStatus::CancelledBySystemAfterPayment, EventReason::CompensatedAfterPayment, None);
         tell_end(&mut change, s);
     } else if s.order.is_payment_unclear() {
-        let why = format!("payment status {} is not one the rules know", s.order.payment_status);
+        let why = format!("payment status {} is unknown to the rules", s.order.payment_status);
         change.hold_for_review(s, HoldCause::UnknownPayment, why.clone());
         change.notify(messages::unexpected_state(&change.order, &why, s.now));
     } else {

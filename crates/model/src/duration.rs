@@ -10,10 +10,10 @@ use crate::plain_text;
 pub fn parse_text(text: &str) -> Result<Duration, String> {
     let shown = plain_text::excerpt(text);
     if text.contains('M') {
-        return Err(format!("'{shown}' is no duration: write \"2m\" for minutes, \"60days\" for two months"));
+        return Err(format!("'{shown}' is not a duration: write \"2m\" for minutes, \"60days\" for two months"));
     }
     humantime::parse_duration(text)
-        .map_err(|error| format!("'{shown}' is no duration ({error}); write \"400ms\", \"15s\" or \"2m\""))
+        .map_err(|error| format!("'{shown}' is not a duration ({error}); write \"400ms\", \"15s\" or \"2m\""))
 }
 
 /// Returns a clap value parser for durations within a range. Its error states the range.
@@ -108,7 +108,7 @@ mod tests {
         }
         for wrong in ["2M", "1h 2M", "soon", "", "-1s", "1", "999999999999999999999s", "18446744073709551615y"] {
             let error = read(wrong).unwrap_err();
-            assert!(error.contains("is no duration") && error.len() < 300, "{wrong}: {error}");
+            assert!(error.contains("is not a duration") && error.len() < 300, "{wrong}: {error}");
         }
     }
 }

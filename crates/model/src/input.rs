@@ -81,7 +81,7 @@ impl TextRule {
             Alphabet::Ascii => {
                 format!("must have {least} to {most} printable ASCII characters, and no blank at its beginning or end")
             }
-            Alphabet::Line => format!("must have {least} to {most} characters, and one that can be seen"),
+            Alphabet::Line => format!("must have {least} to {most} characters, including a visible one"),
         })
     }
 
@@ -122,7 +122,7 @@ pub fn find_foreign_id_problem(id: &str) -> Option<&'static str> {
 
 /// Rule for phone numbers, worded to follow the name of the value.
 pub const PHONE_RULE: &str =
-    "must be a number as in E.164: '+', a digit of 1 to 9, then 6 to 14 digits, such as +628123456789";
+    "must be an E.164 number: '+', a digit of 1 to 9, then 6 to 14 digits, such as +628123456789";
 
 /// An id type with a text rule.
 pub trait RuledId: From<String> {
@@ -191,7 +191,7 @@ impl FromStr for GivenTime {
     type Err = InvalidInput;
 
     fn from_str(text: &str) -> Result<Self, InvalidInput> {
-        let rule = "must be a time of RFC 3339 in the years 1970 to 9999, such as 2026-01-09T08:00:00Z";
+        let rule = "must be an RFC 3339 time in the years 1970 to 9999, such as 2026-01-09T08:00:00Z";
         let Ok(time) = DateTime::parse_from_rfc3339(text) else {
             // In a query string, '+' is decoded as a blank.
             let has_lost_plus = text.contains(' ') && DateTime::parse_from_rfc3339(&text.replacen(' ', "+", 1)).is_ok();

@@ -83,7 +83,7 @@ fn plain_rule(rule: &str) -> String {
 const SYNTAX: [(&str, &str); 21] = [
     ("EOF while parsing", "the JSON ends too early"),
     // serde_json reports this for invalid JSON, and for a number where a word is expected.
-    ("expected value", "this is not JSON, or not the value that is wanted here"),
+    ("expected value", "this is not JSON, or not the expected value"),
     ("expected ident", "this is not JSON"),
     ("expected `:`", "this is not JSON: a ':' is missing"),
     ("expected `,` or `}`", "this is not JSON: a ',' or a '}' is missing"),
@@ -91,10 +91,10 @@ const SYNTAX: [(&str, &str); 21] = [
     ("key must be a string", "this is not JSON: the name of a member must be in double quotes"),
     ("trailing comma", "this is not JSON: a ',' too many"),
     ("trailing characters", "there is more text after the JSON"),
-    ("control character", "a text holds a control character; write it as \\n or \\u000a"),
-    ("invalid escape", "a text holds a '\\' that escapes nothing"),
-    ("invalid unicode code point", "a text holds a character that is not Unicode"),
-    ("lone leading surrogate", "a text holds a character that is not Unicode"),
+    ("control character", "a text contains a control character; write it as \\n or \\u000a"),
+    ("invalid escape", "a text contains a '\\' that escapes nothing"),
+    ("invalid unicode code point", "a text contains a character that is not Unicode"),
+    ("lone leading surrogate", "a text contains a character that is not Unicode"),
     ("number out of range", "the number is too large"),
     ("invalid number", "this is not a number as JSON writes it"),
     ("recursion limit exceeded", "the JSON is nested too deeply"),
@@ -207,7 +207,7 @@ mod tests {
     fn json_errors_name_no_rust_type() {
         for (json, plain) in [
             ("{", "the JSON ends too early (line 1 column 1)"),
-            ("x", "this is not JSON, or not the value that is wanted here (line 1 column 1)"),
+            ("x", "this is not JSON, or not the expected value (line 1 column 1)"),
             ("{} {}", "name is missing"),
             (r#"{"name":7}"#, "expected a text, not the number 7"),
             (r#"{"name":null}"#, "expected a text, not null"),

@@ -52,7 +52,7 @@ impl ExclusionReason {
     pub fn reason_text(self) -> &'static str {
         match self {
             Self::Busy => "has an active order",
-            Self::EnoughOffers => "holds as many offers as one driver may",
+            Self::EnoughOffers => "has the maximum number of offers",
             Self::HadIt => "had this order before",
             Self::Declined => "declined this order",
             Self::Asked => "was asked in this round",

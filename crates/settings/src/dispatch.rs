@@ -118,7 +118,7 @@ pub struct DispatchOverrides {
 /// Rejects an empty list of channels to drivers.
 fn reach_drivers(channels: &Option<Vec<String>>, (): &()) -> garde::Result {
     match channels {
-        Some(channels) if channels.is_empty() => Err(garde::Error::new("is empty: no driver would be told")),
+        Some(channels) if channels.is_empty() => Err(garde::Error::new("is empty: no driver would be notified")),
         _ => Ok(()),
     }
 }

@@ -58,7 +58,7 @@ impl HttpConfig {
 fn parse_networks(texts: &[String]) -> Result<Vec<IpNet>, String> {
     let network = |text: &String| {
         let network = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
-        network.map(unmap).map_err(|_| format!("'{text}' is no address and no network"))
+        network.map(unmap).map_err(|_| format!("'{text}' is neither an address nor a network"))
     };
     texts.iter().map(network).collect()
 }

@@ -45,7 +45,7 @@ impl RetentionConfig {
 fn outlive_orders(orders: Duration) -> impl Fn(&Duration, &()) -> garde::Result {
     move |events, ()| {
         if *events < orders {
-            let problem = "must not be shorter than retention.orders: no order outlives its history";
+            let problem = "must not be shorter than retention.orders: the history must outlive the orders";
             return Err(garde::Error::new(problem));
         }
         Ok(())

@@ -49,13 +49,13 @@ const NAME_RULES: [NameRule; 5] = [
         table: "partners",
         names: |config| config.partners.keys().map(PartnerName::as_str).collect(),
         fits: is_company_name,
-        cure: "names have 1 to 32 small letters, digits or '_'",
+        cure: "names have 1 to 32 lowercase letters, digits or '_'",
     },
     NameRule {
         table: "providers",
         names: |config| config.providers.keys().map(ProviderName::as_str).collect(),
         fits: is_company_name,
-        cure: "names have 1 to 32 small letters, digits or '_'",
+        cure: "names have 1 to 32 lowercase letters, digits or '_'",
     },
     NameRule {
         table: "producers",
@@ -117,7 +117,7 @@ fn check_service_types(config: &Config, report: &mut Report) {
 fn check_listed_partners(has_partner: bool, listed: &[ListedPartner], path: &Path, report: &mut Report) {
     let mut refuse = |problem: String| report.append(path.clone(), Error::new(problem));
     if has_partner {
-        refuse("say partner for one or partners for several, not both".to_owned());
+        refuse("set either partner or partners, not both".to_owned());
     }
     if listed.is_empty() {
         refuse("is empty: name partners, or leave it out for the own fleet".to_owned());

@@ -33,7 +33,7 @@ impl ScheduledTask {
 pub enum TaskScheduleError {
     #[error("an interval must be at least 1s")]
     TooShort,
-    #[error("'{expression}' is no cron expression ({reason}); write \"0 3 * * *\"")]
+    #[error("'{expression}' is not a cron expression ({reason}); write \"0 3 * * *\"")]
     NotCron { expression: String, reason: String },
     #[error("no time after {0}")]
     NeverAgain(DateTime<Utc>),

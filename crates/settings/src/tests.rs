@@ -150,11 +150,11 @@ fn business_hours_that_never_open_are_refused() {
     let hours = with_file(&shown).unwrap().notifications.business_hours.unwrap();
     assert_eq!((hours.time_zone.name(), hours.weekdays.len(), hours.holidays.len()), ("Asia/Jakarta", 5, 2));
     for (line, wrong, said) in [
-        ("time_zone = \"Asia/Jakarta\"", "time_zone = \"Jakarta\"", "'Jakarta' is no time zone"),
+        ("time_zone = \"Asia/Jakarta\"", "time_zone = \"Jakarta\"", "'Jakarta' is not a time zone"),
         ("weekdays = [\"Mon\", \"Tue\", \"Wed\", \"Thu\", \"Fri\"]", "weekdays = []", "the desk would never open"),
         ("opens = \"08:00\"", "opens = \"18:00\"", "must be later than opens, 18:00"),
-        ("opens = \"08:00\"", "opens = \"8\"", "'8' is no time of day"),
-        ("closes = \"17:00\"", "closes = \"24:01\"", "'24:01' is no time of day"),
+        ("opens = \"08:00\"", "opens = \"8\"", "'8' is not a time of day"),
+        ("closes = \"17:00\"", "closes = \"24:01\"", "'24:01' is not a time of day"),
     ] {
         let told = error(&shown.replace(line, wrong));
         assert!(told.contains(said), "{wrong}: {told}");
@@ -235,7 +235,7 @@ fn wrong_values_are_named_at_once_in_plain_words() {
         "\n  http.max_connections must be a whole number from 0 to 4294967295, not a text",
         "\n  http.bind must be HOST:PORT, such as 127.0.0.1:8080",
         "\n  http.max_connections_per_address must be a whole number from 0 to 4294967295",
-        "\n  dispatch.attempt: 'fast' is no duration",
+        "\n  dispatch.attempt: 'fast' is not a duration",
         "\n  dispatch.atempt: no such setting; known are ",
         "\n  dispatch.retry must be a list, not a text",
         "\n  dispatch.radius_m must be 1 to 20100000, not 0",
@@ -243,7 +243,7 @@ fn wrong_values_are_named_at_once_in_plain_words() {
         "\n  console.enabled must be true or false, not a text",
         "\n  redis.url must be a text, not a table",
         "\n  partners.bbd.url is missing",
-        "\n  producers.shop.events.0: 'order.flown' is no event; name some of order.",
+        "\n  producers.shop.events.0: 'order.flown' is not an event; name some of order.",
         "\n  providers.bank must be a table, not a whole number",
         "\n  dispach: no such setting; known are redis, ",
     ] {

@@ -50,7 +50,7 @@ fn import_error_names_feature_and_problem() {
         (vec![feature(json!({ "area_id": "A", "geohashes": ["ail"] }), Value::Null)], "not a geohash"),
         (vec![feature(json!({ "area_id": "A", "service_type": "RIDE" }), square())], "list of texts"),
         (vec![feature(json!({ "area_id": "A", "service_type": [""] }), square())], "service_type '' must be"),
-        (vec![feature(json!({ "area_id": "A", "time_zone": "Asia/Batavia" }), square())], "no IANA time zone"),
+        (vec![feature(json!({ "area_id": "A", "time_zone": "Asia/Batavia" }), square())], "not an IANA time zone"),
         (
             vec![feature(json!({ "area_id": "A" }), square()), feature(json!({ "area_id": "A" }), square())],
             "comes twice",

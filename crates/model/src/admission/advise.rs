@@ -66,10 +66,12 @@ impl fmt::Display for AdviceReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Served { per_hour } => {
-                write!(f, "{per_hour} an hour found a driver, in the slower quarter of these hours")
+                write!(f, "{per_hour} orders per hour found a driver, at the lower quartile of these hours")
             }
-            Self::WaitedWell { at_once } => write!(f, "{at_once} have waited at once, and nine of ten found a driver"),
-            Self::NotServed => f.write_str("too few found a driver to promise that wait to more than one"),
+            Self::WaitedWell { at_once } => {
+                write!(f, "{at_once} orders waited at the same time, and nine of ten found a driver")
+            }
+            Self::NotServed => f.write_str("too few orders found a driver to promise that wait to more than one order"),
         }
     }
 }

@@ -124,7 +124,7 @@ impl AdmissionAnswer {
             ),
             Self::NoArea => pick(
                 "Lokasi di luar area layanan",
-                "This place lies in no area of ours",
+                "This location is outside our service area",
                 "Địa điểm nằm ngoài khu vực phục vụ",
             ),
             Self::Unavailable => pick(

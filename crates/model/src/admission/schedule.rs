@@ -56,7 +56,7 @@ impl FromStr for ScheduleDay {
 
     fn from_str(text: &str) -> Result<Self, ScheduleError> {
         let found = Self::ALL.into_iter().find(|day| day.as_str().eq_ignore_ascii_case(text));
-        found.ok_or_else(|| ScheduleError(format!("'{text}' is no day; days are MON, TUE, WED, THU, FRI, SAT, SUN")))
+        found.ok_or_else(|| ScheduleError(format!("'{text}' is not a day; days are MON, TUE, WED, THU, FRI, SAT, SUN")))
     }
 }
 
@@ -99,7 +99,7 @@ impl FromStr for MinuteOfDay {
             (minute < 60).then_some(hour * 60 + minute)
         });
         let time = minutes.and_then(Self::new);
-        time.ok_or_else(|| ScheduleError(format!("'{text}' is no time of day such as 07:30, at most 24:00")))
+        time.ok_or_else(|| ScheduleError(format!("'{text}' is not a time of day such as 07:30, at most 24:00")))
     }
 }
 
@@ -181,7 +181,7 @@ impl ThresholdSchedule {
     pub fn new(entries: Vec<ScheduledThreshold>) -> Result<Self, ScheduleError> {
         if entries.len() > MOST_ENTRIES {
             return Err(ScheduleError(format!(
-                "the schedule has {} entries; {MOST_ENTRIES} is the most",
+                "the schedule has {} entries; at most {MOST_ENTRIES} are allowed",
                 entries.len()
             )));
         }
@@ -193,7 +193,7 @@ impl ThresholdSchedule {
             for (begin, length) in entry.stretches() {
                 for minute in begin..begin + length {
                     if std::mem::replace(&mut taken[(minute % WEEK_MINUTES) as usize], true) {
-                        return Err(ScheduleError(format!("'{entry}' and another entry hold at once")));
+                        return Err(ScheduleError(format!("'{entry}' and another entry overlap")));
                     }
                 }
             }
@@ -237,7 +237,7 @@ impl FromStr for ScheduledThreshold {
     type Err = ScheduleError;
 
     fn from_str(text: &str) -> Result<Self, ScheduleError> {
-        let unclear = || ScheduleError(format!("'{text}' is no entry such as MON-FRI 07:00-09:30=60"));
+        let unclear = || ScheduleError(format!("'{text}' is not an entry such as MON-FRI 07:00-09:30=60"));
         let (days, times) = match text.trim().rsplit_once(' ') {
             Some((days, times)) => (read_days(days)?, times),
             None => (Vec::new(), text.trim()),
@@ -297,7 +297,7 @@ impl FromStr for AreaTimeZone {
 
     fn from_str(name: &str) -> Result<Self, ScheduleError> {
         let zone = name.parse::<Tz>();
-        zone.map(Self).map_err(|_| ScheduleError(format!("'{name}' is no IANA time zone such as Asia/Jakarta")))
+        zone.map(Self).map_err(|_| ScheduleError(format!("'{name}' is not an IANA time zone such as Asia/Jakarta")))
     }
 }
 

@@ -182,7 +182,7 @@ impl ProviderAnswer {
         }
         let read: AnswerBody<'_> = match serde_json::from_slice(body) {
             Ok(read) => read,
-            Err(error) => return Self::Unreadable(shorten_text(&format!("the answer is no JSON we know: {error}"))),
+            Err(error) => return Self::Unreadable(shorten_text(&format!("the answer is not valid JSON: {error}"))),
         };
         let provider_ref = read.provider_ref.map(|id| shorten_text(&id).trim().to_owned()).filter(|id| !id.is_empty());
         match &*read.status {

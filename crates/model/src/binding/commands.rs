@@ -79,13 +79,13 @@ pub enum BindingConflict {
     #[strum(serialize = "TRANSACTION_NOT_FOUND")]
     ForeignTransaction(TrxId),
     /// Answered with 409.
-    #[error("an OTP is stored already: wait for its outcome")]
+    #[error("an OTP is already stored: wait for its result")]
     OtpStored,
     /// Answered with 409.
-    #[error("no OTP is wanted now: the transaction is {0}")]
+    #[error("no OTP is requested now: the transaction is {0}")]
     OtpNotWanted(BindingPhase),
     /// Answered with 410.
-    #[error("no OTP is taken any more: its time is over, or the transaction has ended")]
+    #[error("no OTP is accepted anymore: its time is over, or the transaction has ended")]
     OtpOver,
 }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// Error for an invalid id of a server, account or transaction.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{text}' is no {what} id: expected {expected}")]
+#[error("'{text}' is not a valid {what} id: expected {expected}")]
 pub struct InvalidProviderId {
     what: &'static str,
     text: String,
@@ -161,6 +161,6 @@ mod tests {
             assert!(bad.parse::<ServerId>().is_err() && bad.parse::<AccountId>().is_err(), "{bad:?}");
         }
         let error = "a/b".parse::<AccountId>().unwrap_err().to_string();
-        assert_eq!(error, "'a/b' is no account id: expected 1 to 64 letters, digits, '_', '-' or '.'");
+        assert_eq!(error, "'a/b' is not a valid account id: expected 1 to 64 letters, digits, '_', '-' or '.'");
     }
 }

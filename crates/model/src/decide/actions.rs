@@ -236,6 +236,6 @@ fn refuse_dead_offer(s: &Snapshot, offer: &Offer) -> OrderRefusal {
         _ if s.order.status.is_closed() => OrderRefusal::OrderFinished(s.order.status),
         _ if s.order.status.occupies_driver() => OrderRefusal::AlreadyAssigned,
         OfferState::Superseded => OrderRefusal::AlreadyAssigned,
-        _ => OrderRefusal::OfferGone("the order is no longer looking for a driver by this offer"),
+        _ => OrderRefusal::OfferGone("the order no longer needs an answer to this offer"),
     }
 }

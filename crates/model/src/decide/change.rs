@@ -403,7 +403,7 @@ pub enum OrderRefusal {
     WrongState { status: OrderStatus, allowed: &'static str },
     #[error("another driver has this order")]
     AlreadyAssigned,
-    #[error("another driver is taking this order; ask again in a second, it may become free")]
+    #[error("another driver is taking this order; try again in a second, it may become free")]
     ReservationInProgress,
     #[error("no such offer of this order; look the offer id up in the offer message")]
     #[strum(serialize = "OFFER_NOT_FOUND")]
@@ -428,18 +428,18 @@ pub enum OrderRefusal {
     NoSuchDriver,
     #[error("this event id was used with another payment status; use a new id for a new event")]
     PaymentEventReused,
-    #[error("a bug of dispatchq: it would lead the order from {from} to {to}, which no order may go; please report it")]
+    #[error("internal error: an order cannot change from {from} to {to}; please report it")]
     #[strum(serialize = "ILLEGAL_TRANSITION")]
     Illegal { from: OrderStatus, to: OrderStatus },
     #[error("this order owes no money, so there is nothing to refund")]
     NothingPaid,
-    #[error("the payment service was not asked for a refund of this order; it is paid back by hand")]
+    #[error("the payment service was not asked for a refund of this order; staff refund it by hand")]
     RefundNotAsked,
-    #[error("the payment service has not answered which refund this is; send the callback again")]
+    #[error("the payment service has not returned the id of this refund yet; send the callback again")]
     RefundUnanswered,
     #[error("the lifetime of this order is over; assign a driver by hand or cancel it")]
     LifetimeOver,
-    #[error("this order's driver is the partner's to choose; cancel the order, or ask the partner")]
+    #[error("the partner chooses the driver of this order; cancel the order, or ask the partner")]
     ServedByPartner,
 }
 

@@ -24,11 +24,11 @@ pub fn record_payment(s: &Snapshot, actor: &Actor, event_id: &str, word: &Paymen
     change.payment_event = Some((event_id.to_owned(), word.clone()));
     if *word == PaymentStatus::Refunded && awaits_acceptance(s) {
         // Another request could pay twice. A person settles the refund.
-        let why = "the producer reports that the money is back".to_owned();
+        let why = "the producer reports that the money was returned".to_owned();
         change.refund = Some(RefundChange::Refused { why, refund_id: None });
     }
     if word.is_paid() && was_refunded(s) {
-        let why = format!("the payment is reported as {word} after the money went back; no refund follows from it");
+        let why = format!("the payment is reported as {word} after the refund; it creates no new debt");
         change.record_event(EventReason::PaidAfterRefund, Some(word.to_string()));
         change.notify(messages::payment_alert(&change.order, PaymentTopic::PaidAfterRefund, &why, s.now));
     } else if is_news(s, word) {
@@ -106,8 +106,9 @@ fn tell_of_word(change: &mut Change, s: &Snapshot, word: &PaymentStatus) {
         }
         PaymentStatus::Refunded if !matches!(status, OrderStatus::Refunded | OrderStatus::Completed) => {
             let stopped = if change.refund.is_some() { "; the payment service is no longer asked" } else { "" };
-            let why =
-                format!("the producer reports that the money is back; check it, then record it by hand{debt}{stopped}");
+            let why = format!(
+                "the producer reports that the money was returned; check it, then record it by hand{debt}{stopped}"
+            );
             (PaymentTopic::ReportedRefund, why)
         }
         _ => return,
@@ -180,7 +181,7 @@ pub fn refuse_refund(s: &Snapshot, why: &str, refund_id: Option<&str>) -> Decisi
     change.refund = Some(RefundChange::Refused { why: why.to_owned(), refund_id: refund_id.map(str::to_owned) });
     let named = refund_id.map(|id| format!("refund {id}: ")).unwrap_or_default();
     change.record_event(EventReason::RefundFailed, Some(format!("{named}{why}")));
-    let told = format!("the payment service does not pay back ({why}); pay by hand, then say that it is done");
+    let told = format!("the payment service refused the refund ({why}); refund by hand, then record it");
     change.notify(messages::unexpected_state(&change.order, &told, s.now));
     change.into()
 }
@@ -194,13 +195,16 @@ fn record_late_report(s: &Snapshot, refund_id: &str, report: RefundReport<'_>) -
             asked.was_paid,
             EventReason::RefundedTwice,
             Some(
-                "was paid after the refund had been settled by hand; the customer may have the money twice".to_owned(),
+                "was paid after the refund had been settled by hand; the customer may have been refunded twice"
+                    .to_owned(),
             ),
         ),
         RefundReport::Failed(why) => (
             asked.has_failed,
             EventReason::RefundFailed,
-            asked.was_paid.then(|| format!("failed after it had been paid ({why}); the money may not be back")),
+            asked
+                .was_paid
+                .then(|| format!("failed after it had been paid ({why}); the customer may not have the money")),
         ),
     };
     if is_known {

@@ -52,11 +52,11 @@ pub enum RequeueRefusal {
     MessageDone { state: OutboxState },
     #[error("its alert is gone; discard it")]
     NoAlert,
-    #[error("its alert is acknowledged and is not told again; discard it")]
+    #[error("its alert is acknowledged and is not repeated; discard it")]
     AlertAcknowledged,
-    #[error("its alert was told as often as it is to be told; discard it")]
+    #[error("its alert was repeated the maximum number of times; discard it")]
     AlertToldOften,
-    #[error("its message is an offer that no driver can answer any more; discard it")]
+    #[error("its message is an offer that no driver can answer anymore; discard it")]
     OfferGone,
 }
 

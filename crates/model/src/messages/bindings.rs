@@ -157,7 +157,7 @@ mod tests {
         let asked = told(&answered(&mut row, &ProviderAnswer::OtpWanted { provider_ref: None }));
         let shown = text::render_message(&asked.to_stored(), DAY);
         assert_eq!(shown.subject, "OTP Wanted: B-7");
-        for line in ["Account ID: A-1\n", "Transaction ID: B-7.1\n", "Deadline: 2027-01-15T08:02:00Z\n", "Hand it in"] {
+        for line in ["Account ID: A-1\n", "Transaction ID: B-7.1\n", "Deadline: 2027-01-15T08:02:00Z\n", "Submit it"] {
             assert!(shown.body.contains(line), "{}", shown.body);
         }
         assert!(!shown.body.contains("SLA"), "the deadline is the time there is: {}", shown.body);

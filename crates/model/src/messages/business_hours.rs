@@ -36,7 +36,7 @@ pub struct BusinessHours {
 pub struct MinuteOfDay(u16);
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is no time of day; write \"08:00\", at most \"24:00\"")]
+#[error("'{0}' is not a time of day; write \"08:00\", at most \"24:00\"")]
 pub struct InvalidMinuteOfDay(String);
 
 impl BusinessHours {
@@ -128,7 +128,7 @@ mod zone_name {
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Tz, D::Error> {
         let name = String::deserialize(d)?;
         name.parse()
-            .map_err(|_| D::Error::custom(format!("'{name}' is no time zone; write \"Asia/Jakarta\" or \"UTC\"")))
+            .map_err(|_| D::Error::custom(format!("'{name}' is not a time zone; write \"Asia/Jakarta\" or \"UTC\"")))
     }
 
     pub(super) fn serialize<S: Serializer>(zone: &Tz, s: S) -> Result<S::Ok, S::Error> {

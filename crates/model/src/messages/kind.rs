@@ -145,7 +145,7 @@ impl Serialize for MessageKind {
 impl<'de> Deserialize<'de> for MessageKind {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let word = String::deserialize(deserializer)?;
-        Self::from_stored(&word).ok_or_else(|| de::Error::custom(format!("'{word}' is no kind of message")))
+        Self::from_stored(&word).ok_or_else(|| de::Error::custom(format!("'{word}' is not a kind of message")))
     }
 }
 

@@ -68,7 +68,7 @@ impl<'de> Deserialize<'de> for ProducerEvent {
         let word = String::deserialize(deserializer)?;
         let known = || Self::ALL.map(Self::as_str).join(", ");
         Self::of_message(&word)
-            .ok_or_else(|| de::Error::custom(format!("'{word}' is no event; name some of {}", known())))
+            .ok_or_else(|| de::Error::custom(format!("'{word}' is not an event; name some of {}", known())))
     }
 }
 

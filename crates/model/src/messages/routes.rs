@@ -112,7 +112,7 @@ pub struct RepeatSchedule {
 /// Rejects an empty route if a person must get its messages.
 fn reach_someone(route: &[String], (): &()) -> garde::Result {
     if route.is_empty() {
-        return Err(garde::Error::new("is empty: no one would be told; use [\"log\"] at least"));
+        return Err(garde::Error::new("is empty: no one would be notified; use [\"log\"] at least"));
     }
     Ok(())
 }

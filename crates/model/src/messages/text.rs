@@ -39,7 +39,7 @@ pub fn render_message(message: &StoredMessage, sla: Duration) -> MessageText {
             let raised = show_time(repeated.raised_at);
             let _ = writeln!(
                 body,
-                "Raised at {raised} and not acknowledged. Do so: dispatchq alert ack {}\n",
+                "Raised at {raised} and not acknowledged. Acknowledge it: dispatchq alert ack {}\n",
                 repeated.alert_id
             );
             body += &render_message(&repeated.told_alert(), sla).body;
@@ -49,7 +49,7 @@ pub fn render_message(message: &StoredMessage, sla: Duration) -> MessageText {
             let (raised, ends) = (show_time(warning.repeated.raised_at), show_time(warning.sla_ends_at));
             let _ = writeln!(
                 body,
-                "Raised at {raised}; its time ends at {ends}. Acknowledge it: dispatchq alert ack {}\n",
+                "Raised at {raised}; its SLA ends at {ends}. Acknowledge it: dispatchq alert ack {}\n",
                 warning.repeated.alert_id
             );
             body += &render_message(&warning.repeated.told_alert(), sla).body;
@@ -84,7 +84,7 @@ fn unknown_text(message: &StoredMessage, content: &MessageBody, sla: Duration) -
             };
             let id = field("alert_id").unwrap_or_default();
             let alert = render_message(&told, sla).body;
-            format!("Not acknowledged. Do so: dispatchq alert ack {id}\n\n{alert}")
+            format!("Not acknowledged. Acknowledge it: dispatchq alert ack {id}\n\n{alert}")
         }
         Some(MessageKind::OrderCancelled) if message.payload["message"].is_string() => {
             field("message").unwrap_or_default()
@@ -151,7 +151,7 @@ fn actions_for(kind: MessageKind) -> &'static [&'static str] {
         ],
         MessageKind::UnexpectedState => &[
             "Verify order and payment details in admin panel",
-            "Decide whether the customer is to get money back",
+            "Decide whether to refund the customer",
             "End the order, or report the payment's true status",
             "Mark as resolved in support system",
         ],
@@ -161,26 +161,26 @@ fn actions_for(kind: MessageKind) -> &'static [&'static str] {
             "Report the reason to the engineers",
         ],
         MessageKind::StaleTrip => &[
-            "Ask the driver how the trip stands",
+            "Ask the driver about the trip",
             "Have it completed, take the order back (dispatchq order release), or cancel it",
         ],
         MessageKind::FailedToGetOrder => {
-            &["Find out what became of the order and whether it was paid", "Report it to the engineers"]
+            &["Find out what happened to the order and whether it was paid", "Report it to the engineers"]
         }
         MessageKind::StatusUpdateFailed => &[
             "Verify order and payment details in admin panel",
-            "Report the error to the engineers; the update is tried again by itself",
+            "Report the error to the engineers; the update is retried automatically",
             "Contact customer if needed",
         ],
         MessageKind::PartnerRefusesKey => &["Ask the partner for a valid key and put it into the configuration"],
         MessageKind::DispatchFailed => &["Assign a driver, redispatch or cancel the order"],
         MessageKind::OtpWanted => &[
             "Get the OTP from the owner of the account",
-            "Hand it in before the deadline: dispatchq binding otp, or POST /api/v1/bindings/{id}/otp",
+            "Submit it before the deadline: dispatchq binding otp, or POST /api/v1/bindings/{id}/otp",
         ],
         MessageKind::TransactionUnresolved => &[
-            "Ask the provider's desk how the transaction ended; dispatchq asks on by itself",
-            "See what was asked and answered: dispatchq binding transactions",
+            "Ask the provider's desk how the transaction ended; dispatchq keeps asking automatically",
+            "See the calls and answers: dispatchq binding transactions",
         ],
         _ => &[],
     }

@@ -26,7 +26,7 @@ pub enum PaymentStatus {
 
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "'{0}' is no payment status: expected 1 to 32 capital letters or '_', as UNPAID, PENDING, PAID, SETTLEMENT, REFUNDED"
+    "'{0}' is not a payment status: expected 1 to 32 capital letters or '_', such as UNPAID, PENDING, PAID, SETTLEMENT, REFUNDED"
 )]
 pub struct InvalidPaymentStatus(String);
 
@@ -79,7 +79,7 @@ impl PartialSchema for PaymentStatus {
         let other = ObjectBuilder::new()
             .schema_type(Type::String)
             .pattern(Some("^[A-Z_]{1,32}$"))
-            .description(Some("Unknown word: accepted with a `Warning` header, and support is told."));
+            .description(Some("Unknown word: accepted with a `Warning` header, and support is notified."));
         AnyOfBuilder::new()
             .item(known)
             .item(other)

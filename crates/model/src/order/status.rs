@@ -102,7 +102,7 @@ impl OrderStatus {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("'{0}' is no order status; known are {known}", known = OrderStatus::ALL.map(OrderStatus::as_str).join(", "))]
+#[error("'{0}' is not an order status; known are {known}", known = OrderStatus::ALL.map(OrderStatus::as_str).join(", "))]
 pub struct UnknownOrderStatus(String);
 
 impl FromStr for OrderStatus {

@@ -10,8 +10,8 @@ pub enum CallError {
     /// Temporary failure: no answer, 5xx, or an unreadable answer. The call may have had an effect.
     #[error("{0}")]
     Transient(String),
-    /// 429: the partner asks for a pause of this length.
-    #[error("the partner asks for a pause of {} s (429)", .0.as_secs_f64())]
+    /// 429: the partner requests a pause of this length.
+    #[error("the partner requests a pause of {} s (429)", .0.as_secs_f64())]
     TooMany(Duration),
     /// 401, 403: the problem is our account, not this order.
     #[error("the partner refuses our key ({0}); check partners.*.api_key")]

@@ -20,7 +20,7 @@ impl BookingReference {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("not a reference of ours: expected an order id, ':' and the number of an attempt")]
+#[error("not a reference of dispatchq: expected an order id, ':' and the number of an attempt")]
 pub struct InvalidReference;
 
 impl fmt::Display for BookingReference {

@@ -30,7 +30,7 @@ pub enum PlanConflict {
     #[error("the plan was cancelled by {cancelled_by}: make a new one")]
     #[strum(serialize = "PLAN_ENDED")]
     Cancelled { cancelled_by: String },
-    #[error("the plan was made more than a day ago, and may not fit any more: make a new one")]
+    #[error("the plan was made more than a day ago, and may be outdated: make a new one")]
     #[strum(serialize = "PLAN_EXPIRED")]
     Expired,
 }

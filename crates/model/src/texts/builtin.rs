@@ -119,13 +119,13 @@ define_texts! {
     /// On the phone: no key was pressed.
     VoiceNoKey = "voice_no_key" [] {
         id: "Tidak ada tombol yang ditekan. Sampai jumpa.",
-        en: "No key was pressed. Good bye.",
+        en: "No key was pressed. Goodbye.",
         vi: "Bạn chưa bấm phím nào. Tạm biệt.",
     }
     /// On the phone: a key other than 1 and 2 was pressed.
     VoiceWrongKey = "voice_wrong_key" [] {
         id: "Itu bukan 1 atau 2. Sampai jumpa.",
-        en: "That is neither 1 nor 2. Good bye.",
+        en: "That is neither 1 nor 2. Goodbye.",
         vi: "Đó không phải phím 1 hoặc 2. Tạm biệt.",
     }
     /// On the phone: the driver has the job.
@@ -161,7 +161,7 @@ define_texts! {
     /// On the phone: a key was pressed in a call that is not about an offer.
     VoiceNoOffer = "voice_no_offer" [] {
         id: "Panggilan ini bukan tentang tawaran.",
-        en: "This call is about no offer.",
+        en: "This call is not about an offer.",
         vi: "Cuộc gọi này không phải về lời mời nào.",
     }
     /// On the phone: a dispatcher assigned an order to the driver.

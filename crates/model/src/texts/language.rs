@@ -94,7 +94,7 @@ pub struct LanguageTag(String);
 
 /// Error for a text that is not a language tag.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("language '{0}' is no tag of BCP 47, such as id, en or vi")]
+#[error("language '{0}' is not a BCP 47 tag, such as id, en or vi")]
 pub struct InvalidLanguageTag(String);
 
 impl LanguageTag {

@@ -68,7 +68,7 @@ fn split_parts(template: &str) -> Vec<TemplatePart<'_>> {
 /// Returns the error for an invalid template with these allowed placeholders; `None` if it is valid.
 pub(super) fn find_template_problem(template: &str, allowed: &[Placeholder]) -> Option<String> {
     if template.trim().is_empty() {
-        return Some("is empty: the person would be told nothing".to_owned());
+        return Some("is empty: the person would get no text".to_owned());
     }
     if let Some(problem) = plain_text::find_problem(template, MAX_TEMPLATE_CHARS) {
         return Some(problem);
@@ -82,7 +82,7 @@ pub(super) fn find_template_problem(template: &str, allowed: &[Placeholder]) -> 
             };
             Some(format!("no placeholder {{{name}}}; {cure}"))
         }
-        TemplatePart::Brace(brace) => Some(format!("the '{brace}' has no partner; braces are for placeholders alone")),
+        TemplatePart::Brace(brace) => Some(format!("the '{brace}' is unpaired; braces are only for placeholders")),
         TemplatePart::Text(_) | TemplatePart::Named(_) => None,
     })
 }

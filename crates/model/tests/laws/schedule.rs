@@ -129,15 +129,15 @@ fn repeated_times_have_a_threshold_twice() {
 #[test]
 fn invalid_schedule_is_refused_with_reason() {
     for (text, said) in [
-        ("MON 07:00-09:00=60; MON 08:00-10:00=50", "hold at once"),
-        ("SUN 23:00-02:00=1; MON 01:00-03:00=2", "hold at once"),
+        ("MON 07:00-09:00=60; MON 08:00-10:00=50", "overlap"),
+        ("SUN 23:00-02:00=1; MON 01:00-03:00=2", "overlap"),
         ("07:00-07:00=1", "both 07:00"),
         ("24:00-01:00=1", "before 24:00"),
         ("07:00-25:00=1", "'25:00'"),
         ("7:00-08:00=1", "'7:00'"),
         ("MOON 07:00-08:00=1", "'MOON' is no day"),
         ("07:00-08:00=-1", "0 to 1000000"),
-        ("07:00-08:00", "no entry such as"),
+        ("07:00-08:00", "not an entry such as"),
     ] {
         let error = text.parse::<ThresholdSchedule>().unwrap_err().to_string();
         assert!(error.contains(said), "{text}: {error}");

@@ -86,7 +86,7 @@ fn template_check_names_every_problem() {
         "templates.vi.trip_taken: no placeholder {driver}; this text has none",
         "templates.en.order_cancelled: no placeholder {oder_id}; this text has {order_id}, {reason}",
         "templates.en.refund_follows: is empty",
-        "templates.en.voice_news: the '{' has no partner",
+        "templates.en.voice_news: the '{' is unpaired",
         "templates.en.voice_no_key: must have at most 500 characters",
         "templates.en.voice_declined: must be plain text",
     ] {

@@ -295,7 +295,7 @@ mod tests {
             "<Response><Gather numDigits=\"1\" timeout=\"10\" action=\"https://dispatch.example.com/base/api/v1/voice/calls/\
              answer?message=00000000-0000-0000-0000-000000000000\" method=\"POST\"><Say language=\"en-US\">New TOW&amp;CO job, \
              1.2 kilometres from you. Press 1 to take it, 2 to decline.</Say></Gather><Say language=\"en-US\">No key was \
-             pressed. Good bye.</Say></Response>"
+             pressed. Goodbye.</Say></Response>"
         );
     }
 

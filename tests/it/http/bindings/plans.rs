@@ -107,7 +107,7 @@ async fn a_bad_filter_is_refused_with_what_is_wrong() {
     for (filter, named) in [
         (json!({ "server": "S1" }), "there is no member 'server'"),
         (json!({ "state": "running" }), "'running' is not known"),
-        (json!({ "server_id": "a b" }), "'a b' is no server id"),
+        (json!({ "server_id": "a b" }), "'a b' is not a valid server id"),
         (json!("all"), "filter: "),
     ] {
         let refused = desk.plan(filter, "stop", true).await;

@@ -176,7 +176,7 @@ async fn s09_without_redis_keys_drivers_and_users_are_managed() {
     };
     refuse(&["user", "remove", "anna", "--yes"], 2, "--reason");
     refuse(&["user", "remove", "anna", "--reason", "left"], 1, "no terminal for the confirmation");
-    refuse(&["user", "remove", "anna", "--reason", "\u{200b}", "--yes"], 2, "one that can be seen");
+    refuse(&["user", "remove", "anna", "--reason", "\u{200b}", "--yes"], 2, "a visible one");
     // 500 characters, and more bytes.
     run(&["user", "remove", "anna", "--reason", &"ก".repeat(500), "--yes"]);
     assert_eq!(json(&["user", "list", "--json"]), json!([]));

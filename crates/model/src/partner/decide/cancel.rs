@@ -30,7 +30,7 @@ pub fn cancel_refused(s: &Snapshot, attempt_no: i32, error: &str) -> Decision {
     let Some(before) = s.booking_of_attempt(attempt_no).filter(|b| b.state == BookingState::CancelWanted) else {
         return Decision::Unchanged;
     };
-    let why = format!("attempt {attempt_no}'s booking is carried out though it is no longer wanted; {error}");
+    let why = format!("attempt {attempt_no}'s booking is being carried out although it is no longer wanted; {error}");
     let mut change = Change::new(s, Actor::SYSTEM);
     if s.order.status.is_searching() && !s.order.held_for_review {
         change.hold_for_review(s, HoldCause::UnwantedTrip, why.clone());
@@ -53,7 +53,7 @@ pub fn cancel_missed(s: &Snapshot, attempt_no: i32, error: &CallError, pause: Du
     let tries = before.tries + 1;
     if matches!(error, CallError::Refused(_)) && tries >= BELIEVED_AFTER {
         let why =
-            format!("the partner will not cancel attempt {attempt_no}'s booking ({error}); see to it there by hand");
+            format!("the partner will not cancel attempt {attempt_no}'s booking ({error}); cancel it there by hand");
         let booking = change.booking_mut(before);
         booking.last_error = Some(error.to_string());
         booking.close_as(BookingState::Refused, s.now);
@@ -64,7 +64,7 @@ pub fn cancel_missed(s: &Snapshot, attempt_no: i32, error: &CallError, pause: Du
     change.booking_mut(before).record_failure(error.to_string(), s.now + as_delta(pause));
     if tries == TOLD_AFTER {
         let why =
-            format!("attempt {attempt_no}'s booking is still not cancelled at the partner ({error}); it is tried on");
+            format!("attempt {attempt_no}'s booking is still not cancelled at the partner ({error}); retries continue");
         change.notify(messages::unexpected_state(&change.order, &why, s.now));
     }
     change.into()

@@ -254,7 +254,7 @@ fn lose_partner_driver(change: &mut Change, s: &Snapshot, before: &Booking, rule
             }
         }
         OrderStatus::PickedUp if !s.order.held_for_review => {
-            let why = "the partner broke the trip off after pick-up";
+            let why = "the partner ended the trip after pickup";
             change.hold_for_review(s, HoldCause::BrokenTrip, why);
             change.notify(messages::unexpected_state(&change.order, why, change.at));
         }
