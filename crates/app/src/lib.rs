@@ -44,7 +44,6 @@ const REDIS_START_WAIT: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone)]
 pub struct App(Arc<AppParts>);
 
-/// Contents of an [`App`].
 #[derive(Debug, Clone)]
 pub struct AppParts {
     pub config: Arc<Config>,

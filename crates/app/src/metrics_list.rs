@@ -199,7 +199,6 @@ const HISTOGRAMS: Words = &[
     ("job_id_retrieval_duration_seconds", "From the booking to the job id"),
 ];
 
-/// Kinds of alerts.
 const ALERTS: [MessageKind; 9] = [
     MessageKind::DispatchFailed,
     MessageKind::ManualRefundRequired,

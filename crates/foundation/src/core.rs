@@ -21,7 +21,6 @@ const HINT_TIMEOUT: Duration = Duration::from_millis(50);
 #[derive(Debug, Clone)]
 pub struct Core(Arc<CoreParts>);
 
-/// Contents of a [`Core`].
 #[derive(Debug, Clone)]
 pub struct CoreParts {
     /// Connections to Postgres for requests.
@@ -85,7 +84,6 @@ impl Core {
         }
     }
 
-    /// Returns a copy to which `change` was applied.
     #[must_use]
     pub fn with(mut self, change: impl FnOnce(&mut CoreParts)) -> Self {
         change(Arc::make_mut(&mut self.0));

@@ -47,7 +47,6 @@ impl Resolution {
     }
 }
 
-/// One death of a job.
 #[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
 pub struct DeadLetterRow {
     pub job_id: String,
@@ -93,7 +92,6 @@ pub struct DeadErrorGroup {
     pub latest: DateTime<Utc>,
 }
 
-/// Maximum dead letters that are grouped.
 const MOST_GROUPED: i64 = 20_000;
 
 /// Groups the open dead letters by their error, the most frequent first, for one queue or for all. The rows are copies,

@@ -12,7 +12,6 @@ pub enum ServiceError {
     /// Redis refused a command or was unreachable.
     #[error(transparent)]
     Queue(#[from] StoreError),
-    /// A setting cannot be used.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// A person must change something first; the text names the remedy.
@@ -27,7 +26,6 @@ pub enum ServiceError {
 }
 
 impl ServiceError {
-    /// Adds the operation that failed.
     #[must_use]
     pub fn during(self, doing: String) -> Self {
         Self::During { doing, cause: Box::new(self) }

@@ -33,13 +33,11 @@ pub struct LoopRegistry {
     limit: Duration,
 }
 
-/// Last progress of a loop.
 #[derive(Debug, Clone, Copy)]
 struct LoopBeat {
     /// Distinguishes the loop from a later one with the same name.
     id: u64,
     at: Instant,
-    /// Completed turns.
     turns: u64,
     /// Whether the watchdog has reported the loop as stuck.
     is_said: bool,
@@ -89,7 +87,6 @@ impl LoopRegistry {
         LoopTurns(Arc::new(RegisteredLoop { name, id, loops: self.clone() }))
     }
 
-    /// Returns the number of completed turns of a loop.
     pub fn count_turns(&self, name: &str) -> u64 {
         self.lock_beats().get(name).map_or(0, |beat| beat.turns)
     }

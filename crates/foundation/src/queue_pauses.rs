@@ -17,7 +17,6 @@ use crate::{
 };
 use queue::{Store, StoreError};
 
-/// Queue that an operator paused.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct PausedQueue {
     pub queue: String,

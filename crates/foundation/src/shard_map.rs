@@ -76,7 +76,6 @@ pub enum SetShardsError {
     Store(#[from] StoreError),
 }
 
-/// Reads the latest generation.
 pub async fn read_latest(db: impl PgExecutor<'_>) -> Result<ShardGeneration, sqlx::Error> {
     sqlx::query_as(
         "-- shards of the queue

@@ -7,7 +7,6 @@ use serde_json::Value;
 
 use crate::db::Connection;
 
-/// Author and reason of an action.
 #[derive(Debug, Clone, Copy)]
 pub struct ActionAuthor<'a> {
     pub actor: &'a Actor,
@@ -44,7 +43,6 @@ impl ActionValues {
     }
 }
 
-/// Kind of action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
 pub enum StaffAction {
@@ -74,9 +72,7 @@ pub enum StaffAction {
     SessionEnded,
     /// The share of orders for which a partner is polled for the job id was set.
     PartnerShareSet,
-    /// The number of queue shards was set.
     ShardsSet,
-    /// A provider's server was created.
     ServerCreated,
     ServerChanged,
     /// The limit on all provider calls was set.
@@ -84,7 +80,6 @@ pub enum StaffAction {
 }
 
 impl StaffAction {
-    /// Returns the stored word.
     pub fn as_str(self) -> &'static str {
         self.into()
     }

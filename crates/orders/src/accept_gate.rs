@@ -80,7 +80,6 @@ pub(crate) enum GateEntry {
     Taken,
     /// Redis does not know the offer: it has ended, was never announced, or Redis has lost it.
     Unknown,
-    /// Redis does not respond.
     Silent,
 }
 
@@ -208,7 +207,6 @@ fn log_release(order: &OrderId, result: Result<i64, impl fmt::Display>) {
     }
 }
 
-/// Update of the gate after a committed change.
 #[derive(Debug)]
 pub(crate) struct GateUpdate {
     order: OrderId,

@@ -20,7 +20,6 @@ use settings::Config;
 #[derive(Debug, Clone)]
 pub struct Orders(Arc<OrdersParts>);
 
-/// Contents of [`Orders`].
 #[derive(Debug, Clone)]
 pub struct OrdersParts {
     pub core: Core,
@@ -57,7 +56,6 @@ impl Orders {
         })))
     }
 
-    /// Returns a copy that uses these connections and areas.
     #[must_use]
     pub fn with_core(mut self, core: &Core, areas: &Areas) -> Self {
         let parts = Arc::make_mut(&mut self.0);

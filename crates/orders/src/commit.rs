@@ -33,10 +33,8 @@ use queue::{JobAddress, Outcome};
 /// Attempts at a change before it is made under a row lock.
 const MAX_CONFLICTS: usize = 4;
 
-/// Order whose change was committed.
 #[derive(Debug)]
 pub struct ChangedOrder {
-    /// State after the change.
     pub after: Snapshot,
     /// Timers that the order will never need again.
     pub superseded: Vec<JobAddress>,
@@ -83,7 +81,6 @@ struct CommittedChange {
 /// Outcome of a request and the Redis updates that follow it.
 pub type ToldOutcome = (ChangeOutcome, ChangeNews);
 
-/// Outcome of a request to change an order.
 #[derive(Debug)]
 pub enum ChangeOutcome {
     Yes(Box<ChangedOrder>),

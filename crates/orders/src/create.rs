@@ -97,7 +97,6 @@ pub enum CreateError {
 }
 
 impl NewOrder {
-    /// Returns a new, unique id.
     pub fn random_id() -> OrderId {
         Self::id_of(Uuid::now_v7())
     }

@@ -35,7 +35,6 @@ pub(crate) async fn record_freed(core: &Core, drivers: &[DriverId]) {
     record_freed_in(core, drivers, Duration::ZERO).await;
 }
 
-/// Records drivers to check after `delay`.
 pub(crate) async fn record_freed_in(core: &Core, drivers: &[DriverId], delay: Duration) {
     if drivers.is_empty() {
         return;

@@ -30,9 +30,7 @@ const MOST_ORDERS: usize = 256;
 #[derive(Debug)]
 pub(crate) struct GateView {
     pub(crate) seen_at: Instant,
-    /// Whether Redis did not respond.
     pub(crate) is_silent: bool,
-    /// Driver who holds the lock.
     pub(crate) holder: Option<String>,
     /// Drivers by offer.
     pub(crate) offers: HashMap<String, String>,

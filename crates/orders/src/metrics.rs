@@ -18,7 +18,6 @@ use foundation::db;
 /// Pause between polls for a job id without callbacks and backoff. It is the baseline for the number of saved calls.
 const BASELINE_PAUSE_MS: u64 = 2_000;
 
-/// Records a committed change.
 pub(super) fn record_change(before: &Snapshot, change: &Change, failure: Option<RetrievalFailure>) {
     record_statuses(before, change);
     record_attempts(before, change);

@@ -36,7 +36,6 @@ pub struct PaymentService {
     pub ask_again: Duration,
 }
 
-/// Refund to request.
 #[derive(Debug, Clone, Copy)]
 pub struct RefundRequest<'a> {
     pub order: &'a OrderId,
@@ -50,7 +49,6 @@ pub struct RefundRequest<'a> {
 pub struct RefundAnswer {
     pub refund_id: String,
     pub status: RefundStatus,
-    /// Reason for a failure.
     pub reason: Option<String>,
 }
 
@@ -64,7 +62,6 @@ pub enum RefundStatus {
     Pending,
 }
 
-/// Reason why a refund could not be requested.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RefundCallError {
     /// The next request may succeed. It is unknown whether this one had an effect; the idempotency key prevents a
@@ -83,7 +80,6 @@ impl fmt::Debug for PaymentService {
 }
 
 impl PaymentService {
-    /// Returns the service, or `None` if none is configured.
     pub fn from_config(config: &PaymentsConfig) -> Result<Option<Self>, ConfigError> {
         if config.url.is_empty() {
             return Ok(None);

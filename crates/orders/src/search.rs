@@ -34,7 +34,6 @@ pub struct OrderSearch {
     pub service_type: Option<ServiceType>,
     pub driver: Option<DriverId>,
     pub customer: Option<String>,
-    /// Producer that owns the orders.
     pub owner: Option<String>,
     /// True: include closed orders. False: open orders only. `None`: include closed orders only if another filter
     /// requires them.
@@ -60,7 +59,6 @@ pub enum ClosedOrders {
     Within { from: DateTime<Utc>, to: Option<DateTime<Utc>> },
 }
 
-/// Reason why a search has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum SearchError {
     #[error("closed orders of at most 31 days are listed at once: name 'from' and 'to', or an id")]
@@ -150,7 +148,6 @@ impl FromStr for TimedPlace {
     }
 }
 
-/// Page of search results.
 #[derive(Debug, Clone)]
 pub struct FoundOrders {
     pub orders: Vec<Order>,
@@ -162,7 +159,6 @@ pub struct FoundOrders {
 /// Maximum orders that a count includes; the newest.
 pub const MOST_COUNTED: i64 = 1000;
 
-/// Number of orders that match a search.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OrderCounts {
     /// Counts by status. Statuses without orders are omitted.
@@ -201,7 +197,6 @@ pub async fn search_and_count(
     Ok((open.end(orders).await?, counts))
 }
 
-/// A search in its transaction.
 struct OpenSearch<'a> {
     tx: Transaction<'static>,
     search: &'a OrderSearch,

@@ -32,7 +32,6 @@ use queue::{JobId, Outcome, retry::add_jitter};
 const MAX_CONFLICTS: usize = 5;
 const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Result of a step.
 #[derive(Debug)]
 pub enum Step {
     /// Writes this change of the order as it was read.
@@ -116,7 +115,6 @@ where
     Ok(retry_when_busy(&orders.core, order, job))
 }
 
-/// Order of a job.
 enum DueOrder {
     /// The row requires the job and the job is due, or the lifetime is over.
     Due(Box<Snapshot>),

@@ -16,7 +16,6 @@ use foundation::{core::Core, db};
 use model::decide::timers;
 use queue::retry::add_jitter;
 
-/// Pause between two tries.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Timeout for loading an order and enqueueing its timers.
 const DEADLINE: Duration = Duration::from_secs(15);

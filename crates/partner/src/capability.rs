@@ -11,7 +11,6 @@ use settings::Config;
 #[derive(Debug, Clone)]
 pub struct Partners(Arc<PartnersParts>);
 
-/// Contents of [`Partners`].
 #[derive(Debug, Clone)]
 pub struct PartnersParts {
     pub core: Core,
@@ -31,7 +30,6 @@ impl Partners {
         })))
     }
 
-    /// Returns a copy that uses these connections and orders.
     #[must_use]
     pub fn with_core(mut self, core: &Core, orders: &Orders) -> Self {
         let parts = Arc::make_mut(&mut self.0);

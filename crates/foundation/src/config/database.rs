@@ -44,7 +44,6 @@ impl DatabaseConfig {
         replace_secret("maintenance_url", &mut self.maintenance_url, env, file)
     }
 
-    /// Returns the connection options.
     pub fn connect_options(&self) -> Result<PgConnectOptions, ConfigError> {
         parse_database_url(&self.url).map_err(|error| error.within("database.url"))
     }

@@ -75,7 +75,6 @@ impl ConfigError {
         Some((heading, problems.iter().map(describe_chain).collect()))
     }
 
-    /// Returns the individual problems.
     pub fn into_problems(self) -> Vec<Self> {
         match self {
             Self::Several(problems) => problems,

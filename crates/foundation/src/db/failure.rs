@@ -20,7 +20,6 @@ pub enum DatabaseFailure {
     Own,
 }
 
-/// Returns the kind of failure of an error.
 pub fn classify_error(error: &sqlx::Error) -> DatabaseFailure {
     match error {
         sqlx::Error::Database(e) => classify_sqlstate(e.code().as_deref().unwrap_or_default(), routine_of(&**e)),
@@ -69,7 +68,6 @@ pub(super) fn is_read_only(error: &sqlx::Error) -> bool {
         .is_some_and(|code| code == READ_ONLY_SQL_TRANSACTION)
 }
 
-/// Returns whether a statement exceeded its timeout.
 pub fn is_out_of_time(error: &sqlx::Error) -> bool {
     const QUERY_CANCELED: &str = "57014";
     error.as_database_error().and_then(sqlx::error::DatabaseError::code).is_some_and(|code| code == QUERY_CANCELED)

@@ -40,7 +40,6 @@ const MARK: &str = "dispatchq: served its time";
 /// Advisory lock id: an arbitrary number, the same in every process.
 const LOCK: i64 = 0x6470_6869_7374_6461;
 
-/// Result of a pass.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct HistoryDaysReport {
     pub added: Vec<NaiveDate>,

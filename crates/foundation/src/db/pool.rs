@@ -123,7 +123,6 @@ impl Pool {
         Self { bounds, ..self }
     }
 
-    /// Creates a separate pool to the same server.
     pub(super) fn sibling_pool(&self, options: PgPoolOptions) -> Self {
         let connections = options.connect_lazy_with((*self.connections.connect_options()).clone());
         Self { session: self.session.clone(), ..Self::new(connections, self.statement_timeout) }

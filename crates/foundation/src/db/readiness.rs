@@ -59,7 +59,6 @@ impl PostgresReadiness {
         answer
     }
 
-    /// Returns whether Postgres accepts writes.
     pub async fn is_writable(&self) -> bool {
         self.postgres_state().await == PostgresState::Writable
     }

@@ -8,11 +8,9 @@ use std::sync::Arc;
 
 use sqlx::{AssertSqlSafe, Database, Execute, Postgres, SqlSafeStr, SqlStr, error::BoxDynError};
 
-/// Session mode of a pool.
 #[derive(Debug, Clone)]
 pub(super) struct SessionMode {
     is_shared: bool,
-    /// Statement that starts a transaction.
     begin: SqlStr,
 }
 

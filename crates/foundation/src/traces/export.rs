@@ -27,7 +27,6 @@ use crate::{
     outbound,
 };
 
-/// Task that sends spans.
 #[derive(Debug)]
 pub struct TraceSending {
     stop: CancellationToken,

@@ -2,7 +2,6 @@
 
 use opentelemetry::trace::{SpanContext, SpanId, TraceFlags, TraceId, TraceState};
 
-/// Name of the header.
 pub const TRACEPARENT: &str = "traceparent";
 /// `00-{32 hex}-{16 hex}-{2 hex}`.
 const VERSION_0_BYTES: usize = 55;

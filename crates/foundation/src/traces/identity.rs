@@ -45,7 +45,6 @@ impl SampleRatio {
         Self { bound: (ratio.clamp(0.0, 1.0) * ALL) as u64 }
     }
 
-    /// Returns whether this trace is recorded.
     pub fn includes(self, trace_id: TraceId) -> bool {
         let last_bytes = u128::from_be_bytes(trace_id.to_bytes()) as u64;
         last_bytes >> 1 < self.bound

@@ -31,7 +31,6 @@ fn count_spans(result: &'static str, spans: usize) {
     counter!("dispatchq_trace_spans_total", "result" => result).increment(spans as u64);
 }
 
-/// Processor that queues finished spans.
 #[derive(Debug)]
 pub(super) struct SpanQueue {
     waiting: mpsc::Sender<SpanData>,

@@ -65,7 +65,6 @@ pub fn request_span(request: RequestRoute<'_>) -> Span {
     adopt_span(trace, span)
 }
 
-/// Opens the span of an order's creation.
 pub fn creation_span(order: &OrderId) -> Span {
     let Some(trace) = OrderTracer::find_sampled(order.as_str()) else { return Span::none() };
     adopt_span(trace, tracing::error_span!("create", order.id = %order, trace_id = %trace.trace_id))
@@ -79,7 +78,6 @@ pub fn record_creation(order: &OrderId, begun: SystemTime) {
     }
 }
 
-/// Opens the span of a change of an order.
 pub fn change_span(order: &OrderId) -> Span {
     match OrderTracer::find_sampled(order.as_str()) {
         Some(trace) => adopt_span(trace, tracing::error_span!("change", order.id = %order, trace_id = %trace.trace_id)),
@@ -87,7 +85,6 @@ pub fn change_span(order: &OrderId) -> Span {
     }
 }
 
-/// Opens the span of one run of a job.
 pub fn job_span(id: &JobId) -> Span {
     let (kind, key) = (id.kind(), id.key());
     if BINDING_KINDS.contains(&kind) && OrderTracer::samples_once() {
@@ -120,7 +117,6 @@ pub fn note_caller(request: &Span, traceparent: Option<&str>) {
     });
 }
 
-/// Span in which the caller sent its request.
 struct CallerSpan(SpanContext);
 
 /// Adds a new span to the order's trace. Inside a span of the same order it is already a child of that span. Otherwise

@@ -33,7 +33,6 @@ struct WaitingReaders {
     closed: bool,
 }
 
-/// Waiting requests of one scope.
 #[derive(Debug)]
 struct ScopeRequests {
     /// Notifies the requests when their feed may have grown.
@@ -166,7 +165,6 @@ impl ScopeRequests {
 /// Last readable step of a feed: transaction and number.
 type FeedEnd = (String, i64);
 
-/// Returns the end of each of these feeds.
 async fn load_ends(db: &Pool, scopes: &[FeedScope]) -> Result<HashMap<FeedScope, FeedEnd>, sqlx::Error> {
     let owners: Vec<&str> = scopes
         .iter()

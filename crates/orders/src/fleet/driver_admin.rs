@@ -21,7 +21,6 @@ use foundation::{
 };
 use settings::Config;
 
-/// Reason why a driver was not added or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum DriverError {
     #[error("no driver with this id")]
@@ -84,7 +83,6 @@ pub async fn create_driver(
     finish_change(orders, tx, &new.id, StaffAction::DriverCreated, ActionValues::created(recorded), by).await
 }
 
-/// Changes a driver's service types and phone number.
 pub async fn change_driver(
     orders: &Orders,
     id: &DriverId,
@@ -163,7 +161,6 @@ async fn find_values(tx: &mut Connection, id: &DriverId) -> Result<Option<Value>
     }))
 }
 
-/// Outcome of a driver's removal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DriverRemoval {
     /// The row was deleted, and this many keys were revoked.

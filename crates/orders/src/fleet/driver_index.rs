@@ -33,7 +33,6 @@ const METRES_PER_DEGREE: f64 = 111_000.0;
 const TRUSTED_MS: u64 = 120_000;
 /// Remaining lifetime of a marker below which its index is refreshed.
 const REFRESH_BELOW: Duration = Duration::from_secs(60);
-/// Drivers per command.
 const BATCH: usize = 1_000;
 /// Expiry of an index that is being built.
 const UNFINISHED_SECS: u64 = 60;
@@ -52,7 +51,6 @@ pub struct NearDrivers {
     pub is_all: bool,
 }
 
-/// Position of a driver, for the index.
 #[derive(Debug, Clone, sqlx::FromRow)]
 pub struct DriverPlace {
     pub id: DriverId,

@@ -15,7 +15,6 @@ use crate::fleet::driver_index::DriverPlace;
 use foundation::db::Pool;
 use settings::Config;
 
-/// Maximum number of service types of one driver.
 const MOST_SERVICE_TYPES: usize = 64;
 
 /// A driver as imported, one JSON object per line.
@@ -82,7 +81,6 @@ pub(super) fn find_phone_problem(phone: Option<&Option<String>>) -> Option<Field
     wrong.map(|_| FieldError::new("phone", format!("phone {}", input::PHONE_RULE)))
 }
 
-/// Returns the service types without duplicates.
 pub(super) fn distinct_types(service_types: &[ServiceType]) -> Vec<&ServiceType> {
     let mut distinct: Vec<&ServiceType> = Vec::new();
     for service_type in service_types {
@@ -200,7 +198,6 @@ pub struct DriverFix {
     pub at: Option<DateTime<Utc>>,
 }
 
-/// Position of a driver after a fix.
 #[derive(Debug, Clone)]
 pub struct LocatedDriver {
     pub place: DriverPlace,
@@ -208,7 +205,6 @@ pub struct LocatedDriver {
     pub verdict: FixVerdict,
 }
 
-/// Outcome of a fix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FixVerdict {
     Recorded,
@@ -218,7 +214,6 @@ pub enum FixVerdict {
     OutOfRange,
 }
 
-/// Maximum age of a fix.
 pub const OLDEST_FIX: Duration = Duration::from_secs(86_400);
 /// Maximum lead of a fix over Postgres' clock. The clocks of devices differ.
 pub const CLOCK_DIFFERENCE: Duration = Duration::from_secs(60);

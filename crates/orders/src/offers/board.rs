@@ -32,7 +32,6 @@ pub struct OfferBoard(Arc<Mutex<WaitingDrivers>>);
 /// Maximum waiting requests per driver and process.
 const MOST_PER_DRIVER: usize = 2;
 
-/// Result of a wait.
 #[derive(Debug)]
 pub enum WaitOutcome {
     Offers(Vec<LiveOffer>),
@@ -51,7 +50,6 @@ struct WaitingDrivers {
     closed: bool,
 }
 
-/// Waiting requests of one driver.
 #[derive(Debug)]
 struct DriverRequests {
     /// Notifies the requests when the offers may have changed. The value is a request number; requests with a lower

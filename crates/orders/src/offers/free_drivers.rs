@@ -36,7 +36,6 @@ const MOST_OF_MAP: i64 = 3_000;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SearchTerms {
     pub radius_m: f64,
-    /// Maximum live offers per driver.
     pub most_offers: i64,
     /// Seconds without offers after a declined or expired offer.
     pub cool_down_s: f64,
@@ -52,7 +51,6 @@ impl From<&DispatchPolicy> for SearchTerms {
     }
 }
 
-/// A waiting order and its search parameters.
 type WaitingSearch = (OrderId, SearchTerms);
 type SearchResult = Result<bool, sqlx::Error>;
 
@@ -149,7 +147,6 @@ pub(crate) struct OrdersNear {
     pub(crate) cooling: Vec<(DriverId, f64)>,
 }
 
-/// A free driver, with or without an order.
 #[derive(Debug, sqlx::FromRow)]
 struct FreeDriverRow {
     driver_id: DriverId,

@@ -74,14 +74,12 @@ fn serialize_hex<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S:
     serializer.serialize_str(&hex::encode(bytes))
 }
 
-/// Outcome of a creation.
 #[derive(Debug, Clone)]
 pub enum CreateVerdict {
     /// The committed order, or `None` if the caller must load it.
     Created(Option<Box<Snapshot>>),
     /// The order id or the idempotency key is already in use.
     Exists,
-    /// The area has reached its limit.
     NoRoom,
 }
 

@@ -10,7 +10,6 @@ use serde_json::Value;
 
 use foundation::db::{Pool, write_or_halve};
 
-/// State of a callback's row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, sqlx::Type, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
@@ -18,7 +17,6 @@ use foundation::db::{Pool, write_or_halve};
 pub enum CallbackState {
     /// Waits to be processed.
     Pending,
-    /// Processed.
     Processed,
     /// Processed without any change.
     Ignored,
@@ -32,7 +30,6 @@ impl CallbackState {
     }
 }
 
-/// A callback in the inbox.
 #[derive(Debug, Clone, sqlx::FromRow)]
 pub struct InboxRow {
     pub id: i64,
@@ -45,7 +42,6 @@ pub struct InboxRow {
     pub is_new: bool,
 }
 
-/// Callback to store.
 #[derive(Debug, Clone, Serialize)]
 pub struct NewCallback {
     pub partner: PartnerName,
@@ -61,7 +57,6 @@ pub struct NewCallback {
     pub body: Value,
 }
 
-/// Callback to ignore, with the reason.
 #[derive(Debug, Clone)]
 pub struct IgnoredCallback {
     pub id: i64,

@@ -48,9 +48,7 @@ const FIND_TRIES: usize = 4;
 /// Mark in the row of a committed write.
 #[derive(Debug, Clone, Copy)]
 enum WriteMark {
-    /// The write is the latest of this order.
     Latest(Uuid),
-    /// The write created the order.
     First(Uuid),
 }
 

@@ -22,7 +22,6 @@ pub(crate) const OFFERING: i32 = 0x6f66_6672;
 /// usually not free.
 const MOST_PLANNED: usize = 4;
 
-/// Offer to create.
 #[derive(Debug, Clone)]
 pub(super) struct PlannedOffer {
     pub(super) offer: Offer,
@@ -63,7 +62,6 @@ impl PlannedOffer {
     }
 }
 
-/// New row of `offers`.
 #[derive(Serialize)]
 pub(super) struct NewOfferValues<'a> {
     order_id: &'a str,

@@ -145,7 +145,6 @@ impl<'a> EventValues<'a> {
     }
 }
 
-/// Row of `bookings`.
 #[derive(Serialize)]
 pub(super) struct BookingValues<'a> {
     order_id: &'a str,
@@ -217,7 +216,6 @@ impl<'a> OfferValues<'a> {
     }
 }
 
-/// Row of `rankings`.
 #[derive(Serialize)]
 pub(super) struct RankingValues<'a> {
     order_id: &'a str,
@@ -233,7 +231,6 @@ impl<'a> RankingValues<'a> {
     }
 }
 
-/// Row of `outbox`.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct OutboxValues {
     order_id: OrderId,

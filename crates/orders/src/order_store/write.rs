@@ -54,7 +54,6 @@ pub(super) enum WriteKey {
     Callback(i64),
 }
 
-/// Outcome of a change.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WriteVerdict {
     Written(WrittenRows),
@@ -69,13 +68,11 @@ pub enum WriteVerdict {
 /// Values of a written change that only Postgres knows.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct WrittenRows {
-    /// New rows of the outbox.
     pub messages: Vec<PendingMessage>,
     /// Callbacks that are pending now that their booking is known.
     pub callbacks: Vec<PendingCallback>,
     /// Numbers of the change's steps in the feed, in their order.
     pub steps: Vec<i64>,
-    /// Created offers.
     pub offers: Vec<Offer>,
 }
 

@@ -38,7 +38,6 @@ const MAX_PAYMENT_EVENTS: usize = 100;
 /// it is written alone, which tries all remaining drivers without a pause.
 const MOST_BATCHES: usize = 8;
 
-/// Reason why a change was not written.
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
     /// Another transaction changed the order or took the driver first: decide again.

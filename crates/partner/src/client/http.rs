@@ -23,7 +23,6 @@ use foundation::{config::error::ConfigError, crash, outbound, system::SystemCloc
 /// Maximum size of a response. A longer response is an error.
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
 
-/// Calls of the partner's API.
 #[derive(Debug, Clone, Copy, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum PartnerCall {
@@ -98,7 +97,6 @@ impl PartnerClient {
         }
     }
 
-    /// Returns the status of a booking.
     pub async fn job_status(&self, booking_id: &str) -> Result<JobStatus, CallError> {
         let mut url = self.endpoint_url(&["job-status"]);
         url.query_pairs_mut().append_pair("booking_id", booking_id);

@@ -8,7 +8,6 @@ use crate::capability::Partners;
 use foundation::{config::address::without_password, core::Core, error::ServiceError};
 use queue::store::BreakerState;
 
-/// Partner with its breaker and the waiting work.
 #[derive(Debug, Clone, Serialize)]
 pub struct PartnerOverview {
     pub partner: PartnerName,
@@ -39,7 +38,6 @@ pub async fn list_partners(partners: &Partners) -> Result<Vec<PartnerOverview>, 
     Ok(listed)
 }
 
-/// Returns one partner.
 pub async fn describe_partner(core: &Core, partner: &ConfiguredPartner) -> Result<PartnerOverview, ServiceError> {
     let breaker = partner.breaker_state(&core.store).await?;
     let set = settings::run_time_percent(&core.db, &partner.name).await?;

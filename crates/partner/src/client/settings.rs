@@ -79,7 +79,6 @@ pub async fn run_time_percent(db: &Pool, partner: &PartnerName) -> Result<Option
     Ok(percent.flatten().and_then(|p| u8::try_from(p).ok()))
 }
 
-/// Percentage that an operator set.
 #[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
 pub struct RunTimeShare {
     pub partner: PartnerName,
@@ -138,7 +137,6 @@ pub async fn set_percent(
     Ok(())
 }
 
-/// Work that waits for a partner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, sqlx::FromRow)]
 pub struct PartnerBacklog {
     /// Orders without a driver.

@@ -50,7 +50,6 @@ pub(crate) struct PartnerThrottle {
     crowd: Mutex<CrowdEstimate>,
 }
 
-/// Cached state of the breaker.
 #[derive(Debug, Clone)]
 struct BreakerView {
     state: BreakerState,
@@ -136,7 +135,6 @@ fn ramped_rate(full: u32, closed_for: Option<Duration>, ramp_up: Duration) -> u3
 #[derive(Debug)]
 struct CrowdEstimate {
     spread: Duration,
-    /// Maximum spread.
     most: Duration,
     admitted: u32,
     turned_away: u32,
@@ -173,7 +171,6 @@ impl CrowdEstimate {
     }
 }
 
-/// Outcome of a call to a partner.
 #[derive(Debug)]
 pub enum CallOutcome<T> {
     Answered(T),
