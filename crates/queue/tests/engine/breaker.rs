@@ -24,7 +24,7 @@ async fn breaker_opens_after_consecutive_failures() {
     }
     let open = bench.store.breaker_failed("p", &POLICY, "timed out").await.unwrap();
     assert_eq!((open.open_for, open.why.as_str()), (secs(5), "timed out"));
-    // Calls that were under way when it opened change nothing.
+    // Calls made before the breaker opened change nothing.
     assert_eq!(bench.store.breaker_failed("p", &POLICY, "late").await.unwrap().open_for, secs(5));
     assert_eq!(bench.store.breaker_succeeded("p").await.unwrap().open_for, secs(5));
     assert!(!bench.store.breaker_state("another").await.unwrap().is_disturbed());

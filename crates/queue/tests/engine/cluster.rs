@@ -1,5 +1,5 @@
-//! A Redis Cluster of three masters and three replicas under running workers: failovers, a master that is killed, the queue's slot on
-//! its way to another master, and a flush.
+//! A Redis Cluster of three masters and three replicas under running workers: failovers, a killed master, a move of the
+//! queue's slot to another master, and a flush.
 
 use std::{
     sync::{
@@ -24,7 +24,7 @@ fn slot() -> u16 {
     key_slot(Keys::new().epoch().as_bytes())
 }
 
-/// The number of the node that says of itself that it serves the queue's slot.
+/// Returns the number of the node that reports itself as owner of the queue's slot.
 async fn owner(cluster: &RedisCluster) -> usize {
     for (number, node) in cluster.nodes().iter().enumerate() {
         if is_owner(node).await {
@@ -57,7 +57,7 @@ async fn enqueue_ticks(store: &Store, numbers: std::ops::Range<u64>) {
     eventually("enqueued", async || store.enqueue(&jobs).await.is_ok()).await;
 }
 
-/// Enqueues due jobs until told to stop; answers how many.
+/// Enqueues due jobs until it is stopped. Returns their number.
 async fn keep_enqueueing(store: Store, stop: Arc<AtomicBool>) -> u64 {
     let mut n = 0;
     while !stop.load(Ordering::SeqCst) {
@@ -70,7 +70,8 @@ async fn keep_enqueueing(store: Store, stop: Arc<AtomicBool>) -> u64 {
     n
 }
 
-/// An idle worker starts a job at once: its subscription is well. Much less than the second after which it looks by itself.
+/// Asserts that an idle worker starts a job at once, so its subscription works. Without it the worker would poll after
+/// up to a second.
 async fn assert_woken_at_once(store: &Store, count: &AtomicUsize, numbers: std::ops::Range<u64>) {
     let mut waits = Vec::new();
     for n in numbers {
@@ -91,7 +92,7 @@ async fn replicated(cluster: &RedisCluster, node: usize, text: &str) {
     let port = cluster.nodes()[node].port().to_string();
     let replica = &cluster.nodes()[node + 3];
     eventually("replicated", async || {
-        // A replica answers for its master only to those who ask for that.
+        // A replica answers reads only after READONLY.
         let client = redis::Client::open(replica.url()).unwrap();
         let mut connection = client.get_multiplexed_async_connection().await.unwrap();
         redis::cmd("READONLY").exec_async(&mut connection).await.unwrap();
@@ -102,7 +103,7 @@ async fn replicated(cluster: &RedisCluster, node: usize, text: &str) {
     .await;
 }
 
-/// As `redis-cli --cluster reshard` does it.
+/// Starts to move the queue's slot, as `redis-cli --cluster reshard` does.
 async fn begin_move(source: &RedisServer, target: &RedisServer) {
     let slot = slot().to_string();
     let (source_id, target_id) = (id_of(source).await, id_of(target).await);
@@ -110,7 +111,7 @@ async fn begin_move(source: &RedisServer, target: &RedisServer) {
     raw::<()>(&source.url(), &["CLUSTER", "SETSLOT", &slot, "MIGRATING", &target_id]).await;
 }
 
-/// Moves one key after the other, so slowly that calls come in between, then the slot itself.
+/// Moves the keys one by one, slowly enough for calls in between, then the slot itself.
 async fn finish_move(source: &RedisServer, target: &RedisServer) {
     let (slot, port, target_id) = (slot().to_string(), target.port().to_string(), id_of(target).await);
     loop {
@@ -128,7 +129,7 @@ async fn finish_move(source: &RedisServer, target: &RedisServer) {
 async fn cluster_is_found_from_any_node() {
     let cluster = RedisCluster::start().await.unwrap();
     let owner = owner(&cluster).await;
-    // One seed, which does not serve the slot itself.
+    // One seed node, which does not serve the slot itself.
     let seed = cluster.nodes()[(owner + 1) % 3].port();
     let store = Store::connect(&format!("redis+cluster://127.0.0.1:{seed}")).await.unwrap();
     rebuild(&store).await;
@@ -143,7 +144,7 @@ async fn cluster_is_found_from_any_node() {
     eventually("performed", async || count.load(Ordering::SeqCst) == 508).await;
     assert_eq!(worker.drain().await.refused, 0);
 
-    // Slots are as the server says, and commands beside the queue go where their keys lie.
+    // Computed slots equal the server's, and other commands reach the nodes of their keys.
     let home = cluster.nodes()[owner].url();
     for key in ["{dq:0}:epoch", "trip_lock:ORD-1", "a{b}c", "{}x"] {
         assert_eq!(raw::<u16>(&home, &["CLUSTER", "KEYSLOT", key]).await, key_slot(key.as_bytes()), "{key}");
@@ -161,7 +162,7 @@ async fn cluster_is_found_from_any_node() {
     }
     sets.sort();
     assert!(store.find_keys("waiting:*", "zset").await.unwrap().into_iter().eq(sets), "over all masters");
-    // The process whose run id counts is the one with the queue's keys.
+    // The run id is that of the node with the queue's keys.
     assert!(raw::<String>(&home, &["INFO", "server"]).await.contains(&store.run_id().await.unwrap()));
 }
 
@@ -174,7 +175,7 @@ async fn killed_master_keeps_jobs_and_changes_run_id() {
     let worker = Worker::start(Runtime::new(store.clone(), counting(&count)).queues([(QUEUE, 16)]));
     enqueue_ticks(&store, 0..200).await;
     eventually("performed", async || count.load(Ordering::SeqCst) == 200).await;
-    // What the replica has seen is not lost.
+    // Data that the replica has received is not lost.
     store.enqueue(&[NewJob::after(&Tick(1_000), secs(4))]).await.unwrap();
     let owner = owner(&cluster).await;
     replicated(&cluster, owner, "tick:1000").await;
@@ -183,7 +184,7 @@ async fn killed_master_keeps_jobs_and_changes_run_id() {
     enqueue_ticks(&store, 200..300).await;
     eventually("all performed", async || count.load(Ordering::SeqCst) >= 301).await;
 
-    // The epoch came along, but names another process: what the reconciler takes for a restart, and rebuilds.
+    // The epoch was replicated but names another process. The reconciler treats this as a restart and rebuilds.
     let epoch = store.epoch().await.unwrap().unwrap();
     let run_id = store.run_id().await.unwrap();
     assert_ne!(epoch.run_id, run_id);
@@ -191,14 +192,14 @@ async fn killed_master_keeps_jobs_and_changes_run_id() {
     assert_eq!(store.epoch().await.unwrap().unwrap().run_id, run_id);
     assert_woken_at_once(&store, &count, 300..307).await;
 
-    // It comes back as a replica, and is told no more than that.
+    // The old master comes back as a replica, without further instructions.
     cluster.node_mut(owner).restart().await.unwrap();
     enqueue_ticks(&store, 400..500).await;
     eventually("all performed", async || count.load(Ordering::SeqCst) >= 408).await;
     worker.drain().await;
 }
 
-/// No connection is cut: only the redirection tells.
+/// The failover cuts no connection: the client learns of it only from the redirection.
 #[tokio::test]
 async fn calls_follow_master_after_planned_failover() {
     let cluster = RedisCluster::start().await.unwrap();
@@ -217,7 +218,7 @@ async fn calls_follow_master_after_planned_failover() {
     assert_eq!(worker.drain().await.refused, 0);
 }
 
-/// Its keys go over one by one, while jobs are enqueued and performed: no script ends half done, and no job is lost.
+/// The keys move one by one while jobs are enqueued and run. No script stops halfway, and no job is lost.
 #[tokio::test]
 async fn queue_slot_moves_to_another_master_under_load() {
     let cluster = RedisCluster::start().await.unwrap();
@@ -246,13 +247,14 @@ async fn queue_slot_moves_to_another_master_under_load() {
     let stats = store.queue_stats(&[QUEUE]).await.unwrap();
     assert_eq!((stats[0].scheduled, stats[0].leased, stats[0].dead), (500, 0, 0));
     assert_woken_at_once(&store, &count, 900_000..900_007).await;
-    // A server took over that the epoch does not name: all timers are compared, as after a failover.
+    // The epoch does not name the new server, so all timers are compared, as after a failover.
     assert_ne!(store.epoch().await.unwrap().unwrap().run_id, store.run_id().await.unwrap());
     worker.drain().await;
 }
 
-/// The server lets a script begin if it still has all keys that are named, and fails it at the first other key that has gone. So a
-/// rescue would be done and its lease not given. All keys of the queue are there, and a lease is to be rescued.
+/// A server starts a script if it has all keys that the call names, and fails it at the first other key that has moved.
+/// Then a rescue would be done without its lease. Here all keys of the queue are still present, and one lease must be
+/// rescued.
 #[tokio::test]
 async fn scripts_are_refused_while_their_slot_moves() {
     let cluster = RedisCluster::start().await.unwrap();
@@ -287,7 +289,7 @@ async fn scripts_are_refused_while_their_slot_moves() {
         assert!(matches!(error, StoreError::SlotMoving { .. }) && error.is_transient(), "{error}");
     }
     assert_eq!(state().await, before);
-    // What names one key goes on, here or there.
+    // Commands with one key still work, on either node.
     assert!(store.epoch().await.unwrap().is_some());
     assert!(!store.pause_queue("another").await.unwrap());
     assert!(store.find_keys("{dq:0}:dead:*", "zset").await.unwrap().contains(&keys.dead_set(QUEUE)));
@@ -318,7 +320,8 @@ async fn cluster_flush_stops_takes_until_rebuild() {
     assert_eq!(jobs.len(), 1, "{jobs:?}");
 }
 
-/// Its owner is frozen, neither dead nor answering: the cluster votes it out, and calls go to its replica.
+/// The slot's owner is frozen: it is not dead and does not answer. The cluster votes it out, and calls go to its
+/// replica.
 #[tokio::test]
 async fn frozen_master_is_replaced_by_its_replica() {
     let cluster = RedisCluster::start().await.unwrap();
@@ -333,7 +336,7 @@ async fn frozen_master_is_replaced_by_its_replica() {
     eventually("enqueued", async || store.enqueue(&[timer("tick:2", secs(900))]).await.is_ok()).await;
     assert_eq!(store.queue_stats(&[QUEUE]).await.unwrap()[0].scheduled, 2);
     crate::process::signal(frozen, "CONT");
-    // It comes back with its old belief, and is soon told otherwise: nothing is read from it.
+    // The old owner comes back with an outdated map, and soon becomes a replica. Reads do not go to it.
     eventually("a replica", async || !is_owner(&cluster.nodes()[owner]).await).await;
     assert_eq!(store.queue_stats(&[QUEUE]).await.unwrap()[0].scheduled, 2);
 }
@@ -354,7 +357,7 @@ async fn cluster_errors_name_outage_or_wrong_url() {
     assert!(error.to_string().contains("redis+cluster://"), "{error}");
 }
 
-/// A producer's rights as jobs/README.md lists them, on all nodes: those that are found by others ask for the same login.
+/// Grants a producer the rights listed in jobs/README.md, on all nodes. Nodes that other nodes name use the same login.
 #[tokio::test]
 async fn producer_login_is_enough_on_a_cluster() {
     let readme = include_str!("../../../../jobs/README.md");
@@ -382,7 +385,7 @@ async fn producer_login_is_enough_on_a_cluster() {
     assert!(due.is_some());
 }
 
-/// Each node is asked for its TLS port by the others' word, and trusted by the one authority.
+/// The nodes announce each other's TLS ports, and one authority signed all certificates.
 #[tokio::test]
 async fn cluster_works_with_a_private_authority() {
     let _ = rustls::crypto::ring::default_provider().install_default();

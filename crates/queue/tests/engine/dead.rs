@@ -1,4 +1,4 @@
-//! Dead letters.
+//! Dead jobs.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -13,7 +13,7 @@ use queue::{
 
 const BOTH: [&str; 2] = [OTHER, QUEUE];
 
-/// Buries `n` jobs named `t:<prefix>-<number>`, all in the same millisecond.
+/// Creates `n` dead jobs `t:<prefix>-<number>`, all dead in the same millisecond.
 async fn bury(bench: &Bench, prefix: &str, n: usize, error: &str) {
     let jobs: Vec<NewJob> = (0..n).map(|number| due_now(&format!("t:{prefix}-{number}"))).collect();
     bench.store.enqueue(&jobs).await.unwrap();
@@ -27,7 +27,7 @@ async fn bury(bench: &Bench, prefix: &str, n: usize, error: &str) {
     }
 }
 
-/// All pages; answers the ids and the number of pages.
+/// Reads all pages. Returns the ids and the number of pages.
 async fn all(bench: &Bench, filter: &DeadFilter) -> (Vec<String>, usize) {
     let (mut ids, mut pages, mut after) = (Vec::new(), 0, None);
     loop {
@@ -59,7 +59,7 @@ async fn removals_between_pages_skip_no_entry() {
     let ids: Vec<String> = first.entries.into_iter().map(|entry| entry.id).collect();
     assert_eq!(ids.len(), 500);
     bench.store.discard(&ids, &BOTH).await.unwrap();
-    // The cursor is written down and its job is gone meanwhile.
+    // The cursor is converted to text, and its job no longer exists.
     let after: DeadCursor = first.next.unwrap().to_string().parse().unwrap();
     let second = bench.store.list_dead(QUEUE, &everything, Some(&after)).await.unwrap();
     let third = bench.store.list_dead(QUEUE, &everything, second.next.as_ref()).await.unwrap();
@@ -156,7 +156,7 @@ async fn retention_discards_the_oldest_bounded_per_call() {
     assert_eq!(bench.redis::<usize>(&["HLEN", "{dq:0}:dead"]).await, 3);
 }
 
-/// The dead of both queues, as they are listed.
+/// Returns the dead jobs of both queues, as listed.
 async fn entries(bench: &Bench) -> Vec<DeadEntry> {
     let mut entries = Vec::new();
     for queue in BOTH {
@@ -167,7 +167,7 @@ async fn entries(bench: &Bench) -> Vec<DeadEntry> {
     entries
 }
 
-/// The records as they are kept, in no order of their own.
+/// Returns the stored records.
 async fn records(bench: &Bench) -> BTreeMap<String, String> {
     bench.redis(&["HGETALL", "{dq:0}:dead"]).await
 }

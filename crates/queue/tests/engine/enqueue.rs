@@ -129,7 +129,7 @@ async fn repair_inserts_absent_and_moves_late_jobs() {
     assert_eq!(bench.find("t:leased").await.unwrap().again_ms, None);
 }
 
-/// The enqueue that was to move it earlier is lost.
+/// The enqueue that should have moved the job earlier was lost.
 #[tokio::test]
 async fn f09_repair_moves_a_job_wanted_now() {
     let bench = Bench::new().await;
@@ -181,7 +181,7 @@ async fn enqueue_removes_the_superseded_waiting_job() {
     let left: usize = bench.redis(&["EXISTS", "{dq:0}:due:others", "{dq:0}:jobs"]).await;
     assert_eq!(left, 0, "its envelope goes with it");
 
-    // Nothing to insert is a call, too, and nothing at all is none.
+    // A call without jobs to insert still cancels. A call without any jobs does nothing.
     assert_eq!(bench.store.enqueue_superseding(&[], &[address("t:2")]).await.unwrap(), []);
     assert!(bench.find("t:2").await.is_none());
     assert_eq!(bench.store.enqueue_superseding(&[], &[]).await.unwrap(), []);
@@ -199,7 +199,7 @@ async fn superseded_job_stays_unless_it_waits() {
     assert_eq!(bench.snapshot().await, before);
 }
 
-/// What is both superseded and wanted is wanted.
+/// A job that is both superseded and wanted is wanted.
 #[tokio::test]
 async fn superseded_and_wanted_job_is_inserted() {
     let bench = Bench::new().await;

@@ -1,4 +1,4 @@
-//! The proof that Redis still holds our data.
+//! The proof that Redis still has all jobs.
 
 use crate::support::Bench;
 
@@ -36,7 +36,7 @@ async fn restart_changes_the_run_id() {
     let mut bench = Bench::new().await;
     bench.redis.restart().await.unwrap();
     let epoch = loop {
-        // The first call may still meet the old connection.
+        // The first call may still use the old connection.
         if let Ok(epoch) = bench.store.epoch().await {
             break epoch.unwrap();
         }

@@ -1,4 +1,4 @@
-//! What a process held that has ended without a drain.
+//! Slots of a process that has ended without a drain.
 
 use servers::RedisServer;
 
@@ -16,7 +16,7 @@ use queue::{
 #[tokio::test]
 async fn only_slots_of_dead_process_are_freed() {
     let bench = bench_with(1, &[("a", 2)]).await;
-    // Slots that it asked for, slots that came with a take, and a job of another process.
+    // Slots that the process asked for, slots that came with a take, and a job of another process.
     let asked = acquire(&bench, "t:0", &need("a", "0")).await;
     park(&bench, "t:1", &need("a", "1")).await;
     bench.store.set_slot_limits(&SlotLimits::for_shard(2)).await.unwrap();
@@ -35,13 +35,13 @@ async fn only_slots_of_dead_process_are_freed() {
     assert_eq!(bench.store.free_slots_of("other", name).await.unwrap(), 1);
     assert_eq!(in_use().await, 0);
 
-    // A job may be what killed its worker: its lease is counted as lost when its time is over.
+    // The leases stay until they end by time, and then count as lost, because a job may have killed its worker.
     for job in ["t:1", "t:2"] {
         assert_eq!(bench.find(job).await.unwrap().state, JobState::Leased, "{job}");
     }
 }
 
-/// Slots that no test waits for.
+/// Returns a need whose slots do not end during the test.
 fn long_need() -> SlotNeed {
     SlotNeed::new("a", "letter", secs(600)).unwrap()
 }
@@ -69,7 +69,7 @@ async fn frozen_process_keeps_slots_and_killed_one_frees() {
         }
     });
     let other = Worker::start(Runtime::new(store.clone(), registry).queues([(OTHER, 4)]));
-    // Its lease is over by then, and the other has looked for it all the while.
+    // Its lease has expired by then, and the other process has checked it all the time.
     let parked = async || store.queue_stats(&[OTHER]).await.unwrap()[0].parked;
     eventually("the job waits for the slots", async || parked().await == 1).await;
     assert_eq!(holders().await, before);

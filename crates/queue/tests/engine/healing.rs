@@ -1,4 +1,4 @@
-//! What the engine heals by itself, on real processes and a real Redis.
+//! Recovery of the engine, with real processes and a real Redis.
 
 use std::{
     collections::HashSet,
@@ -32,7 +32,7 @@ fn ticks(numbers: std::ops::Range<u64>) -> Vec<NewJob> {
     numbers.map(|n| NewJob::now(&Tick(n))).collect()
 }
 
-/// Lets all leases of a queue, and the turn to run suspects, end now: time is moved, not waited for.
+/// Expires all leases of a queue, and the turn to run suspects, by setting their times.
 async fn expire_leases(redis: &servers::RedisServer, queue: &str) {
     let key = format!("{{dq:0}}:leased:{queue}");
     let leased: Vec<String> = raw(&redis.url(), &["ZRANGE", &key, "0", "-1"]).await;
@@ -75,7 +75,7 @@ async fn process_frozen_past_its_lease_is_refused() {
         workers.iter().any(|worker| worker.info.pid != pid && worker.info.in_hand == 0 && worker.seen_ms_ago < 3_000)
     })
     .await;
-    // The other renews its lease meanwhile, on this thread.
+    // Meanwhile the other process renews its lease, on this thread.
     let said = tokio::task::spawn_blocking(|| still.drain()).await.unwrap();
     assert!(said.contains("settled: 0, refused: 1, released: 0"), "{said}");
     assert_eq!(lease().await.unwrap().state, JobState::Leased, "the other's lease is untouched");
@@ -85,7 +85,7 @@ async fn process_frozen_past_its_lease_is_refused() {
     assert_eq!(other.drain().await.settled, 1);
 }
 
-/// A hundred a second would be half a minute.
+/// At a hundred jobs per second this would take half a minute.
 #[tokio::test]
 async fn f15_rescued_jobs_run_as_permits_allow() {
     let (redis, store) = redis_and_store().await;
@@ -98,7 +98,7 @@ async fn f15_rescued_jobs_run_as_permits_allow() {
     assert_eq!(store.queue_stats(&[QUEUE]).await.unwrap()[0].leased, 3_000);
     expire_leases(&redis, QUEUE).await;
     let count = Arc::new(AtomicUsize::new(0));
-    // The one that rescues has few permits, the other has many.
+    // The worker that rescues has few permits, the other one has many.
     let few = Worker::start(Runtime::new(store.clone(), counting(&count)).queues([(QUEUE, 1)]));
     let many = Worker::start(Runtime::new(store.clone(), counting(&count)).queues([(QUEUE, 64)]));
     eventually("all have run", async || count.load(Ordering::SeqCst) == 3_000).await;
@@ -191,7 +191,7 @@ async fn cut_connections_cost_no_job() {
     worker.drain().await;
 }
 
-/// The server process stands still, as in a slow command, while a job is in hand and another becomes due.
+/// The server is stopped, as in a slow command, while a job runs and another becomes due.
 #[tokio::test]
 async fn five_second_server_pause_costs_no_lease() {
     let (redis, store) = redis_and_store().await;
@@ -312,7 +312,7 @@ async fn twenty_thousand_due_jobs_are_performed() {
     assert_eq!(worker.drain().await.settled, 20_000);
 }
 
-/// Commands that clients send; those within scripts are not counted.
+/// Returns the number of commands from clients, without those inside scripts.
 async fn client_commands(redis: &servers::RedisServer) -> u64 {
     let stats: String = raw(&redis.url(), &["INFO", "commandstats"]).await;
     let calls = |line: &str| line.split_once("calls=")?.1.split(',').next()?.parse::<u64>().ok();
@@ -345,7 +345,7 @@ async fn idle_fleet_sends_few_commands() {
     }
 }
 
-/// Delays go to Redis and its clock decides; a worker whose own clock is an hour off never notices.
+/// Redis' clock decides about delays, so a worker whose own clock is an hour off works normally.
 #[test]
 fn engine_reads_no_wall_clock() {
     let mut folders = vec![std::path::PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/src"))];

@@ -1,4 +1,4 @@
-//! A rebuild under way: what is due up to its horizon is taken, and nothing else.
+//! A rebuild in progress: workers take only jobs that are due up to its horizon.
 
 use std::sync::{
     Arc,
@@ -20,7 +20,7 @@ fn due_job(text: &str, due_ms: u64) -> DueJob {
     DueJob { job: due_now(text), due_ms }
 }
 
-/// Redis is empty, and a rebuild has begun.
+/// Creates an empty Redis with a started rebuild.
 async fn flushed() -> (Bench, queue::store::RebuildMarker) {
     let bench = Bench::new().await;
     bench.redis::<()>(&["FLUSHALL"]).await;
@@ -41,7 +41,7 @@ async fn rebuild_without_horizon_allows_no_takes() {
     assert_eq!(inserted, Some(vec![RepairVerdict::Inserted]));
     assert_eq!(bench.store.takeable().await.unwrap(), Takeable::Nothing);
     assert!(takes_nothing(&bench.store).await);
-    // Nor by a horizon whose marker is gone.
+    // A horizon without its marker does not count either.
     bench.redis::<()>(&["DEL", "{dq:0}:rebuilding"]).await;
     assert!(!bench.store.publish_horizon(&marker, START_MS).await.unwrap());
     assert!(takes_nothing(&bench.store).await);
@@ -108,7 +108,7 @@ async fn later_rebuild_voids_the_earlier_horizon() {
     assert_eq!(bench.take(9).await.ids(), ["t:1"]);
 }
 
-/// The process that rebuilds is gone: what it has put in is taken, and rescued from workers that die.
+/// The rebuilding process has died. Its jobs are taken, and are rescued from dead workers.
 #[tokio::test]
 async fn leases_below_the_horizon_work_as_usual() {
     let (bench, marker) = flushed().await;
@@ -149,7 +149,7 @@ async fn many_jobs_are_restored_in_one_call() {
     assert_eq!(stats.due + stats.scheduled, 1_700);
 }
 
-/// A worker follows the horizon, and says all the while that the rebuild is not at its end.
+/// A worker follows the horizon, and reports as long as the rebuild is not finished.
 #[tokio::test]
 async fn a_worker_follows_the_horizon() {
     let redis = servers::RedisServer::start().await.unwrap();

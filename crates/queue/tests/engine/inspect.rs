@@ -1,4 +1,4 @@
-//! What operators see.
+//! Operators' view of queues and jobs.
 
 use std::collections::BTreeMap;
 
@@ -127,7 +127,7 @@ async fn f17_unseen_replica_is_forgotten_after_a_minute() {
     beat("b", None).await;
     assert!(names().await.is_empty());
 
-    // A failover to a clock that is behind: the dead one would be seen as alive for an hour.
+    // After a failover to a clock that is an hour behind, the dead worker would appear alive for an hour.
     beat("dead", Some(&info)).await;
     bench.step_back(secs(3_600));
     beat("alive", Some(&info)).await;

@@ -1,4 +1,4 @@
-//! Expiry, renewal, release.
+//! Expiry, renewal and release of leases.
 
 use crate::support::{Bench, LEASE, QUEUE, START_MS, due_now, millis, secs, timer};
 use queue::{
@@ -108,7 +108,7 @@ async fn rescue_and_release_keep_the_earlier_due() {
     assert_eq!(bench.find("t:1").await.unwrap().at_ms, START_MS, "the original due is the earlier one");
 }
 
-/// 10,000 is what a host with many processes may leave behind.
+/// A host with many processes may leave 10,000 leases.
 #[tokio::test]
 async fn f15_ten_thousand_leases_return_in_eleven_calls() {
     let bench = Bench::new().await;

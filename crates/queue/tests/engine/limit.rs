@@ -69,7 +69,7 @@ async fn slot_of_dead_holder_expires() {
     assert_eq!(acquire(&bench, &limits).await.unwrap_err(), millis(100));
     bench.advance(millis(100));
     let fresh = acquire(&bench, &limits).await.unwrap();
-    // The dead one was but slow: its end does not free the slot of another.
+    // The expired holder was only slow: its end does not free another holder's slot.
     bench.store.give_back_slots(dead).await.unwrap();
     assert!(acquire(&bench, &limits).await.is_err());
     bench.store.give_back_slots(fresh).await.unwrap();
@@ -152,7 +152,7 @@ async fn slots_of_ended_work_are_returned() {
     for _ in 0..5 {
         assert_eq!(run_limited(&bench.store, &limits, || async { done.clone() }).await, done, "the slot is free");
     }
-    // Slots under other limits take none of them along.
+    // Slots under other limits do not take them along.
     assert!(acquire(&bench, &[Limit::slots("other", 1)]).await.is_ok());
     eventually("the last has gone back", async || bench.redis::<i64>(&["EXISTS", "{dq:0}:slots:acme"]).await == 0)
         .await;
@@ -174,7 +174,7 @@ async fn limited_job_is_snoozed_without_redis() {
     assert!(matches!(outcome, Outcome::Snooze { .. }), "{outcome:?}");
 }
 
-/// Two processes, more permits than slots, and work longer than a slot lasts.
+/// Two processes, more permits than slots, and work that runs longer than a slot lasts.
 #[tokio::test]
 async fn limit_holds_across_two_processes() {
     let redis = servers::RedisServer::start().await.unwrap();

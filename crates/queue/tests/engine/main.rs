@@ -1,5 +1,5 @@
-//! The engine against a real Redis. Scripts are tested with a clock that is moved by hand; only the runtime's tests wait
-//! for real time, and never for correctness.
+//! Tests of the engine with a real Redis. Script tests set the clock by hand. Only the runtime tests wait in real time,
+//! and never to decide correctness.
 
 mod breaker;
 mod cluster;

@@ -1,4 +1,4 @@
-//! What is counted, by which names and labels, and that counting costs no look-up per job.
+//! Names and labels of the metrics, and proof that counting needs no look-up per job.
 
 use std::{
     collections::BTreeMap,
@@ -16,7 +16,7 @@ use crate::{
 };
 use queue::{NewJob, Outcome, Registry, Runtime, Store};
 
-/// Keeps what is counted, and how often a metric was looked up.
+/// Recorder that stores the counts and the number of look-ups.
 #[derive(Default)]
 struct Counted {
     series: Mutex<BTreeMap<String, Arc<AtomicU64>>>,
@@ -40,7 +40,7 @@ impl Counted {
         self.series.lock().unwrap().entry(name).or_default().clone()
     }
 
-    /// The series with something in them.
+    /// Returns the series with a value above zero.
     fn read(&self) -> Vec<String> {
         let series = self.series.lock().unwrap();
         let counts = series.iter().map(|(name, count)| (name, count.load(Ordering::SeqCst)));
@@ -71,7 +71,7 @@ impl Recorder for Counted {
 #[tokio::test]
 async fn metrics_keep_names_without_lookups_per_job() {
     let counted = Counted::default();
-    // This test has one thread, so that all of the worker counts here.
+    // This test has one thread, so the recorder receives everything from the worker.
     let _guard = metrics::set_default_local_recorder(&counted);
     let redis = servers::RedisServer::start().await.unwrap();
     let store = Store::connect(&redis.url()).await.unwrap();
@@ -85,7 +85,7 @@ async fn metrics_keep_names_without_lookups_per_job() {
             }
         })
         .register::<Letter, _, _>(|_, _| async { Outcome::done() });
-    // One job has lost four deliveries, and the lease of the fifth is over.
+    // The job has lost four deliveries, and its fifth lease has expired.
     raw::<()>(&redis.url(), &["ZADD", "{dq:0}:leased:others", "1", "letter:1"]).await;
     raw::<()>(&redis.url(), &["HSET", "{dq:0}:leases", "letter:1", "gone:1 1 -"]).await;
     raw::<()>(&redis.url(), &["HSET", "{dq:0}:tries", "letter:1", "0 4"]).await;

@@ -1,4 +1,4 @@
-//! What operators do with single jobs.
+//! Operators' actions on single jobs.
 
 use crate::support::{Bench, Letter, OTHER, QUEUE, START_MS, due_now, id, millis, secs, timer};
 use queue::{
@@ -8,7 +8,7 @@ use queue::{
 
 const BOTH: [&str; 2] = [OTHER, QUEUE];
 
-/// One job in each state; `t:absent` is in none.
+/// Creates one job per state; `t:absent` does not exist.
 async fn one_of_each() -> Bench {
     let bench = Bench::new().await;
     bench.store.enqueue(&[due_now("t:dead"), timer("t:running", millis(1))]).await.unwrap();

@@ -1,4 +1,4 @@
-//! Redis going away and coming back under a running worker.
+//! Outages of Redis under a running worker.
 
 use std::{
     sync::{
@@ -51,7 +51,7 @@ async fn worker_survives_redis_crash_without_loss() {
     worker.drain().await;
 }
 
-/// A firewall or a proxy forgets the connection, and nothing says so.
+/// A firewall or a proxy drops the connection silently.
 #[tokio::test]
 async fn f08_silent_connection_is_replaced() {
     let redis = servers::RedisServer::start().await.unwrap();
@@ -70,7 +70,7 @@ async fn f08_silent_connection_is_replaced() {
     worker.drain().await;
 }
 
-/// The take that was under way is answered after all, so nothing but the replacement can subscribe again.
+/// The take in progress gets its answer, so only the replacement can subscribe again.
 #[tokio::test]
 async fn f08_replaced_connection_receives_wakes() {
     let redis = servers::RedisServer::start().await.unwrap();
@@ -155,8 +155,8 @@ async fn flush_stops_jobs_until_rebuild() {
     worker.drain().await;
 }
 
-/// A server that is only busy is waited for: a call given up would be performed all the same, and its jobs lost to their
-/// leases.
+/// A worker waits for a busy server. Redis would still run an abandoned call, and its jobs would wait for their leases
+/// to expire.
 #[tokio::test]
 async fn five_second_block_costs_no_delivery() {
     let redis = servers::RedisServer::start().await.unwrap();
@@ -166,7 +166,7 @@ async fn five_second_block_costs_no_delivery() {
     let worker = Worker::start(Runtime::new(store.clone(), counting(&count)).queues([(QUEUE, 4)]));
     enqueue_ticks(&store, 0..5).await;
     eventually("performed", async || count.load(Ordering::SeqCst) == 5).await;
-    // It gives up within the pause, even if it begins late.
+    // This client times out within the pause, even if it starts late.
     let config = RedisConfig { response_timeout: millis(500), ..RedisConfig::new(redis.url()) };
     let hasty = Store::with_config(config).unwrap();
     eventually("connected", async || hasty.ping().await.is_ok()).await;
@@ -181,7 +181,7 @@ async fn five_second_block_costs_no_delivery() {
     assert_eq!((summary.settled, summary.refused), (10, 0));
 }
 
-/// The password of Redis was another for a while, and is right again.
+/// The password of Redis was different for a time, and is correct again.
 #[tokio::test]
 async fn refused_login_is_retried() {
     let redis = servers::RedisServer::start().await.unwrap();

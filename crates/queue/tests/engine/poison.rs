@@ -1,9 +1,9 @@
-//! Jobs whose deliveries get lost, perhaps because they kill their worker.
+//! Jobs whose deliveries are lost, perhaps because they kill their worker.
 
 use crate::support::{Bench, LEASE, OTHER, QUEUE, due_now, timer};
 use queue::store::{JobState, LeaseEnd, TakeMode};
 
-/// Takes and loses the job `times` times, alone where it must be.
+/// Takes the job and loses its lease, `times` times, alone once it is a suspect.
 async fn lose(bench: &Bench, times: u32) {
     for _ in 0..times {
         bench.take_of(&[(QUEUE, 1)], TakeMode::Alone).await;
@@ -95,7 +95,7 @@ async fn many_suspects_do_not_block_the_queue() {
     let poison: Vec<_> = (0..50).map(|n| due_now(&format!("t:poison-{n}"))).collect();
     bench.store.enqueue(&poison).await.unwrap();
     for _ in 0..2 {
-        // Leases that are not renewed, as of a process that dies with all it holds.
+        // Expired leases, as of a process that dies with all its jobs.
         bench.take(50).await;
         bench.advance(LEASE);
     }

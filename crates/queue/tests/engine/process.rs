@@ -1,4 +1,4 @@
-//! A worker in a process of its own, to be stopped, continued and killed: this test binary, started again.
+//! A worker in a separate process, which tests stop, continue and kill: this test binary, started again.
 
 use std::{
     io::{Read, Write},
@@ -13,13 +13,13 @@ use queue::{NewJob, Outcome, Registry, Runtime, SlotNeed, Store, run_with_slots}
 
 const URL: &str = "ENGINE_TEST_REDIS_URL";
 
-/// This tick takes its process along.
+/// Number of a tick that kills its process.
 pub(crate) const POISON: u64 = 666;
 
-/// A letter of this text is read with slots.
+/// Text of a letter whose handler uses slots.
 pub(crate) const SLOTTED: &str = "slotted";
 
-/// What the process' letters leave behind.
+/// Follow-up of the process' letters.
 pub(crate) const FOLLOW_UP: &str = "tick:7";
 
 pub(crate) struct Process(Mutex<Child>);
@@ -45,7 +45,7 @@ impl Process {
         self.0.lock().unwrap().try_wait().unwrap().is_some()
     }
 
-    /// Lets it drain and end; answers what it says of its run.
+    /// Lets the process drain and end. Returns its summary.
     pub(crate) fn drain(self) -> String {
         let mut child = self.0.lock().unwrap();
         drop(child.stdin.take());
@@ -64,17 +64,17 @@ impl Drop for Process {
     }
 }
 
-/// Sends a signal to a process this test started.
+/// Sends a signal to a process that this test started.
 pub(crate) fn signal(pid: u32, name: &str) {
     assert!(Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status().unwrap().success());
 }
 
-/// Not a test but the process itself, when it is started as such.
+/// Not a test: the worker process itself, if it is started as one.
 #[tokio::test]
 async fn a_worker_process() {
     let Ok(url) = std::env::var(URL) else { return };
     let store = Store::connect(&url).await.unwrap();
-    // Connecting may take longer than a tick has.
+    // Connecting may take longer than the timeout of a tick.
     let redis = redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap();
     let slots = store.clone();
     let registry = Registry::new()
@@ -91,7 +91,7 @@ async fn a_worker_process() {
         .register::<Letter, _, _>(move |Letter(_, text), delivery| {
             let slots = slots.clone();
             async move {
-                // Long enough to be stopped in, and shorter than a lease.
+                // Long enough to be stopped during it, and shorter than a lease.
                 let read = async || tokio::time::sleep(secs(6)).await;
                 if text == SLOTTED {
                     let need = SlotNeed::new("a", "letter", secs(600)).unwrap();

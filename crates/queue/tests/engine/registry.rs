@@ -1,4 +1,4 @@
-//! Typed handlers, stepped by hand: take, perform, settle, no supervisor.
+//! Typed handlers, run step by step without a supervisor: take, perform, settle.
 
 use serde_json::json;
 

@@ -42,7 +42,7 @@ async fn redis_and_store() -> (servers::RedisServer, Store) {
     (redis, store)
 }
 
-/// Counts every tick it performs.
+/// Returns a registry that counts every tick.
 pub(crate) fn counting(count: &Arc<AtomicUsize>) -> Registry {
     let count = count.clone();
     Registry::new().register::<Tick, _, _>(move |_, _| {
@@ -82,7 +82,7 @@ async fn idle_worker_starts_due_job_at_once() {
     tokio::time::sleep(millis(300)).await;
     let mut waits = Vec::new();
     for n in 0..9 {
-        // Somewhere within the idle poll's second, so that polling alone would be slow.
+        // A time within the second of the idle poll, so that polling alone would be slow.
         tokio::time::sleep(millis(50)).await;
         let begun = Instant::now();
         store.enqueue(&[NewJob::now(&Tick(n))]).await.unwrap();
@@ -104,7 +104,7 @@ async fn a_delayed_job_starts_on_time() {
         async { Outcome::done() }
     });
     let worker = Worker::start(Runtime::new(store.clone(), registry).queues([(QUEUE, 4)]));
-    // Spread over the idle poll's second, so that polling alone would be half a second late.
+    // Spread over the second of the idle poll, so that polling alone would be half a second late.
     let timers: Vec<NewJob> = (0..5).map(|n| NewJob::after(&Tick(n), millis(1_700 + 400 * n))).collect();
     store.enqueue(&timers).await.unwrap();
     eventually("started", async || late.lock().unwrap().len() == 5).await;
@@ -287,7 +287,7 @@ async fn suspect_runs_alone_before_the_rest() {
 async fn jobs_of_dead_worker_run_within_ten_seconds() {
     let (_redis, store) = redis_and_store().await;
     store.enqueue(&ticks(0..5)).await.unwrap();
-    // A process that took the jobs and died.
+    // A process took the jobs and died.
     let token = LeaseToken::new("dead", 1);
     let queues = [(QUEUE, 5)];
     let request = TakeRequest { queues: &queues, token: &token, lease: secs(8), mode: TakeMode::Normal };
@@ -323,7 +323,7 @@ async fn result_of_lost_lease_is_refused() {
     assert!(store.find_job(&id("tick:1"), &[QUEUE]).await.unwrap().is_none());
 }
 
-/// More permits than one take may lease: the take that follows comes at once, not after an idle poll.
+/// With more permits than one take may lease, the next take follows at once, without an idle poll.
 #[tokio::test]
 async fn concurrency_above_take_limit_keeps_pace() {
     let (_redis, store) = redis_and_store().await;
@@ -347,7 +347,7 @@ async fn missing_or_repeated_queue_is_refused() {
     assert_eq!(run(vec![(QUEUE, 1), (QUEUE, 2)]).await, Err(RuntimeError::QueueTwice(QUEUE)));
 }
 
-/// Chains of follow-ups: the state the engine is in for most of its life.
+/// Chains of follow-ups, the usual work of the engine.
 #[tokio::test]
 async fn chains_of_follow_ups_run_to_their_end() {
     let (_redis, store) = redis_and_store().await;

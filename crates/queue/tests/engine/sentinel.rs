@@ -52,7 +52,7 @@ async fn failover_continues_jobs_and_changes_the_run_id() {
     let worker = Worker::start(Runtime::new(store.clone(), counting(&count)).queues([(QUEUE, 16)]));
     enqueue_ticks(&store, 0..200).await;
     eventually("performed", async || count.load(Ordering::SeqCst) == 200).await;
-    // What the replica has seen is not lost.
+    // Data that the replica has received is not lost.
     store.enqueue(&[NewJob::after(&Tick(1_000), millis(2_500))]).await.unwrap();
     eventually("replicated", async || {
         raw::<Option<u64>>(&fleet.replica.url(), &["ZSCORE", "{dq:0}:due:timers", "tick:1000"]).await.is_some()
@@ -63,14 +63,14 @@ async fn failover_continues_jobs_and_changes_the_run_id() {
     enqueue_ticks(&store, 200..300).await;
     eventually("all performed", async || count.load(Ordering::SeqCst) >= 301).await;
 
-    // The epoch came along, but names another process: what the reconciler takes for a restart, and rebuilds.
+    // The epoch was replicated but names another process. The reconciler treats this as a restart and rebuilds.
     let epoch = store.epoch().await.unwrap().unwrap();
     let run_id = store.run_id().await.unwrap();
     assert_ne!(epoch.run_id, run_id);
     rebuild(&store).await;
     assert_eq!(store.epoch().await.unwrap().unwrap().run_id, run_id);
 
-    // The subscription moved along: an idle worker is woken at once.
+    // The subscription moved, too: an idle worker is woken at once.
     let mut waits = Vec::new();
     for n in 300..307 {
         tokio::time::sleep(millis(50)).await;
@@ -87,7 +87,7 @@ async fn failover_continues_jobs_and_changes_the_run_id() {
     worker.drain().await;
 }
 
-/// They have one primary, and each has a connection that follows it.
+/// The shards have one primary, and each has a connection that follows it.
 #[tokio::test]
 async fn shards_continue_after_failover() {
     const SHARDS: u16 = 4;
@@ -122,7 +122,7 @@ async fn shards_continue_after_failover() {
     worker.drain().await;
 }
 
-/// The old primary lives on as a replica, and no connection is cut: only a refused write tells.
+/// The old primary becomes a replica and cuts no connection: the client learns of it only from a refused write.
 #[tokio::test]
 async fn planned_failover_moves_writes_to_new_primary() {
     let fleet = Fleet::start().await;
@@ -135,7 +135,7 @@ async fn planned_failover_moves_writes_to_new_primary() {
             == fleet.replica.port().to_string()
     })
     .await;
-    // The sentinels would do so too, in their own time.
+    // The sentinels would do this, too, but later.
     raw::<()>(&fleet.primary.url(), &["REPLICAOF", "127.0.0.1", &fleet.replica.port().to_string()]).await;
     enqueue_ticks(&store, 0..1).await;
     let due: usize = raw(&fleet.replica.url(), &["ZCARD", "{dq:0}:due:timers"]).await;

@@ -51,7 +51,7 @@ async fn settles_of_one_batch_have_own_verdicts() {
     let names = ["t:1", "t:2", "t:3", "t:4"];
     bench.store.enqueue(&names.map(due_now)).await.unwrap();
     let jobs = bench.take(10).await.jobs;
-    // Wanted again while it is leased.
+    // The job is enqueued again while it is leased.
     bench.enqueue(timer("t:2", secs(5))).await;
     let end = |n: usize, end| SettleRequest::end_lease(QUEUE, jobs[n].delivery.id.clone(), jobs[n].token.clone(), end);
     let settles = [
@@ -186,7 +186,7 @@ async fn superseded_jobs_are_cancelled_with_the_settle() {
     assert_eq!(bench.find("t:2").await.unwrap().at_ms, START_MS + 2_000);
 }
 
-/// A job that has the last word on itself needs no cancel; one that ran for another worker changes nothing.
+/// A job that supersedes itself needs no cancel, and a refused settle changes nothing.
 #[tokio::test]
 async fn refused_settle_cancels_nothing() {
     let bench = Bench::new().await;
@@ -204,7 +204,7 @@ async fn refused_settle_cancels_nothing() {
     assert_eq!(bench.snapshot().await, before);
 }
 
-/// Two orders move on in one call: each takes along what it supersedes, also where that has just ended its lease.
+/// Two orders progress in one call. Each cancels the jobs it supersedes, even a job whose lease ended in the same call.
 #[tokio::test]
 async fn batch_cancels_a_job_wanted_again() {
     let bench = Bench::new().await;

@@ -1,4 +1,4 @@
-//! Several shards as one queue: where jobs lie, who performs them, and what one shard's trouble is to the others.
+//! Several shards as one queue: placement of jobs, the workers that run them, and isolation of a faulty shard.
 
 use std::{
     collections::BTreeSet,
@@ -39,12 +39,12 @@ fn ticks(numbers: impl IntoIterator<Item = u64>) -> Vec<NewJob> {
     numbers.into_iter().map(|n| NewJob::now(&Tick(n))).collect()
 }
 
-/// The shard of `tick:n`.
+/// Returns the shard of `tick:n`.
 fn shard_of(n: u64) -> u16 {
     ShardCount::new(SHARDS).unwrap().shard_of(&n.to_string())
 }
 
-/// Ticks of one shard, or of all but that.
+/// Returns ticks whose shard matches.
 fn ticks_where(wanted: impl Fn(u16) -> bool, count: usize) -> Vec<NewJob> {
     ticks((0..).filter(|n| wanted(shard_of(*n))).take(count))
 }
@@ -80,7 +80,7 @@ async fn jobs_are_stored_in_their_subjects_shard() {
 
     let found = shards.find_job(&id("tick:3"), &[QUEUE]).await.unwrap().unwrap();
     assert_eq!(found.state, JobState::Due);
-    // As after the number of shards was changed: it still lies where it lay.
+    // Here the job is in another shard, as after a change of the number of shards.
     let elsewhere = &shards.stores()[usize::from((shard_of(1_000) + 1) % SHARDS)];
     elsewhere.enqueue(&[timer("tick:1000", secs(900))]).await.unwrap();
     assert!(shards.find_job(&id("tick:1000"), &[QUEUE]).await.unwrap().is_some());
@@ -97,7 +97,7 @@ async fn one_worker_serves_all_shards() {
     let shards = shards_at(&redis.url()).await;
     let performed = Arc::new(AtomicUsize::new(0));
     let seen = performed.clone();
-    // Every tick below 300 is followed by one of another subject, and ends a timer of a third.
+    // Every tick below 300 has a follow-up of another subject and cancels a timer of a third one.
     let registry = Registry::new().register::<Tick, _, _>(move |tick, _| {
         let seen = seen.clone();
         async move {
@@ -133,7 +133,7 @@ async fn operators_see_all_shards_as_one_queue() {
     let ids: Vec<&str> = page.iter().map(|entry| entry.id.as_str()).collect();
     assert_eq!(ids, (1_200..1_250).map(|n| format!("tick:{n}")).collect::<Vec<_>>());
 
-    // More than one page of each shard, and some that died in the same moment.
+    // More than one page per shard, and some that died in the same millisecond.
     let dead: Vec<DeadEntry> = (0..4_400).map(|n| dead_entry(&format!("tick:{}", 5_000 + n), 1_000 + n / 3)).collect();
     assert!(shards.restore_dead(QUEUE, &dead).await.unwrap().iter().all(|one| *one == RestoreVerdict::Restored));
     assert_eq!(shards.queue_stats(&[QUEUE]).await.unwrap()[0].dead, 4_400);
@@ -176,8 +176,8 @@ fn dead_entry(id: &str, died_ms: u64) -> DeadEntry {
     DeadEntry { id: id.to_owned(), record }
 }
 
-/// From one to four and on to two, with no copy and no pause: the owner of the truth puts each job into its new shard, and what lies in the
-/// old one is performed there as well, or has been.
+/// The number of shards changes from one to four to two, without copies or pauses. The application inserts each job
+/// into its new shard; a job in an old shard runs there, too, or has run.
 #[tokio::test]
 async fn shard_count_changes_while_workers_run() {
     let redis = RedisServer::start().await.unwrap();
@@ -196,7 +196,7 @@ async fn shard_count_changes_while_workers_run() {
     };
     let one = Shards::connect_lazy(&config, count(1), &[]).unwrap();
     rebuild(one.control()).await;
-    // The worker of before goes on by the old number.
+    // A worker that still uses the old number.
     let old = Worker::start(Runtime::new(one.clone(), registry()).queues([(QUEUE, 8)]));
     let jobs: Vec<NewJob> = (0..400).map(|n| timer(&format!("tick:{n}"), secs(900))).collect();
     one.enqueue(&jobs).await.unwrap();
@@ -216,7 +216,7 @@ async fn shard_count_changes_while_workers_run() {
     two.repair(&jobs).await.unwrap();
     assert!(two.count_left_over(&[QUEUE]).await.unwrap() > 120);
     let new = Worker::start(Runtime::new(two.clone(), registry()).queues([(QUEUE, 8)]));
-    // Their time comes, wherever they lie.
+    // All jobs become due, in whichever shard they are.
     for store in two.stores() {
         let ids: Vec<String> = raw(&redis.url(), &["ZRANGE", &store.keys().due_set(QUEUE), "0", "-1"]).await;
         for id_text in ids {
@@ -233,8 +233,8 @@ async fn shard_count_changes_while_workers_run() {
     assert_eq!(old.drain().await.refused + new.drain().await.refused, 0);
 }
 
-/// Shards are opened, closed and opened again during one run. On one connection calls keep their order, so that the take before a shard is
-/// closed does not see what comes there later.
+/// Shards are opened, closed and opened again during one run. A connection keeps the order of its calls, so the take
+/// before a shard is closed does not see jobs that arrive later.
 #[tokio::test]
 async fn worker_follows_the_shard_count() {
     let redis = RedisServer::start().await.unwrap();
@@ -269,7 +269,7 @@ async fn worker_follows_the_shard_count() {
     assert_eq!((summary.settled, summary.refused), (300, 0));
 }
 
-/// Each prefers other shards, and none owns one.
+/// Workers prefer different shards, and none owns one.
 #[tokio::test]
 async fn idle_workers_take_from_the_busy_shard() {
     let redis = RedisServer::start().await.unwrap();
@@ -314,7 +314,7 @@ async fn flushed_shard_leaves_the_others_running() {
     worker.drain().await;
 }
 
-/// A master and its replica stand still: no failover helps.
+/// A master and its replica are frozen, so no failover helps.
 #[tokio::test]
 async fn silent_shard_delays_no_other() {
     let cluster = RedisCluster::start().await.unwrap();
@@ -327,12 +327,12 @@ async fn silent_shard_delays_no_other() {
     shards.enqueue(&ticks(0..100)).await.unwrap();
     eventually("performed", async || count.load(Ordering::SeqCst) == 100).await;
 
-    // Not the control shard's, to which signs of life go.
+    // Not the control shard's node, which gets the heartbeats.
     let away = (1..SHARDS).map(node_of).find(|node| *node != node_of(0)).unwrap();
     let frozen = [away, away + 3].map(|node| cluster.nodes()[node].pid());
     frozen.iter().for_each(|pid| signal(*pid, "STOP"));
     let answering = |shard| node_of(shard) != away;
-    // Longer than a call may take and than a lease lasts.
+    // Longer than the timeout of a call and than a lease.
     let begun = std::time::Instant::now();
     let mut n = 0;
     while begun.elapsed() < LEASE + secs(1) {
@@ -350,7 +350,7 @@ async fn silent_shard_delays_no_other() {
     worker.drain().await;
 }
 
-/// Jobs that may kill their process run one at a time with nothing beside them, whatever shards they are of.
+/// Suspects run one at a time and alone, whatever their shards.
 #[tokio::test]
 async fn suspects_of_all_shards_run_alone() {
     let redis = RedisServer::start().await.unwrap();

@@ -1,4 +1,4 @@
-//! Slots of work that does not come to its proper end.
+//! Slots of work that ends abnormally.
 
 use std::sync::{Arc, atomic::AtomicU64};
 
@@ -15,12 +15,12 @@ use queue::{
     store::{EndedSlots, JobState, SlotLimits, SlotVerdict, TakeAnswer, TakeMode, TakeRequest, WaitingJob},
 };
 
-/// Time that stands still: slots do not end by themselves.
+/// Returns a fixed clock, so that slots do not end by time.
 fn standing_clock() -> ScriptClock {
     ScriptClock::Fixed(Arc::new(AtomicU64::new(START_MS)))
 }
 
-/// One slot.
+/// Creates a store with one slot.
 async fn start_store(redis: &RedisServer) -> Store {
     let store = patient_store(&redis.url()).await.with_clock(standing_clock());
     rebuild(&store).await;
@@ -31,12 +31,12 @@ async fn start_store(redis: &RedisServer) -> Store {
     store
 }
 
-/// Longer than the test may take: what is freed is freed before its time.
+/// Returns a need longer than the test, so that slots are freed only explicitly.
 fn long_need() -> SlotNeed {
     SlotNeed::new("a", "own", SlotNeed::LONGEST).unwrap()
 }
 
-/// Scripts that write wait, whatever was asked meanwhile.
+/// Pauses scripts that write, without blocking reads.
 async fn pause(redis: &RedisServer) {
     raw::<()>(&redis.url(), &["CLIENT", "PAUSE", "60000", "WRITE"]).await;
 }
@@ -85,7 +85,7 @@ async fn slots_of_cancelled_caller_are_freed() {
     eventually("freed", async || slots_in_use(&store).await == 0).await;
 }
 
-/// A letter whose slots are reserved for it.
+/// Creates a letter with reserved slots.
 async fn park_letter(store: &Store) {
     let wait = WaitingJob { job: NewJob::now(&Letter(1, "x".to_owned())), need: long_need() };
     store.park_jobs(&[wait]).await.unwrap();
@@ -122,7 +122,7 @@ async fn drain_frees_slots_of_unused_grant() {
     eventually("freed", async || slots_in_use(&store).await == 0).await;
 }
 
-/// By the clock of Redis, which counts finer than the slots.
+/// Uses Redis' clock, which is finer than the ends of slots.
 #[tokio::test]
 async fn no_slot_ends_before_its_holder_must() {
     let redis = RedisServer::start().await.unwrap();

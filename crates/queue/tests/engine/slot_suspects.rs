@@ -1,4 +1,4 @@
-//! Jobs with slots whose deliveries get lost, perhaps because they kill their worker.
+//! Jobs with slots whose deliveries are lost, perhaps because they kill their worker.
 
 use crate::{
     slots::{acquire, bench_with, need, park, release},
@@ -15,7 +15,7 @@ async fn take_alone(bench: &Bench) -> LeasedJob {
     jobs.remove(0)
 }
 
-/// The job is parked, comes back with its slots and takes its worker along, `times` times.
+/// Parks the job, takes it with its slots and loses the delivery, `times` times.
 async fn lose_with_slots(bench: &Bench, times: u32) {
     for lost in 0..times {
         let held = acquire(bench, "t:0", &need("a", "0")).await;
@@ -52,7 +52,7 @@ async fn suspect_with_slots_runs_alone() {
     let took = bench.take(10).await;
     assert!(took.suspects && took.jobs.is_empty(), "it is not run beside others: {:?}", took.ids());
 
-    // The process with the turn has to end what it holds.
+    // The process with the turn must first finish its jobs.
     bench.advance(secs(5) - secs(1));
     bench.take_of(&[(OTHER, 1)], TakeMode::Normal).await;
     assert_eq!(bench.find("t:poison").await.unwrap().state, JobState::Suspect);

@@ -1,7 +1,7 @@
-//! Slots that are handed over, and the lines for them.
+//! Slots that pass from job to job, and the lines for them.
 //!
-//! `limits`: how many there are. `parked`: what is known of a job that waits. `stated`: jobs that say what they need. `recovery`: after
-//! Redis lost them.
+//! `limits`: numbers of slots. `parked`: data of a waiting job. `stated`: jobs that state their need. `recovery`: after
+//! Redis lost the slots.
 
 mod limits;
 mod parked;
@@ -25,7 +25,7 @@ async fn set_limits(store: &Store, all: u32, groups: &[(&str, u32)]) {
     store.set_slot_limits(&limits).await.unwrap();
 }
 
-/// A bench with slots.
+/// Creates a bench with slots.
 pub(crate) async fn bench_with(all: u32, groups: &[(&str, u32)]) -> Bench {
     let bench = Bench::new().await;
     set_limits(&bench.store, all, groups).await;
@@ -51,7 +51,7 @@ pub(crate) async fn release(bench: &Bench, slots: EndedSlots) {
     assert_eq!(bench.store.release_slots(&[slots]).await.unwrap(), [ReleaseVerdict::Freed]);
 }
 
-/// Runs a job until it finds no slots.
+/// Runs a job that gets no slots and is parked.
 pub(crate) async fn park(bench: &Bench, job: &str, need: &SlotNeed) {
     bench.enqueue(due_now(job)).await;
     let leased = bench.take_one().await;
@@ -113,7 +113,7 @@ async fn job_exchanges_slots_of_an_old_need() {
         park(&bench, job, &need("a", job)).await;
     }
     release(&bench, held).await;
-    // The job's row names group b by now.
+    // The job's row now names group b.
     let (moved, _) = take_handed(&bench).await;
     let calls = script_calls(&bench).await;
     let in_use = |_: SlotGrant| async {
@@ -145,7 +145,7 @@ async fn lapsed_reservation_returns_job_to_the_head() {
     release(&bench, held).await;
     assert_eq!(bench.find("t:1").await.unwrap().state, JobState::Due);
     bench.advance(secs(2));
-    // No worker of the queue is there: another one's take lets the reservation lapse.
+    // The queue has no worker; another queue's take expires the reservation.
     let took = bench.take_of(&[(OTHER, 1)], TakeMode::Normal).await;
     assert_eq!(took.next_due_ms, Some(bench.now_ms() + 2_000), "the next reservation may lapse, too");
     let first = bench.find("t:1").await.unwrap();
@@ -226,7 +226,7 @@ async fn cancelled_job_passes_its_reservation_on() {
     assert_eq!((stats.in_use, stats.parked, stats.groups[0].in_use, stats.groups[0].waiting), (0, 0, 0, 0));
 }
 
-/// Calls of scripts so far; what scripts call themselves has other names.
+/// Returns the number of script calls so far. Calls inside scripts have other names.
 async fn script_calls(bench: &Bench) -> u64 {
     let stats: String = bench.redis(&["INFO", "commandstats"]).await;
     let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls=")).unwrap();
@@ -236,7 +236,7 @@ async fn script_calls(bench: &Bench) -> u64 {
 #[tokio::test]
 async fn slots_cost_two_commands_per_cycle() {
     let bench = bench_with(1, &[("a", 1)]).await;
-    // All scripts are loaded.
+    // Loads all scripts.
     let held = acquire(&bench, "t:0", &need("a", "0")).await;
     park(&bench, "t:1", &need("a", "one")).await;
     release(&bench, held).await;
@@ -249,7 +249,7 @@ async fn slots_cost_two_commands_per_cycle() {
     let leased = bench.take_one().await;
     let granted = acquire(&bench, "t:2", &need("a", "two")).await;
     assert_eq!(script_calls(&bench).await - begun, 3, "enqueue, take, acquire");
-    // Meanwhile another job finds no slot.
+    // Another job finds no slot.
     park(&bench, "t:3", &need("a", "three")).await;
     let parked = script_calls(&bench).await;
     release(&bench, granted).await;

@@ -30,13 +30,13 @@ async fn start_store(redis: &servers::RedisServer, all: u32) -> Store {
 struct Seen {
     open: AtomicUsize,
     most: AtomicUsize,
-    /// Of each of the groups, too.
+    /// The same per group.
     open_of: [AtomicUsize; 2],
     most_of: [AtomicUsize; 2],
     done: AtomicUsize,
 }
 
-/// Half of the ticks in each of two groups, each with an own name.
+/// Returns handlers for ticks, half of them in each of two groups, each with its own name.
 fn slotted(store: &Store, seen: &Arc<Seen>) -> Registry {
     let (store, seen) = (store.clone(), seen.clone());
     Registry::new().register::<Tick, _, _>(move |Tick(number), delivery| {
@@ -120,8 +120,8 @@ async fn unused_slots_are_freed_with_the_result() {
     worker.drain().await;
 }
 
-/// Letters that begin with slots and never end: number 0 goes on until it is aborted, number 1 panics. `closed`: not before
-/// they said that nothing is open.
+/// Returns handlers for letters that start with slots and never finish: number 0 runs until it is aborted, number 1
+/// panics. With `closed`, they first mark their slots as closed.
 fn cut_off(store: &Store, closed: bool, begun: &Arc<Notify>) -> Registry {
     let (store, begun) = (store.clone(), begun.clone());
     Registry::new().register::<Letter, _, _>(move |Letter(number, _), delivery| {
@@ -144,12 +144,12 @@ fn letter(number: u64) -> NewJob {
     NewJob::now(&Letter(number, "x".to_owned()))
 }
 
-/// Slots that do not end by themselves while the test runs.
+/// Returns a need whose slots do not end during the test.
 fn long_need(number: u64) -> SlotNeed {
     SlotNeed::new("a", format!("own{number}"), SlotNeed::LONGEST).unwrap()
 }
 
-/// Number 0 comes back with its slots, number 1 asks for them.
+/// Starts both letters: number 0 is delivered with its slots, number 1 asks for them.
 async fn start_letters(store: &Store, closed: bool) -> Worker {
     store.park_jobs(&[WaitingJob { job: letter(0), need: long_need(0) }]).await.unwrap();
     store.enqueue(&[letter(1)]).await.unwrap();

@@ -1,4 +1,4 @@
-//! One Redis per test, a clock moved by hand, and jobs to play with.
+//! One Redis per test, a clock set by hand, and example jobs.
 
 use std::{
     sync::{
@@ -20,11 +20,11 @@ use servers::RedisServer;
 pub(crate) const QUEUE: &str = "timers";
 pub(crate) const OTHER: &str = "others";
 pub(crate) const LEASE: Duration = Duration::from_secs(8);
-/// How long a test waits for an answer that it is not about.
+/// Timeout for answers that are not the subject of a test.
 const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) const START_MS: u64 = 1_700_000_000_000;
 
-/// A store on its own Redis.
+/// A store with its own Redis.
 pub(crate) struct Bench {
     pub(crate) redis: RedisServer,
     pub(crate) store: Store,
@@ -32,7 +32,7 @@ pub(crate) struct Bench {
     takes: AtomicU64,
 }
 
-/// What a take answered, in short.
+/// Result of a take, shortened.
 pub(crate) struct Took {
     pub(crate) jobs: Vec<LeasedJob>,
     pub(crate) unreadable: Vec<SettleRequest>,
@@ -49,7 +49,7 @@ impl Took {
 }
 
 impl Bench {
-    /// With an epoch, and time standing still at [`START_MS`].
+    /// Starts a bench with an epoch and a clock fixed at [`START_MS`].
     pub(crate) async fn new() -> Self {
         let redis = RedisServer::start().await.unwrap();
         let clock = Arc::new(AtomicU64::new(START_MS));
@@ -67,7 +67,7 @@ impl Bench {
         self.clock.fetch_add(u64::try_from(by.as_millis()).unwrap(), Ordering::SeqCst);
     }
 
-    /// As if Redis had failed over to a host whose clock is behind.
+    /// Sets the clock back, as after a failover to a host whose clock is behind.
     pub(crate) fn step_back(&self, by: Duration) {
         self.clock.fetch_sub(u64::try_from(by.as_millis()).unwrap(), Ordering::SeqCst);
     }
@@ -91,7 +91,7 @@ impl Bench {
         }
     }
 
-    /// Takes the one job that is due.
+    /// Takes the one due job.
     pub(crate) async fn take_one(&self) -> LeasedJob {
         let mut jobs = self.take(10).await.jobs;
         assert_eq!(jobs.len(), 1, "{jobs:?}");
@@ -128,12 +128,12 @@ impl Bench {
         self.store.find_job(&id(text), &[QUEUE, OTHER]).await.unwrap()
     }
 
-    /// A plain Redis command, for looking behind the store's back.
+    /// Runs a plain Redis command, bypassing the store.
     pub(crate) async fn redis<T: FromRedisValue>(&self, words: &[&str]) -> T {
         raw(&self.redis.url(), words).await
     }
 
-    /// Everything Redis holds but the epoch, as text: to show that nothing changed.
+    /// Returns the content of Redis without the epoch, as text, to show that nothing changed.
     pub(crate) async fn snapshot(&self) -> String {
         let mut keys: Vec<String> = self.redis(&["KEYS", "{dq:0}:*"]).await;
         keys.sort();
@@ -153,14 +153,14 @@ impl Bench {
     }
 }
 
-/// A store that waits for answers however busy the machine is.
+/// Creates a store with a long timeout, for busy machines.
 pub(crate) async fn patient_store(url: &str) -> Store {
     let store = Store::with_config(RedisConfig { response_timeout: PATIENCE, ..RedisConfig::new(url) }).unwrap();
     store.ping().await.unwrap();
     store
 }
 
-/// A connection that does so.
+/// Creates a connection with the same timeout.
 pub(crate) async fn patient_connection(url: &str) -> MultiplexedConnection {
     let config =
         AsyncConnectionConfig::new().set_connection_timeout(Some(PATIENCE)).set_response_timeout(Some(PATIENCE));
@@ -174,7 +174,7 @@ pub(crate) async fn raw<T: FromRedisValue>(url: &str, words: &[&str]) -> T {
     cmd.query_async(&mut connection).await.unwrap()
 }
 
-/// A rebuild of nothing: afterwards the store has an epoch.
+/// Runs an empty rebuild, so that the store has an epoch.
 pub(crate) async fn rebuild(store: &Store) {
     let run_id = store.run_id().await.unwrap();
     let marker = store.begin_rebuild().await.unwrap();
@@ -185,7 +185,7 @@ pub(crate) fn id(text: &str) -> JobId {
     JobId::parse(text).unwrap()
 }
 
-/// Where a timer lies.
+/// Returns the address of a timer.
 pub(crate) fn address(text: &str) -> JobAddress {
     JobAddress { queue: QUEUE, id: id(text) }
 }
@@ -206,7 +206,7 @@ pub(crate) fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// `tick:<n>`: a timer, all of it in the id.
+/// `tick:<n>`: a timer, with all its data in the id.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Tick(pub(crate) u64);
 
@@ -249,7 +249,7 @@ impl Job for Letter {
     }
 }
 
-/// Waits for something that other tasks bring about; panics after 20 s.
+/// Waits until a condition that other tasks establish is true. Panics after 20 s.
 pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, condition: impl Fn() -> F) {
     let reached = async {
         while !condition().await {

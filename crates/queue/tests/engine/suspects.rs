@@ -1,4 +1,4 @@
-//! Who runs suspects: one process of the fleet at a time, which shares its time between them and normal jobs.
+//! The turn to run suspects: one process of the fleet has it, and divides its time between suspects and normal jobs.
 
 use std::sync::{
     Arc,
@@ -21,7 +21,8 @@ use queue::{
     },
 };
 
-/// A take of process `boot`: how many jobs it leased, whether suspects are due, and whether it has the turn.
+/// Takes as process `boot`. Returns the number of leased jobs, whether suspects are due, and whether the process has
+/// the turn.
 async fn ask(bench: &Bench, boot: &str, mode: TakeMode) -> (usize, bool, bool) {
     let token = LeaseToken::new(boot, 1);
     let request = TakeRequest { queues: &[(QUEUE, 5)], token: &token, lease: LEASE, mode };
@@ -85,7 +86,7 @@ async fn f16_thousand_suspects_hide_no_normal_job() {
     assert_eq!((stats.due, stats.suspects, stats.leased), (1_000, 1_000, 1));
 }
 
-/// As a drain hands them back: among the due.
+/// A drain hands a suspect back to the due jobs.
 #[tokio::test]
 async fn due_suspect_is_moved_to_suspects() {
     let bench = Bench::new().await;
@@ -134,22 +135,22 @@ async fn suspect_is_operated_like_a_waiting_job() {
     assert_eq!(bench.find("t:2").await.unwrap().state, JobState::Dead);
 }
 
-/// Suspects of a registry like that of [`fleet`] have numbers below this.
+/// Upper bound of the numbers of suspects in [`fleet`].
 const SUSPECTS: u64 = 1_000;
 
-/// What the handlers of [`fleet`] have seen.
+/// Observations of the handlers of [`fleet`].
 #[derive(Default)]
 struct Seen {
     suspects: AtomicUsize,
     normal: AtomicUsize,
-    /// A suspect ran beside another job of its process.
+    /// Whether a suspect ran at the same time as another job of its process.
     beside: AtomicBool,
-    /// Suspects wait for it while it holds.
+    /// Whether suspects wait for `go_on`.
     holds: AtomicBool,
     go_on: Notify,
 }
 
-/// Processes that perform ticks; each counts what it runs at once.
+/// Starts processes that run ticks; each counts its concurrent runs.
 fn fleet(store: &Store, processes: usize, seen: &Arc<Seen>) -> Vec<Worker> {
     let process = || {
         let (seen, running) = (seen.clone(), Arc::new(AtomicUsize::new(0)));
@@ -216,7 +217,7 @@ async fn f16_single_process_runs_suspects_and_normal_jobs() {
     let mut workers = fleet(&store, 1, &seen);
     eventually("all normal jobs ran", async || seen.normal.load(Ordering::SeqCst) == 500).await;
     assert!(seen.suspects.load(Ordering::SeqCst) < 1_000, "they were not behind all suspects");
-    // A stream of normal jobs that never ends: the process is never idle by itself.
+    // An endless stream of normal jobs, so that the process is never idle.
     let mut number = 10_000;
     let stream = async {
         while seen.suspects.load(Ordering::SeqCst) < 100 {
@@ -231,7 +232,7 @@ async fn f16_single_process_runs_suspects_and_normal_jobs() {
     workers.remove(0).drain().await;
 }
 
-/// Handlers that run for long in both processes: one of them goes on taking.
+/// Both processes have long runs; one of them keeps taking jobs.
 #[tokio::test]
 async fn a_suspect_does_not_stall_a_busy_fleet() {
     let redis = servers::RedisServer::start().await.unwrap();

@@ -51,7 +51,7 @@ async fn taken_job_has_due_tries_and_payload() {
     assert_eq!(seen, expected);
 }
 
-/// By Redis' own clock, with this machine's clock as the judge: the same machine, so they agree.
+/// Uses Redis' own clock and compares it with this machine's clock, which is the same.
 #[tokio::test]
 async fn no_job_is_ever_early() {
     let redis = servers::RedisServer::start().await.unwrap();

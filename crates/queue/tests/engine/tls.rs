@@ -1,4 +1,4 @@
-//! Redis behind TLS, with an authority of one's own.
+//! Redis with TLS and a private authority.
 
 use crate::support::Tick;
 use queue::{NewJob, RedisConfig, Store, StoreError, store::EnqueueVerdict};
@@ -18,7 +18,7 @@ async fn tls_store_trusts_only_the_given_authority() {
     assert!(matches!(error, StoreError::Unreachable { .. }) && error.to_string().contains("ertificate"), "{error}");
 }
 
-/// Also through sentinels, where a certificate is not read before a server is named.
+/// Also with sentinels, where the certificate is otherwise not read until they name a server.
 #[test]
 fn certificate_without_tls_is_refused() {
     let _ = rustls::crypto::ring::default_provider().install_default();

@@ -1,5 +1,6 @@
-//! An engine on another server takes up what an engine left in Redis. `tests/upgrade/redis` is what the engine of the previous release
-//! left, made as tests/upgrade/README.md says. Until the first release it does not exist, and this version stands in for the previous one.
+//! An engine on another server continues with the data that an engine left in Redis. `tests/upgrade/redis` is the data
+//! of the previous release, created as tests/upgrade/README.md describes. Before the first release it does not exist,
+//! and this version's data replaces it.
 
 use std::{collections::BTreeMap, env, fs, path::Path, time::Duration};
 
@@ -18,17 +19,17 @@ use queue::{
 const PAUSED: &str = "notes";
 const SERVER: &str = "S1";
 const PARTNER: &str = "partner:acme";
-/// Deliveries that are lost before a job runs alone.
+/// Lost deliveries after which a job runs alone.
 const LOST: u32 = 2;
-/// Names the file to which the test writes what this version leaves, for the next one.
+/// Environment variable with the file to which the test writes this version's data, for the next version.
 const DUMP_TO: &str = "DISPATCHQ_DUMP_TO";
 
 fn places() -> [Limit; 1] {
     [Limit::slots(PARTNER, 1)]
 }
 
-/// A worker of two jobs in hand dies; others wait, have failed, are dead, are suspected of killing workers, or wait for slots. A
-/// partner is not called.
+/// Creates the data: a worker with two leased jobs dies; other jobs wait, have failed, are dead or suspects, or wait
+/// for slots. The breaker of a partner is open.
 async fn leave_behind(bench: &Bench) {
     bench.enqueue(due_now("tick:5")).await;
     for _ in 0..LOST {
@@ -49,7 +50,7 @@ async fn leave_behind(bench: &Bench) {
     assert_eq!(bench.enqueue(timer("tick:4", secs(5))).await, EnqueueVerdict::Again);
     assert!(bench.store.pause_queue(PAUSED).await.unwrap());
 
-    // Its holder dies, too.
+    // The holder of these slots dies, too.
     std::mem::forget(acquire(bench, "tick:30", &need(SERVER, "A")).await);
     park(bench, "tick:31", &need(SERVER, "B")).await;
     park(bench, "tick:32", &need(SERVER, "A")).await;
@@ -83,7 +84,7 @@ async fn leave_behind(bench: &Bench) {
     bench.store.send_heartbeat(&beat).await.unwrap();
 }
 
-/// Each key as the words of the command that makes it, one a line.
+/// Returns each key as the words of the command that creates it, one per line.
 async fn dump_of(bench: &Bench) -> String {
     let mut keys: Vec<String> = bench.redis(&["KEYS", "*"]).await;
     keys.sort();
@@ -118,7 +119,8 @@ async fn dump_of(bench: &Bench) -> String {
     lines
 }
 
-/// Performs what is due until nothing is, and frees the slots that jobs came with. Returns each job with the leases it lost.
+/// Runs due jobs until none is due, and frees the slots that came with them. Returns each job with its number of lost
+/// leases.
 async fn perform_due(bench: &Bench, mode: TakeMode) -> BTreeMap<String, u32> {
     let mut performed = BTreeMap::new();
     loop {
@@ -150,7 +152,7 @@ async fn assert_taken_up(dump: &str) {
         let words: Vec<String> = serde_json::from_str(line).unwrap();
         bench.redis::<redis::Value>(&words.iter().map(String::as_str).collect::<Vec<_>>()).await;
     }
-    // What is known of it.
+    // The new engine reads all recorded state.
     let store = &bench.store;
     assert!(store.epoch().await.unwrap().is_some());
     let workers = store.list_workers().await.unwrap();
@@ -167,9 +169,9 @@ async fn assert_taken_up(dump: &str) {
     let dead: Vec<_> = dead.iter().map(|entry| (entry.id.as_str(), entry.record.error.as_str())).collect();
     assert_eq!(dead, [("tick:3", "its own")]);
 
-    // Another server than it was written on: as after any restart no slots are handed over until all has been compared.
+    // The data was written on another server. As after any restart, slots are handed over only after a rebuild.
     rebuild(store).await;
-    // Leases, slots and places of the dead worker end; one job has been wanted again meanwhile.
+    // Leases, slots and permits of the dead worker expire. One job was enqueued again during its lease.
     assert_eq!(perform_due(&bench, TakeMode::Normal).await, BTreeMap::new());
     bench.advance(secs(9));
     let jobs =

@@ -1,5 +1,5 @@
-//! What holds of slots after every step and of every take, read from Redis alone: the reference may share a mistake with the
-//! scripts.
+//! Invariants of slots after every step and of every take. They read only Redis, because the reference may share a
+//! mistake with the scripts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,12 +10,12 @@ use super::{
 };
 use queue::store::Takeable;
 
-/// A record as Redis holds it: of a parked job, or of one with slots.
+/// Record in Redis of a parked job or of a job with slots.
 struct Record<'a> {
     group: &'a str,
     own: &'a str,
     number: u64,
-    /// The holder, or the own name that a parked job waits for.
+    /// Holder, or the own name that a parked job waits for.
     last: &'a str,
 }
 
@@ -57,7 +57,7 @@ impl<'a> Picture<'a> {
     }
 }
 
-/// Compares Redis before and after one step. `open`: slots may be handed out.
+/// Compares Redis before and after one step. `open` means that slots may be handed out.
 pub(super) fn check(before: &Image, after: &Image, open: bool, step: &Step) -> Result<(), String> {
     let (before, after) = (Picture::new(before), Picture::new(after));
     let restores = matches!(step, Step::Slots(SlotStep::Rebuild { .. }));
@@ -98,11 +98,11 @@ pub(super) fn check(before: &Image, after: &Image, open: bool, step: &Step) -> R
     }
 }
 
-/// How often something happened: a random test that meets nothing proves nothing.
+/// Counts of events, to prove that the random steps reach them.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct SlotCounts {
     pub(super) granted: usize,
-    /// Due jobs that got the slots they said they need, and those that were parked.
+    /// Due jobs that got their stated slots, and those that were parked.
     pub(super) sought: usize,
     pub(super) parked_due: usize,
     pub(super) handed: usize,
@@ -128,14 +128,14 @@ impl SlotCounts {
     }
 }
 
-/// How often a horizon mattered.
+/// Counts of events with a horizon.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct HorizonCounts {
     /// Takes without epoch and horizon.
     pub(super) refused: usize,
-    /// Jobs leased while a rebuild was under way.
+    /// Jobs leased during a rebuild.
     pub(super) leased: usize,
-    /// Takes that left a due job, because it lies beyond the horizon.
+    /// Takes that left a due job because it was beyond the horizon.
     pub(super) held_back: usize,
 }
 
@@ -147,8 +147,9 @@ impl HorizonCounts {
     }
 }
 
-/// Judges one take by what Redis said just before: nothing is leased early, nothing beyond the horizon, nothing without either. A job
-/// that comes with its slots is due by their reservation, and so is one that loses its reservation by this take.
+/// Checks one take against the state of Redis just before it: jobs are leased neither early nor beyond the horizon, and
+/// not without epoch and horizon. A job with reserved slots is due at the time of its reservation. So is a job that
+/// loses its reservation in this take.
 pub(super) fn check_taken(
     takeable: Takeable,
     now: u64,

@@ -1,11 +1,11 @@
-//! Random sequences of every script against a reference in plain Rust. After each step the answer is compared, and the
-//! whole of Redis, read back, with what the reference says it should hold.
+//! Random sequences of every script, compared with a reference in plain Rust. After each step the test compares the
+//! answer, and all of Redis with the reference's expectation.
 //!
-//! * `reference`: the jobs as a map, and what each script does to them.
-//! * `slots`: the same of slots and the lines for them.
-//! * `laws`: what holds of slots after every step and of every take, read from Redis alone.
-//! * `steps`, `slot_steps`, `rebuild_steps`: the steps, how they are made up, and how one is taken on both sides.
-//! * `reader`: all of Redis, read in one call.
+//! * `reference`: the jobs as a map, and the effect of each script on them.
+//! * `slots`: the same for slots and their lines.
+//! * `laws`: invariants of slots after every step and of every take, read from Redis alone.
+//! * `steps`, `slot_steps`, `rebuild_steps`: the steps, their generators, and their execution on both sides.
+//! * `reader`: reads all of Redis in one call.
 
 mod laws;
 mod reader;
@@ -20,7 +20,7 @@ use proptest::test_runner::{Config, RngSeed, TestCaseError, TestRunner, contextu
 use self::laws::{HorizonCounts, SlotCounts};
 use crate::support::Bench;
 
-/// Sequences per run, the same in each; `PROPTEST_CASES` asks for more, `PROPTEST_RNG_SEED` for others.
+/// Sequences per run, the same in each. `PROPTEST_CASES` sets another number, `PROPTEST_RNG_SEED` another seed.
 const CASES: u32 = 200;
 
 #[test]

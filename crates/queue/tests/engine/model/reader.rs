@@ -1,4 +1,4 @@
-//! All of Redis, read in one call.
+//! Reads all of Redis in one call.
 
 use super::reference::Image;
 use crate::support::{Bench, patient_connection};

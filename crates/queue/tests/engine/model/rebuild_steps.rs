@@ -1,4 +1,4 @@
-//! Steps of rebuilds: jobs go in by due time, and the horizon says how far.
+//! Steps of rebuilds: inserting jobs by due time and publishing the horizon.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use queue::{
     store::{DueJob, TakeMode},
 };
 
-/// A rebuild is picked among the latest, so it may be one that no longer counts.
+/// A step selects one of the latest rebuilds, which may no longer count.
 #[derive(Debug, Clone)]
 pub(super) enum RebuildStep {
     Begin,
-    /// Each job with its due, from now on in ms.
+    /// Each job with its due time, in ms from now.
     Insert(usize, Vec<(usize, i64)>),
     Publish(usize, i64),
     Finish(usize),
@@ -41,7 +41,7 @@ fn jobs() -> impl Strategy<Value = Vec<(usize, i64)>> {
     prop::collection::vec((0..JOBS, prop::sample::select(FROM_NOW.to_vec())), 1..6)
 }
 
-/// Redis loses all, and workers take what a rebuild has put in, stretch by stretch. It may end by another flush.
+/// Generates a flush, followed by a rebuild in parts with takes in between. It may end with another flush.
 pub(super) fn lost_and_rebuilt() -> impl Strategy<Value = Vec<Step>> {
     let advance = || prop::sample::select(vec![1_u64, 500, 2_000]).prop_map(Step::Advance);
     let insert = || jobs().prop_map(|jobs| Step::Rebuild(RebuildStep::Insert(0, jobs)));
@@ -65,7 +65,7 @@ fn take(permits: [usize; 2], boot: u8) -> Step {
 impl Sides<'_> {
     pub(super) async fn take_rebuild_step(&mut self, step: &RebuildStep) -> Result<(), String> {
         let store = &self.bench.store;
-        // 0: the latest.
+        // 0 is the latest.
         let picked = |pick: &usize| self.markers.iter().rev().nth(*pick).cloned();
         match step {
             RebuildStep::Begin => {

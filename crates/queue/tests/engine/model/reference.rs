@@ -1,7 +1,7 @@
-//! What Redis should hold: the jobs as a map, and what each script does to them.
+//! Expected content of Redis: the jobs as a map, and the effect of each script on them.
 //!
-//! `take`: leasing. `rebuild`: what may be taken while all is put back. `operate`: what operators do. `image`: the whole as Redis would
-//! hold it.
+//! `take`: leasing. `rebuild`: jobs that may be taken during a rebuild. `operate`: operators' actions. `image`: the
+//! reference in Redis' format.
 
 mod image;
 mod operate;
@@ -20,7 +20,7 @@ const LEASE_MS: u64 = 8_000;
 const PUT_OFF_MS: u64 = 60_000;
 const ENQUEUE_TOOK_MS: u64 = 3_000;
 
-/// Redis, all of it but the epoch: key -> member or field -> score or value.
+/// Content of Redis without the epoch: key -> member or field -> score or value.
 pub(super) type Image = BTreeMap<String, BTreeMap<String, String>>;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -37,11 +37,11 @@ pub(super) struct Job {
     pub(super) queue: &'static str,
     pub(super) state: State,
     envelope: Option<String>,
-    /// As the envelope says them.
+    /// Slots stated in the envelope.
     slots: Option<SlotNeed>,
     failed: u32,
     pub(super) lost: u32,
-    /// It lies later on purpose.
+    /// Whether the job was delayed on purpose.
     put_off: bool,
 }
 
@@ -64,14 +64,14 @@ pub(super) struct Ended {
     pub(super) superseded: Vec<String>,
 }
 
-/// One job as a take answers it.
+/// Job as returned by a take.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct TakenJob {
     pub(super) id: String,
     pub(super) due: u64,
     pub(super) failed: u32,
     pub(super) lost: u32,
-    /// It came with its slots.
+    /// Whether it came with its slots.
     pub(super) slots: bool,
 }
 
@@ -89,14 +89,14 @@ pub(super) struct Took {
 pub(super) struct Reference {
     pub(super) now: u64,
     pub(super) epoch: bool,
-    /// The epoch is of the server that runs.
+    /// Whether the epoch names the running server.
     pub(super) open: bool,
-    /// The rebuild under way, and its horizon once it has one.
+    /// Current rebuild, and its horizon if it has one.
     rebuilding: Option<(RebuildMarker, Option<u64>)>,
     pub(super) slots: SlotTable,
     pub(super) jobs: BTreeMap<String, Job>,
     paused: BTreeSet<&'static str>,
-    /// The process that has it, and until when.
+    /// Process that has the turn, and the end of the turn.
     turn: Option<(String, u64)>,
 }
 
@@ -110,7 +110,7 @@ impl Reference {
         wanted.iter().map(|wanted| self.insert(wanted, self.now + wanted.delay)).collect()
     }
 
-    /// All that are due leave, then slots reserved for them go to the next in line.
+    /// Removes all due jobs first, then hands the slots reserved for them to the next in line.
     fn cancel_waiting(&mut self, superseded: &[String]) {
         let is_due = |job: &Job| matches!(job.state, State::Due { .. } | State::Suspect { .. });
         let mut removed = Vec::new();
@@ -188,7 +188,7 @@ impl Reference {
         matches!(self.jobs.get(id), Some(Job { state: State::Leased { token: present, .. }, .. }) if present == token)
     }
 
-    /// `None` where the settle is refused, else the follow-ups that lie dead.
+    /// Ends leases. Returns `None` for a refused settle, otherwise its dead follow-ups.
     pub(super) fn settle(&mut self, settles: &[Ended]) -> Vec<Option<Vec<String>>> {
         let settled: Vec<bool> = settles
             .iter()
@@ -278,7 +278,7 @@ impl Reference {
         })
     }
 
-    /// All tokens are looked at before the first lease changes.
+    /// Checks all tokens before it changes the first lease.
     fn renew(&mut self, held: &[(String, String)], change: impl Fn(&mut Job)) -> Vec<LeaseVerdict> {
         let ours: Vec<bool> = held.iter().map(|(id, token)| self.holds(id, token)).collect();
         for ((id, _), _) in held.iter().zip(&ours).filter(|(_, ours)| **ours) {
@@ -299,7 +299,7 @@ impl Job {
         Self { queue, state, envelope, slots, failed: 0, lost: 0, put_off: false }
     }
 
-    /// Whether it has an entry in `tries`.
+    /// Returns whether the job has an entry in `tries`.
     fn has_tries(&self) -> bool {
         (self.failed, self.lost) != (0, 0) || self.put_off
     }

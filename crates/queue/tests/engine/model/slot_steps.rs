@@ -1,4 +1,4 @@
-//! Steps about slots: few groups and own names, so that the jobs meet.
+//! Steps about slots, with few groups and own names, so that the jobs compete.
 
 use std::time::Duration;
 
@@ -15,14 +15,14 @@ use queue::{
     store::{EndedSlots, OngoingWork, ReleaseVerdict, SlotLimits, SlotVerdict, TakeMode, WaitingJob},
 };
 
-/// A grant is picked among the latest, so it may have ended long ago.
+/// A step selects one of the latest grants, which may have ended.
 #[derive(Debug, Clone)]
 pub(super) enum SlotStep {
     Acquire {
         job: usize,
         need: SlotNeed,
     },
-    /// Other slots for those of this grant, which may have ended.
+    /// Exchanges the slots of this grant, which may have ended.
     Exchange {
         grant: usize,
         need: SlotNeed,
@@ -32,7 +32,7 @@ pub(super) enum SlotStep {
         all: Option<u32>,
         groups: Vec<(u8, Option<u32>)>,
     },
-    /// Redis restarted: the epoch is of another server.
+    /// Restart of Redis: the epoch names another server.
     Restart,
     Rebuild {
         open: Vec<(usize, SlotNeed)>,
@@ -69,7 +69,7 @@ pub(super) fn step() -> impl Strategy<Value = SlotStep> {
     ]
 }
 
-/// What processes remember of their slots.
+/// Grants that processes remember.
 #[derive(Debug, Default)]
 pub(super) struct Grants(Vec<(JobId, SlotGrant)>);
 
@@ -79,7 +79,7 @@ impl Grants {
         self.0.extend(handed.filter_map(|job| Some((job.id.clone(), job.slots.clone()?))));
     }
 
-    /// The picked grants for both sides.
+    /// Returns the selected grants for both sides.
     pub(super) fn pick_ended(&self, picks: &[usize]) -> (Vec<EndedSlots>, Vec<(String, String)>) {
         let ended = self.pick(picks);
         let texts = ended.iter().map(|ended| (ended.job.to_string(), ended.grant.holder().to_owned())).collect();
@@ -213,7 +213,7 @@ impl Sides<'_> {
         self.set_limits(Some(2), &[(group_name(0), Some(1)), (group_name(1), Some(2))]).await;
     }
 
-    /// Given slots and workers, every parked job is served.
+    /// Asserts that every parked job gets its slots if there are slots and workers.
     pub(super) async fn serve_all_parked(&mut self) -> Result<(), String> {
         for queue in super::steps::BOTH {
             self.bench.store.resume_queue(queue).await.unwrap();
@@ -221,7 +221,7 @@ impl Sides<'_> {
         }
         self.rebuild(&[], &[]).await?;
         self.set_limits(Some(1), &[(group_name(0), Some(1)), (group_name(1), Some(1))]).await;
-        // Each round ends all that is held: slots are the jobs' for 8 s, restored ones, too.
+        // Each round ends all slots, including restored ones: they last 8 s.
         for boot in 0..150 {
             if self.reference.slots.parked() == 0 {
                 return Ok(());

@@ -1,4 +1,4 @@
-//! What Redis should hold of slots, of the lines for them and of the ring.
+//! Expected content of Redis for slots, their lines and the ring.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ const RESERVED_MS: u64 = 2_000;
 const MOST_LAPSES: u64 = 2;
 const RESERVED: &str = "-";
 
-/// What a job needs, and its place in the line.
+/// Need of a job, and its place in the line.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct WantedSlots {
     queue: &'static str,
@@ -47,7 +47,7 @@ struct ParkedJob {
 struct SlotRecord {
     wanted: WantedSlots,
     holder: String,
-    /// Of a reservation: since when.
+    /// For a reservation: its start.
     since: u64,
     ends: u64,
 }
@@ -75,7 +75,7 @@ impl SlotTable {
         self.parked.contains_key(id)
     }
 
-    /// The jobs that have slots reserved.
+    /// Returns the jobs that have slots reserved.
     pub(super) fn all_reserved(&self) -> BTreeSet<String> {
         self.held.iter().filter(|(_, held)| held.holder == RESERVED).map(|(id, _)| id.clone()).collect()
     }
@@ -100,7 +100,7 @@ impl SlotTable {
         self.used(group) < self.limit(&format!("group:{group}"))
     }
 
-    /// The jobs in a group's line, the first one first.
+    /// Returns the jobs in a group's line, in order.
     fn line(&self, group: &str) -> Vec<String> {
         let in_line = |job: &ParkedJob| job.behind.is_none() && job.wanted.group == group;
         self.sorted(in_line)
@@ -172,7 +172,7 @@ impl SlotTable {
         held
     }
 
-    /// Puts everything as Redis holds it: key, member or field, score or value.
+    /// Writes everything in Redis' format: key, member or field, score or value.
     pub(super) fn draw(&self, suspects: &BTreeSet<String>, mut put: impl FnMut(String, &str, String)) {
         for (id, ParkedJob { wanted, behind }) in &self.parked {
             put("parked".to_owned(), id, wanted.text(behind.as_deref().unwrap_or("-")));
@@ -205,7 +205,7 @@ impl SlotTable {
     }
 }
 
-/// What came of asking for slots, as the script says it.
+/// Result of an acquire, as the script returns it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Asked {
     Granted,
@@ -235,7 +235,7 @@ impl Reference {
         Asked::Granted
     }
 
-    /// Frees the slots if this holder has them, and hands nothing over.
+    /// Frees the slots if this holder has them, without handing them over.
     pub(super) fn give_up(&mut self, id: &str, holder: &str) -> bool {
         let is_held = self.slots.held.get(id).is_some_and(|held| held.holder == holder);
         if is_held {
@@ -296,7 +296,7 @@ impl Reference {
         verdicts
     }
 
-    /// Gives a due job the slots that it says it needs, or parks it. Returns whether it is to be leased, and whether with slots.
+    /// Gives a due job its stated slots, or parks it. Returns whether to lease it, and whether it has slots.
     pub(super) fn seek(&mut self, queue: &'static str, id: &str, need: &SlotNeed, holder: &str) -> (bool, bool) {
         let wanted = WantedSlots::new(queue, need);
         let slots = &mut self.slots;
@@ -322,7 +322,7 @@ impl Reference {
         (false, false)
     }
 
-    /// Forgets in which order slots were handed over so far.
+    /// Clears the order of earlier hand-overs.
     pub(super) fn begin_handing(&mut self) {
         self.slots.handed.clear();
     }
@@ -346,7 +346,7 @@ impl Reference {
         }
     }
 
-    /// Returns whether the job has its slots now.
+    /// Turns a reservation into slots. Returns whether the job has slots now.
     pub(super) fn take_reservation(&mut self, id: &str, token: &str) -> bool {
         let Some(held) = self.slots.held.get_mut(id).filter(|held| held.holder == RESERVED) else { return false };
         if !self.open {
@@ -358,7 +358,7 @@ impl Reference {
         true
     }
 
-    /// Jobs of a queue that have slots reserved, with since when, the first of them first.
+    /// Returns the jobs of a queue that have slots reserved, with the time of the reservation, the oldest first.
     pub(super) fn reserved(&self, queue: &str) -> Vec<(u64, String)> {
         let suspects = self.all_suspects();
         let reserved = self.slots.held.iter().filter(|(id, held)| held.holder == RESERVED && !suspects.contains(*id));
@@ -368,7 +368,8 @@ impl Reference {
         all
     }
 
-    /// As [`reserved`](Self::reserved), but those that were handed over by this take come last, in that order.
+    /// Returns the jobs as [`reserved`](Self::reserved) does, but with those of this take last, in the order of their
+    /// hand-over.
     pub(super) fn reserved_in_turn(&self, queue: &str) -> Vec<(u64, String)> {
         let place = |id: &String| self.slots.handed.iter().rposition(|handed| handed == id);
         let mut all = self.reserved(queue);
@@ -419,7 +420,7 @@ impl Reference {
         lapsed
     }
 
-    /// Hands free slots over, those of `lapsed` jobs to others first.
+    /// Hands free slots over. The slots of `lapsed` jobs go to other jobs first.
     pub(super) fn hand_out(&mut self, lapsed: &BTreeSet<String>) {
         if !self.open {
             return;

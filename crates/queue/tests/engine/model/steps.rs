@@ -1,4 +1,4 @@
-//! The steps, how they are made up, and how one is taken on both sides.
+//! The steps, their generators, and their execution on both sides.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use queue::{
 
 pub(super) const BOTH: [&str; 2] = [QUEUE, OTHER];
 
-/// Few jobs, so that the steps meet: 0..4 in one queue, 4..8 in the other.
+/// Few jobs, so that the steps affect the same ones: 0..4 in one queue, 4..8 in the other.
 pub(super) const JOBS: usize = 8;
 
 #[derive(Debug, Clone)]
@@ -29,11 +29,11 @@ pub(super) struct New {
     job: usize,
     delay: u64,
     payload: Option<u8>,
-    /// It says which slots it needs.
+    /// Slots that the job states.
     slots: Option<SlotNeed>,
 }
 
-/// How the lease of this number ends, with its follow-ups and the jobs it supersedes.
+/// End of the lease with this number, with its follow-ups and the jobs it supersedes.
 #[derive(Debug, Clone)]
 pub(super) struct Settle {
     pick: usize,
@@ -42,10 +42,10 @@ pub(super) struct Settle {
     superseded: Vec<usize>,
 }
 
-/// A lease is picked among the latest, so it may be one that was lost long ago.
+/// A step selects one of the latest leases, which may have been lost.
 #[derive(Debug, Clone)]
 pub(super) enum Step {
-    /// With the jobs that are superseded.
+    /// Jobs to insert, and superseded jobs.
     Enqueue(Vec<New>, Vec<usize>),
     Repair(Vec<New>),
     Take {
@@ -93,14 +93,14 @@ pub(super) fn sequence() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(part, 30..90).prop_map(|parts| parts.concat())
 }
 
-/// No worker of the queues is there for two reservations in a row.
+/// Returns steps in which the queues have no worker for two reservations in a row.
 fn let_reservations_lapse() -> Vec<Step> {
     let lapse =
         vec![Step::Advance(2_000), Step::Take { permits: [0, 0], mode: TakeMode::Normal, boot: 0, ended: Vec::new() }];
     [lapse.clone(), lapse].concat()
 }
 
-/// What is leased is lost twice; then a suspect asks for slots, and there are some.
+/// Returns steps that lose all leases twice. A suspect then asks for slots, and some are free.
 fn park_suspect(boot: u8, job: usize, need: &SlotNeed) -> Vec<Step> {
     let take = |permits, mode| Step::Take { permits, mode, boot, ended: Vec::new() };
     let lose = vec![take([4, 4], TakeMode::Alone), Step::Advance(8_000), take([0, 0], TakeMode::Normal)];
@@ -165,19 +165,19 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Both sides, and what a process would remember of its leases.
+/// Redis, the reference, and the leases that a process would remember.
 pub(super) struct Sides<'a> {
     pub(super) bench: &'a Bench,
     pub(super) reference: Reference,
     pub(super) grants: Grants,
-    /// Rebuilds that were begun, the latest last.
+    /// Rebuilds that were started, the latest last.
     pub(super) markers: Vec<RebuildMarker>,
     leases: Vec<(String, LeaseToken)>,
     takes: u64,
     counts: HorizonCounts,
 }
 
-/// Takes the steps from an empty Redis on; says where the sides part.
+/// Runs the steps from an empty Redis. Returns an error where the sides differ.
 pub(super) async fn take_all(bench: &Bench, steps: &[Step]) -> Result<(SlotCounts, HorizonCounts), String> {
     bench.redis::<()>(&["FLUSHALL"]).await;
     rebuild(&bench.store).await;
@@ -409,7 +409,7 @@ impl Sides<'_> {
         same(&answer, &self.reference.settle(&expected))
     }
 
-    /// The picked ones of the latest leases, for both sides; nothing while there was no lease.
+    /// Returns the selected ones of the latest leases, for both sides. Empty if there was no lease.
     fn held(&self, picks: &[usize]) -> (Vec<HeldLease>, Vec<(String, String)>) {
         let latest = &self.leases[self.leases.len().saturating_sub(10)..];
         let picked = picks.iter().filter_map(|pick| latest.get(pick % latest.len().max(1)));

@@ -1,4 +1,4 @@
-//! Limits of slots that change, are lost, or stay.
+//! Changed, lost and unchanged limits of slots.
 
 use super::{acquire, bench_with, need, park, release, set_limits};
 

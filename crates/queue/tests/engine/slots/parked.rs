@@ -1,4 +1,4 @@
-//! What is known of a parked job: its place, and what every script makes of it.
+//! Data of a parked job: its place, and its handling by every script.
 
 use super::{acquire, bench_with, need, park, release, script_calls};
 use crate::support::{QUEUE, START_MS, due_now, id, millis, secs, timer};

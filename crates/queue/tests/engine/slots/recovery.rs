@@ -1,4 +1,4 @@
-//! Slots and their lines after Redis lost them, restarted, or had a wrong clock.
+//! Slots and lines after Redis lost them, restarted, or had a wrong clock.
 
 use super::{acquire, ask, bench_with, need, park, release, set_limits, take_handed};
 use crate::support::{QUEUE, due_now, id, rebuild, secs};
@@ -47,7 +47,7 @@ async fn rebuild_restores_work_and_lines_before_granting() {
     assert_eq!(served, ["t:3", "t:1", "t:2"]);
 }
 
-/// A restore may know of older work under an own name that another job holds by now.
+/// A restore may report older work under an own name that another job holds now.
 #[tokio::test]
 async fn own_name_waits_for_both_holders() {
     let bench = bench_with(3, &[("a", 3)]).await;
@@ -106,7 +106,7 @@ async fn lost_slots_are_detected() {
 
     bench.redis::<()>(&["FLUSHALL"]).await;
     assert_eq!([holds(&asked).await, holds(&handed).await], [false; 2]);
-    // What is put back counts, and is not its holder's any more.
+    // Restored slots count, but their former holder no longer has them.
     let work = OngoingWork { queue: QUEUE, id: id("t:1"), need: need("a", "1"), left: secs(3) };
     bench.store.restore_slots(&[work]).await.unwrap();
     assert!(!holds(&asked).await);

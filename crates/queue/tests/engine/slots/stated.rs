@@ -1,4 +1,4 @@
-//! Jobs that say which slots they will need, and takes that free slots.
+//! Jobs that state the slots that they will need, and takes that free slots.
 
 use super::{acquire, bench_with, need, release, take_handed};
 use crate::support::{Bench, LEASE, Letter, OTHER, QUEUE, due_now, secs, timer};
@@ -7,12 +7,12 @@ use queue::{
     store::{EndedSlots, JobState, LeaseEnd, TakeAnswer, TakeErrands, TakeMode, TakeRequest},
 };
 
-/// A job due now that says so.
+/// Returns a due job that states its slots.
 fn stating(job: &str, group: &str) -> NewJob {
     due_now(job).with_slots(need(group, job))
 }
 
-/// Frees these slots and leases so many jobs; expired leases are not looked for.
+/// Frees these slots and leases up to `permits` jobs, without looking for expired leases.
 async fn take_freeing(bench: &Bench, number: u64, permits: usize, ended: &[EndedSlots]) -> Vec<LeasedJob> {
     let token = LeaseToken::new("freeing", number);
     let request = TakeRequest { queues: &[(QUEUE, permits)], token: &token, lease: LEASE, mode: TakeMode::Normal };
@@ -30,7 +30,7 @@ fn ids(jobs: &[LeasedJob]) -> Vec<&str> {
 async fn due_job_gets_its_stated_slots_or_waits() {
     let bench = bench_with(2, &[("a", 1), ("b", 1)]).await;
     bench.enqueue(timer("t:later", secs(9)).with_slots(need("a", "later"))).await;
-    // Older and newer programs read it.
+    // Older and newer programs read this format.
     let envelope: String = bench.redis(&["HGET", "{dq:0}:jobs", "t:later"]).await;
     assert_eq!(envelope, r#"{"v":1,"slots":"a later 5000"}"#);
     for (job, group) in [("t:1", "a"), ("t:2", "a"), ("t:3", "b")] {
@@ -45,7 +45,7 @@ async fn due_job_gets_its_stated_slots_or_waits() {
     assert!(took.jobs.iter().all(|leased| leased.delivery.payload.is_none()));
     assert_eq!(bench.find("t:2").await.unwrap().state, JobState::Parked);
 
-    // It comes when it is its turn, and leaves nothing behind.
+    // The second job gets its slots in turn; afterwards nothing remains.
     let grant = took.jobs[0].delivery.slots.clone().unwrap();
     release(&bench, EndedSlots { job: took.jobs[0].delivery.id.clone(), grant }).await;
     let (second, slots) = take_handed(&bench).await;
@@ -78,11 +78,11 @@ async fn take_leases_the_jobs_its_freed_slots_serve() {
     assert!(take_freeing(&bench, 1, 9, &[]).await.is_empty());
     let first = take_freeing(&bench, 2, 9, std::slice::from_ref(&held)).await;
     assert_eq!(ids(&first), ["t:1"]);
-    // Freed once: a second word of it changes nothing.
+    // Freeing the slots a second time changes nothing.
     assert!(take_freeing(&bench, 3, 9, &[held]).await.is_empty());
     let grant = first[0].delivery.slots.clone().unwrap();
     let ended = EndedSlots { job: first[0].delivery.id.clone(), grant };
-    // Without a permit the job is due, for others.
+    // Without a permit the job becomes due for other workers.
     assert!(take_freeing(&bench, 4, 0, &[ended]).await.is_empty());
     assert_eq!(bench.find("t:2").await.unwrap().state, JobState::Due);
     let (second, slots) = take_handed(&bench).await;

@@ -1,9 +1,9 @@
-//! The reference as Redis would hold it.
+//! The reference in Redis' format.
 
 use super::{Image, Reference, State};
 
 impl Reference {
-    /// What Redis should hold.
+    /// Returns the expected content of Redis.
     pub(in crate::model) fn image(&self) -> Image {
         let mut image = Image::new();
         let mut put = |key: String, member: &str, value: String| {

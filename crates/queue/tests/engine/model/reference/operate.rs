@@ -1,4 +1,4 @@
-//! What operators do with jobs and queues.
+//! Operators' actions on jobs and queues.
 
 use std::collections::BTreeSet;
 
@@ -65,7 +65,7 @@ impl Reference {
         ids.iter().map(discard).collect()
     }
 
-    /// Ids of a queue's dead jobs that died at least `age` ago, the longest dead first.
+    /// Returns the ids of a queue's jobs that died at least `age` ago, the longest dead first.
     pub(in crate::model) fn dead(&self, queue: &str, age: u64) -> Vec<String> {
         let dead = |(id, job): (&String, &Job)| match job.state {
             State::Dead { at, .. } if job.queue == queue && at + age <= self.now => Some((at, id.clone())),

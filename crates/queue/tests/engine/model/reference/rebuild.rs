@@ -1,4 +1,4 @@
-//! A rebuild, and what may be taken meanwhile.
+//! A rebuild, and the jobs that may be taken during it.
 
 use super::{Reference, Wanted};
 use queue::store::{RebuildMarker, RepairVerdict, Takeable};
@@ -29,7 +29,7 @@ impl Reference {
         stands
     }
 
-    /// Finishes the rebuild on the server that runs.
+    /// Finishes the rebuild on the running server.
     pub(in crate::model) fn finish_rebuild(&mut self, marker: &RebuildMarker) -> bool {
         let stands = self.is_rebuilt_by(marker);
         if stands {

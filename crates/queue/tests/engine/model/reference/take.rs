@@ -1,4 +1,4 @@
-//! Rescuing expired leases, then leasing what is due.
+//! Rescues expired leases, then leases due jobs.
 
 use super::{Job, LEASE_MS, Reference, State, TakenJob, Took};
 use queue::store::TakeMode;
@@ -7,7 +7,7 @@ const FURTHEST_MS: u64 = 2 * LEASE_MS;
 const HORIZON_LOOK_MS: u64 = 50;
 
 impl Reference {
-    /// Ids of a queue's jobs that are due now, the oldest first; then those that come later.
+    /// Returns a queue's due jobs, the oldest first, then the later ones.
     fn due(&self, queue: &str) -> Vec<(u64, String)> {
         let due = |(id, job): (&String, &Job)| match job.state {
             State::Due { at } if job.queue == queue => Some((at, id.clone())),
@@ -18,7 +18,8 @@ impl Reference {
         all
     }
 
-    /// The suspects of these queues that may be taken, with the one due for longest first; of two, that of the first queue.
+    /// Returns the suspects of these queues that may be taken, the longest due first. Of two that are due together, the
+    /// first queue's comes first.
     fn suspects(&self, queues: &[&'static str], latest: u64) -> Vec<(u64, String)> {
         let due = |(id, job): (&String, &Job)| match job.state {
             State::Suspect { at } if at <= latest => {
@@ -149,7 +150,7 @@ impl Reference {
             }
             if leased < many {
                 let left = self.due(queue).into_iter().map(|(at, _)| at).next();
-                // One that is due and lies beyond the horizon is looked for again soon.
+                // A due job beyond the horizon is checked again soon.
                 let left = left.map(|at| if at > latest && at <= self.now { self.now + HORIZON_LOOK_MS } else { at });
                 took.next_due = [took.next_due, left].into_iter().flatten().min();
             }
