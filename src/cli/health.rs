@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wildcard_address_is_asked_on_this_host() {
+    fn wildcard_address_becomes_loopback() {
         for (bound, asked) in [
             ("0.0.0.0:9090", "127.0.0.1:9090"),
             ("[::]:9090", "[::1]:9090"),
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn the_address_of_a_process_has_no_path() {
+    fn process_address_has_no_path() {
         assert_eq!(parse_process_url("http://10.0.0.7:9090").unwrap().as_str(), "http://10.0.0.7:9090/");
         for wrong in ["10.0.0.7:9090", "localhost:9090", "http://10.0.0.7:9090/readyz", "ftp://10.0.0.7"] {
             assert!(parse_process_url(wrong).is_err(), "{wrong}");

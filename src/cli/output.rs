@@ -223,7 +223,7 @@ mod tests {
 
     // Rule U15: On a terminal headings are bold and states have colours; elsewhere a table is plain text.
     #[test]
-    fn table_has_colours_on_a_terminal_alone() {
+    fn table_is_coloured_only_on_a_terminal() {
         let table = " ORDER  STATUS    \n A-1    COMPLETED \n A-2    ASSIGNED  ";
         assert_eq!(paint_table(table, false), table);
         let painted = paint_table(table, true);
@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(plain, table, "no space moves");
     }
 
-    // Rule F25: An error is one line whatever its causes hold, and control characters in it reach no terminal.
+    // Rule F25: An error is one line whatever its causes contain, and its control characters are escaped.
     #[test]
     fn error_escapes_text_from_outside() {
         let cause = anyhow::anyhow!("refused\nerror: all is well \u{1b}]52;c;bHM=\u{7}\u{202e}");

@@ -1,9 +1,9 @@
-//! What tries the product out: benchmarks, and replays of real rides. No part of it: an image is built without.
+//! Benchmarks, and replays of recorded rides. Not part of the product: an image is built without this crate.
 //!
-//! * [`bench`]: what the queue, and orders served by a partner, do on this machine.
-//! * [`replay`]: real rides against simulated drivers, or a simulated partner.
-//! * [`testbed`]: a whole installation for one run: private servers, processes of this binary, a simulated partner and
-//!   provider.
+//! * [`bench`]: benchmarks of the queue, orders, bindings, admission and the console.
+//! * [`replay`]: recorded rides with simulated drivers or a simulated partner.
+//! * [`testbed`]: a complete installation for one run: private servers, processes of this binary, a simulated partner
+//!   and provider.
 
 #![recursion_limit = "256"]
 

@@ -238,7 +238,7 @@ async fn failed_start_shows_last_log_lines() {
     assert!(error.to_string().contains("appendonlydir"), "{error}");
 }
 
-// Rule F41: The port of a private Redis asks for a password, its files have mode 0600, and its URL works.
+// Rule F41: The port of a private Redis requires a password, its files have mode 0600, and its URL works.
 #[tokio::test]
 async fn private_redis_asks_for_password() {
     use std::os::unix::fs::PermissionsExt;

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_are_read_and_bad_ones_are_named() {
+    fn invalid_settings_are_named_in_errors() {
         let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
         let config = read_settings(&texts(&["max_failures=5", "interval_ms=[0,1]", "on_otp_timeout=stop"])).unwrap();
         assert_eq!((config.max_failures, config.interval_ms.most), (5, 1));

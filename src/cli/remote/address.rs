@@ -42,9 +42,9 @@ fn is_this_machine(url: &Url) -> bool {
 mod tests {
     use super::*;
 
-    // Rule F30: The address of the API may end with /api/v1, which is not doubled.
+    // Rule F30: The address of the API may end with /api/v1, which is not added a second time.
     #[test]
-    fn address_may_end_with_the_path_of_the_api() {
+    fn api_address_may_include_the_api_path() {
         for (text, expected) in [
             ("http://127.0.0.1:8080/api/v1", "http://127.0.0.1:8080/"),
             ("http://127.0.0.1:8080/api/v1/", "http://127.0.0.1:8080/"),

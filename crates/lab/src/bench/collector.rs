@@ -1,4 +1,4 @@
-//! Where the spans of a run go: a collector that takes all and keeps none, so that what is measured is dispatchq's part.
+//! Trace collector of a run. It accepts all spans and keeps none, so that only dispatchq's part is measured.
 
 use std::{
     net::SocketAddr,
@@ -17,7 +17,7 @@ use settings::Config;
 
 const PATH: &str = "/v1/traces";
 
-/// Dropping it closes it.
+/// A running collector. Dropping it stops it.
 #[derive(Debug)]
 pub(super) struct TraceCollector {
     address: SocketAddr,
@@ -32,17 +32,17 @@ struct TakenSpans {
     bytes: AtomicU64,
 }
 
-/// What a run sent.
+/// Traces that a run sent.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(super) struct SentTraces {
-    /// The share of orders that were traced.
+    /// Share of orders that were traced.
     pub(super) sampling: f64,
     pub(super) requests: u64,
     pub(super) bytes: u64,
 }
 
 impl TraceCollector {
-    /// Starts one for this share of orders; `None` if traces are off.
+    /// Starts a collector for this share of orders. Returns `None` if traces are off.
     pub(super) async fn start(sampling: Option<f64>) -> anyhow::Result<Option<Self>> {
         let Some(sampling) = sampling else { return Ok(None) };
         let taken = Arc::<TakenSpans>::default();
@@ -51,7 +51,7 @@ impl TraceCollector {
         Ok(Some(Self { address, sampling, taken, _serving: serving }))
     }
 
-    /// Has the processes of this configuration send their spans here.
+    /// Configures processes to send their spans to this collector.
     pub(super) fn configure(&self, config: &mut Config) {
         config.traces.endpoint = format!("http://{}{PATH}", self.address);
         config.traces.sample_ratio = self.sampling;

@@ -1,4 +1,5 @@
-//! One frame for all benchmarks: each has options, sets up servers, runs, and returns [`Figures`], which are printed alike.
+//! Framework of all benchmarks. A benchmark has options, sets up servers, runs, and returns [`Figures`], which are
+//! printed in the same way.
 
 use std::{
     future::Future,
@@ -16,16 +17,16 @@ use super::{
 };
 use crate::testbed::{print, run_dir::RunDir, signals::wait_for_interrupt};
 
-/// A benchmark, as its options describe it.
+/// A benchmark with its options.
 pub trait Measure {
-    /// Whether stdout is for programs: one JSON object.
+    /// Returns whether stdout is for programs: one JSON object.
     fn prints_json(&self) -> bool;
 
     /// Sets up servers and processes, runs, and returns the figures. Dropping the future stops everything.
     fn measure(&self) -> impl Future<Output = anyhow::Result<Figures>>;
 }
 
-/// Runs a benchmark and prints its figures. Returns whether there is no violation; goals of speed are not judged.
+/// Runs a benchmark and prints its figures. Returns whether there is no violation. Missed speed goals do not count.
 pub async fn run(bench: &impl Measure) -> anyhow::Result<bool> {
     let (machine, versions) = (MachineInfo::read_system(), SoftwareVersions::read_versions().await?);
     let mut figures = tokio::select! {
@@ -38,7 +39,7 @@ pub async fn run(bench: &impl Measure) -> anyhow::Result<bool> {
     Ok(figures.violations.is_empty())
 }
 
-/// What a goal asks of its figure.
+/// Bound of a goal.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Bound {
     AtLeast(f64),
@@ -71,7 +72,8 @@ struct Goal {
     bound: Bound,
 }
 
-/// The figures of one run. A name ends with its unit, as in `p99_ms`. A value may be an object of figures, or a list of rows.
+/// Figures of one run. A name ends with its unit, such as `p99_ms`. A value may be an object of figures, or a list of
+/// rows.
 #[derive(Debug, Default)]
 pub struct Figures {
     values: Map<String, Value>,
@@ -81,7 +83,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// `values` is an object of figures.
+    /// Creates figures from a JSON object.
     pub(super) fn new(values: Value) -> Self {
         let values = if let Value::Object(values) = values { values } else { Map::new() };
         Self { values, ..Self::default() }
@@ -91,12 +93,12 @@ impl Figures {
         self.values.insert(name.to_owned(), json!(value));
     }
 
-    /// Adds the members of an object of figures.
+    /// Adds the members of a JSON object.
     pub(super) fn extend(&mut self, values: Value) {
         self.values.extend(Self::new(values).values);
     }
 
-    /// Compares a figure with its goal. The verdict is reported and does not change the exit code.
+    /// Compares a figure with its goal. The result is reported and does not change the exit code.
     pub(super) fn goal(&mut self, name: &str, value: f64, bound: Bound) {
         self.goals.push(Goal { name: name.to_owned(), value, bound });
     }
@@ -140,7 +142,7 @@ impl Figures {
     }
 }
 
-/// The violations of a run, and where its logs are.
+/// Returns the violations of a run, and the directory of its logs.
 pub(crate) fn verdict_text(violations: &[String], logs: Option<&Path>) -> String {
     if violations.is_empty() {
         return "No violation.".to_owned();
@@ -151,7 +153,7 @@ pub(crate) fn verdict_text(violations: &[String], logs: Option<&Path>) -> String
     lines.join("\n")
 }
 
-/// Adds a row for each figure below `name`; lists of objects become tables of their own.
+/// Adds a row for each figure below `name`. Lists of objects become separate tables.
 fn add_figures(table: &mut Table, lists: &mut Vec<String>, name: &str, value: &Value) {
     match value {
         Value::Null => {}
@@ -175,7 +177,7 @@ fn add_figures(table: &mut Table, lists: &mut Vec<String>, name: &str, value: &V
     }
 }
 
-/// A table with a column for each member that any of the rows has.
+/// Returns a table with a column for each member of any row.
 fn list_table(name: &str, rows: &[Vec<(String, String)>]) -> String {
     let mut columns: Vec<String> = Vec::new();
     for (column, _) in rows.iter().flatten() {
@@ -210,7 +212,7 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// The unit of a figure, by the end of its name or of the object that holds it.
+/// Returns the unit of a figure, from the end of its name or of a parent's name.
 fn unit_of(name: &str) -> &'static str {
     const UNITS: [(&str, &str); 6] =
         [("_per_s", "1/s"), ("_ms", "ms"), ("_us", "us"), ("_s", "s"), ("_mib", "MiB"), ("_bytes", "B")];
@@ -229,7 +231,7 @@ pub(crate) fn add_table_row(table: &mut Table, values: &[&str]) {
     table.add_row(aligned_cells(values));
 }
 
-/// The first to the left, the others to the right.
+/// Aligns the first cell to the left, and the others to the right.
 fn aligned_cells(values: &[&str]) -> Vec<Cell> {
     let align = |n| if n == 0 { CellAlignment::Left } else { CellAlignment::Right };
     values.iter().enumerate().map(|(n, value)| Cell::new(value).set_alignment(align(n))).collect()

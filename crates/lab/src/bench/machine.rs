@@ -1,4 +1,4 @@
-//! Where the figures come from: machine and versions, without which they mean nothing.
+//! Machine and versions that produced the figures.
 
 use std::{collections::BTreeMap, fs, thread};
 
@@ -8,7 +8,7 @@ use servers::RedisServer;
 
 use super::{redis_info, spread::round_to_digits};
 
-/// Whether this is a release build. Figures of a debug build mean nothing.
+/// Whether this is a release build. Figures of a debug build are not meaningful.
 pub(super) const IS_OPTIMIZED: bool = !cfg!(debug_assertions);
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -16,7 +16,8 @@ pub(super) struct MachineInfo {
     pub(super) cores: usize,
     pub(super) memory_gib: Option<u64>,
     pub(super) kernel: Option<String>,
-    /// Load of the last minute before the benchmark began: above 0.5 others were at work, and figures are worse for it.
+    /// Load average of the minute before the benchmark. Above 0.5, other programs were running and made the figures
+    /// worse.
     pub(super) load: Option<f64>,
 }
 
@@ -24,9 +25,9 @@ pub(super) struct MachineInfo {
 pub(super) struct SoftwareVersions {
     pub(super) dispatchq: &'static str,
     pub(super) redis: String,
-    /// Of the compiler that built this program.
+    /// Version of the compiler that built this program.
     pub(super) rustc: &'static str,
-    /// `false`: figures of a debug build, good for nothing.
+    /// Whether this is a release build; otherwise the figures are not meaningful.
     pub(super) optimized: bool,
 }
 
@@ -44,7 +45,7 @@ impl MachineInfo {
 
 impl SoftwareVersions {
     pub(super) async fn read_versions() -> anyhow::Result<Self> {
-        let redis = RedisServer::start().await.context("benchmarks need a Redis of their own")?;
+        let redis = RedisServer::start().await.context("benchmarks need a private Redis")?;
         let server = redis_info::read_info(redis.port(), "server").await?;
         Ok(Self {
             dispatchq: env!("CARGO_PKG_VERSION"),
@@ -55,17 +56,17 @@ impl SoftwareVersions {
     }
 }
 
-/// Processor time of this process so far.
+/// Returns the CPU time that this process has used.
 pub(super) fn cpu_ms() -> Option<u64> {
     fs::read_to_string("/proc/self/stat").ok().and_then(|stat| cpu_ms_of(&stat))
 }
 
-/// Processor time so far of a process and its children, in milliseconds.
+/// CPU time of a process and its children, in milliseconds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct FamilyTimes {
-    /// Of the process and of each child that lives, by pid.
+    /// CPU time of the process and of each living child, by pid.
     pub(super) living: BTreeMap<u32, u64>,
-    /// Of its children that have ended.
+    /// CPU time of its children that have ended.
     pub(super) ended: u64,
 }
 
@@ -75,7 +76,7 @@ impl FamilyTimes {
     }
 }
 
-/// Reads the processor time of another process and of its children; `None` once it is gone.
+/// Reads the CPU time of another process and of its children. `None` if the process has ended.
 pub(super) fn read_family_times(pid: u32) -> Option<FamilyTimes> {
     let read_stat = |pid: &str| fs::read_to_string(format!("/proc/{pid}/stat")).ok();
     let of_parent = read_stat(&pid.to_string())?;
@@ -96,7 +97,7 @@ pub(super) fn read_family_times(pid: u32) -> Option<FamilyTimes> {
     Some(times)
 }
 
-/// Time of all processors so far, in ticks.
+/// CPU time of all processors so far, in ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ProcessorTicks {
     busy: u64,
@@ -104,13 +105,13 @@ pub(super) struct ProcessorTicks {
 }
 
 impl ProcessorTicks {
-    /// `None` where the system does not tell.
+    /// Reads the current ticks. `None` if the system does not report them.
     pub(super) fn read_now() -> Option<Self> {
         fs::read_to_string("/proc/stat").ok().and_then(|stat| Self::parse_stat(&stat))
     }
 
-    /// The first line has user, nice, system, idle, waiting, interrupts, soft interrupts, stolen; what guests used is in user
-    /// and nice already.
+    /// Parses the first line: user, nice, system, idle, waiting, interrupts, soft interrupts, stolen. Guest time is
+    /// already included in user and nice.
     fn parse_stat(stat: &str) -> Option<Self> {
         let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
         let ticks: Vec<u64> = line.split_whitespace().take(8).map_while(|ticks| ticks.parse().ok()).collect();
@@ -119,19 +120,19 @@ impl ProcessorTicks {
         Some(Self { busy: all - idle - waiting, all })
     }
 
-    /// The part of the processors' time since then in which they were not idle.
+    /// Returns the share of CPU time since `before` in which the processors were not idle.
     pub(super) fn busy_share_since(self, before: Self) -> Option<f64> {
         let all = self.all.checked_sub(before.all).filter(|all| *all > 0)?;
         Some(self.busy.saturating_sub(before.busy) as f64 / all as f64)
     }
 }
 
-/// Memory of another process that is in RAM.
+/// Returns the resident memory of another process.
 pub(super) fn rss_bytes_of_process(pid: u32) -> Option<u64> {
     fs::read_to_string(format!("/proc/{pid}/status")).ok().and_then(|status| rss_bytes_of(&status))
 }
 
-/// To a tenth of a MiB.
+/// Converts bytes to MiB, rounded to a tenth.
 pub(super) fn bytes_as_mib(bytes: u64) -> f64 {
     round_to_digits(bytes as f64 / f64::from(1 << 20), 1)
 }
@@ -141,17 +142,18 @@ fn rss_bytes_of(status: &str) -> Option<u64> {
     Some(kib.trim().trim_end_matches(" kB").parse::<u64>().ok()? * 1024)
 }
 
-/// User and system time are the 12th and 13th word.
+/// Returns user and system time, the 12th and 13th words after the name.
 fn cpu_ms_of(stat: &str) -> Option<u64> {
     two_times_ms(stat, 11)
 }
 
-/// Those of children that were waited for follow.
+/// Returns the times of reaped children, which follow.
 fn ended_children_ms_of(stat: &str) -> Option<u64> {
     two_times_ms(stat, 13)
 }
 
-/// Linux counts them in hundredths of a second, whatever the kernel's own clock.
+/// Returns the sum of two times in milliseconds. Linux reports them in hundredths of a second, whatever the kernel's
+/// own clock.
 fn two_times_ms(stat: &str, from: usize) -> Option<u64> {
     const MS_PER_TICK: u64 = 10;
     let mut times = words_of(stat)?.skip(from).map(str::parse::<u64>);
@@ -162,12 +164,12 @@ fn parent_of(stat: &str) -> Option<u32> {
     words_of(stat)?.nth(1)?.parse().ok()
 }
 
-/// The program's name stands in parentheses and may hold anything; these are the words behind it.
+/// Returns the words after the program's name. The name is in parentheses and may contain any characters.
 fn words_of(stat: &str) -> Option<impl Iterator<Item = &str>> {
     Some(stat.rsplit_once(')')?.1.split_whitespace())
 }
 
-/// To the nearest GiB: the kernel keeps some of it for itself.
+/// Returns the memory in GiB, rounded because the kernel reserves some of it.
 fn memory_gib(meminfo: &str) -> Option<u64> {
     const KIB_PER_GIB: u64 = 1024 * 1024;
     let total = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;

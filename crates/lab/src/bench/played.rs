@@ -1,5 +1,5 @@
-//! What `chaos`, `upgrade` and `cluster` have in common: orders are created while something happens to an installation, all comes to
-//! rest, and what clients were told is compared with the tables.
+//! Shared parts of `chaos`, `upgrade` and `cluster`: orders are created while something happens to an installation.
+//! Then everything comes to rest, and the answers to clients are compared with the tables.
 
 use std::{num::NonZeroU32, time::Duration};
 
@@ -28,24 +28,24 @@ use app::App;
 use foundation::db::Pool;
 use settings::{Config, ScheduledTask, TaskSchedule};
 
-/// Longer than any run: producers create orders until they are told to stop.
+/// Longer than any run: producers create orders until they are stopped.
 const UNTIL_STOPPED: Duration = Duration::from_secs(7 * 24 * 3600);
-/// Sessions of each process, of which there are up to eight on two cores. With more, timers were late for longer after a fault that
-/// ended all of them.
+/// Postgres sessions of each process. Up to eight processes run on two cores. With more sessions, timers were late for
+/// longer after a fault that ended all of them.
 const CONNECTIONS: u32 = 6;
 const CLEANUP_EVERY: Duration = Duration::from_secs(20);
-/// The partner forgets no booking, and is asked for so long, which no speed divides.
+/// Retention of bookings at the partner, and maximum polling time. The speed does not divide them.
 const PARTNER_KEEPS: Duration = Duration::from_secs(7 * 24 * 3600);
 const POLL_BUDGET: Duration = Duration::from_secs(3600);
-/// How often is looked for processes that ended by themselves.
+/// Interval between checks for ended processes.
 const PROCESS_LOOK: Duration = Duration::from_millis(250);
 const REST_LOOK: Duration = Duration::from_millis(500);
-/// What machines may need to come to rest on top of an order's lifetime: a lease, a repair, backoff of messages.
+/// Extra time to come to rest after an order's lifetime: a lease, a repair, backoff of messages.
 const SLACK: Duration = Duration::from_secs(120);
-/// Long polls end within this time, and what is left of them.
+/// Time for long polls to end.
 const LONG_POLLS: Duration = Duration::from_secs(5);
 
-/// Whom an installation calls.
+/// Simulated partner and receivers that an installation calls.
 #[derive(Debug)]
 pub(super) struct CalledParties {
     pub(super) sim: PartnerSim,
@@ -61,7 +61,7 @@ impl CalledParties {
         Ok(Self { sim, sim_options, receivers: MessageReceivers::start_listening().await? })
     }
 
-    /// Of an installation that calls them. Its workers show whether they are ready.
+    /// Returns the settings of an installation that calls them. Its workers serve health and metrics.
     pub(super) fn settings(&self, serves: usize, workers: usize) -> TestbedSettings {
         TestbedSettings {
             speed: self.sim_options.speed,
@@ -76,7 +76,7 @@ impl CalledParties {
     }
 }
 
-/// Producers and drivers of a run whose orders come until it is told to stop. Dropping it stops them.
+/// Producers and drivers of a run whose orders are created until it is stopped. Dropping it stops them.
 pub(super) struct RunningClients {
     pub(super) crowd: ChaosCrowd,
     pub(super) clients: JoinSet<()>,
@@ -96,9 +96,9 @@ impl RunningClients {
         Ok(Self { crowd, clients, creating })
     }
 
-    /// Ends the creations and waits until everything is at rest. Returns what is wrong.
+    /// Stops the creations and waits until everything is at rest. Returns problems.
     pub(super) async fn come_to_rest(mut self, stage: &mut impl PlayedStage) -> anyhow::Result<Vec<String>> {
-        // Clients that still wait for an answer hang up: they were told nothing.
+        // Clients that still wait for an answer hang up. They got no answer, so nothing is verified for them.
         self.creating.shutdown().await;
         let violations = stage.come_to_rest(self.crowd.speed).await?;
         self.crowd.stop.cancel();
@@ -106,32 +106,33 @@ impl RunningClients {
     }
 }
 
-/// What else the configuration says: three drivers at once for one service type.
+/// Configures one service type to offer each order to three drivers at once.
 pub(super) fn ask_several(config: &mut Config) {
     config.database.max_connections = CONNECTIONS;
     config.service_types.entry(BROADCAST.into()).or_default().ask_at_once = Some(3);
 }
 
-/// A cleanup now and then.
+/// Configures frequent cleanups.
 pub(super) fn clean_up_often(config: &mut Config) {
     config.schedules.insert(ScheduledTask::Cleanup, TaskSchedule::Every(CLEANUP_EVERY));
 }
 
-/// Beside an order's time of 30 s, a fault lasts as long as 10 minutes do beside 30: the partner would not be asked about the trip.
+/// Extends the time that partners are polled. With an order lifetime of 30 s, a fault is as long as 10 minutes with a
+/// lifetime of 30 minutes, so polling would end before the trip.
 pub(super) fn ask_partners_for_long(config: &mut Config) {
     for partner in config.partners.values_mut() {
         partner.poll.budget = POLL_BUDGET;
     }
 }
 
-/// An installation to which something happens.
+/// An installation with faults or other operations.
 pub(super) trait PlayedStage {
     fn db(&self) -> &Pool;
     fn sim(&self) -> &PartnerSim;
-    /// Replaces processes that ended by themselves, and remembers what is wrong with it.
+    /// Replaces processes that ended unexpectedly, and records the problems.
     fn replace_ended_processes(&mut self) -> anyhow::Result<()>;
 
-    /// Lets time pass. Processes that end by themselves are replaced.
+    /// Waits until `end`. Replaces processes that end unexpectedly.
     async fn wait_until(&mut self, end: Instant) -> anyhow::Result<()> {
         loop {
             self.replace_ended_processes()?;
@@ -147,7 +148,7 @@ pub(super) trait PlayedStage {
         self.wait_until(Instant::now() + time).await
     }
 
-    /// Waits until every order is final, driven or held, and nothing waits to be delivered. Returns what is wrong.
+    /// Waits until every order is final, driven or held, and nothing waits to be delivered. Returns problems.
     async fn come_to_rest(&mut self, speed: f64) -> anyhow::Result<Vec<String>> {
         let patience = real_policy(ONE_BY_ONE).lifetime.div_f64(speed) + SLACK;
         let end = Instant::now() + patience;
@@ -166,19 +167,20 @@ pub(super) trait PlayedStage {
     }
 }
 
-/// Says which of these phases had no order.
+/// Returns a line for each phase without orders.
 pub(super) fn name_idle_phases(orders_of_phases: impl Iterator<Item = (&'static str, usize)>) -> Vec<String> {
     let idle = orders_of_phases.filter(|(_, orders)| *orders == 0);
     idle.map(|(phase, _)| format!("no order was created in the phase {phase}")).collect()
 }
 
-/// Lets long polls end. Returns what they have left in Postgres.
+/// Waits for long polls to end. Returns sessions that they left in a transaction.
 pub(super) async fn let_long_polls_end(db: &Pool) -> anyhow::Result<Vec<String>> {
     sleep(LONG_POLLS).await;
     Ok(verify::idle_in_transaction(db).await?)
 }
 
-/// Ends the processes, compares what clients were told with the tables, and returns the figures that all of these runs have.
+/// Stops the processes and compares the answers to clients with the tables. Returns the figures that all these runs
+/// have.
 pub(super) async fn verify_run(
     processes: ChildProcesses,
     app: &App,

@@ -1,4 +1,4 @@
-//! Processor time of the processes of a run, from one moment to another.
+//! CPU time of the processes of a run between two times.
 
 use std::{
     collections::BTreeMap,
@@ -18,41 +18,41 @@ pub(super) type PidsByKind = BTreeMap<&'static str, Vec<u32>>;
 
 type TimesByKind = BTreeMap<&'static str, FamilyTimes>;
 
-/// The kind of this process.
+/// Kind of this process.
 const OURS: &str = "bench";
 
-/// What processes had used when it began. Where the system does not tell, everything is zero.
+/// CPU times at the start. If the system does not report them, everything is zero.
 #[derive(Debug)]
 pub(super) struct ProcessorWatch {
     began: Instant,
     machine: Option<ProcessorTicks>,
     before: TimesByKind,
-    /// Of processes that were killed since.
+    /// CPU times of processes that were killed since.
     killed: TimesByKind,
 }
 
-/// What processes used meanwhile.
+/// CPU time that the processes used.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ProcessorUse {
     pub(super) elapsed: Duration,
-    /// By kind, in milliseconds.
+    /// CPU time by kind, in milliseconds.
     pub(super) by_kind: BTreeMap<&'static str, u64>,
     pub(super) busiest: Option<BusiestProcess>,
-    /// The part of the time of all processors in which they were not idle.
+    /// Share of CPU time in which the processors were not idle.
     pub(super) machine_busy_share: Option<f64>,
 }
 
-/// The single process that used most. One with a single thread cannot use more than 1.
+/// The process that used most CPU time. A single-threaded process cannot use more than 1 processor.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct BusiestProcess {
     pub(super) kind: &'static str,
     pub(super) pid: u32,
-    /// Processors that it kept busy, on average.
+    /// Average number of processors that it used.
     pub(super) processors: f64,
 }
 
 impl ProcessorUse {
-    /// Milliseconds of each kind for each of `count` things.
+    /// Returns the milliseconds of each kind per item, for `count` items.
     pub(super) fn ms_per(&self, count: u64) -> BTreeMap<&'static str, f64> {
         let each = |ms: &u64| round_to_digits(*ms as f64 / count.max(1) as f64, 3);
         self.by_kind.iter().map(|(kind, ms)| (*kind, each(ms))).collect()
@@ -73,14 +73,15 @@ impl ProcessorWatch {
         }
     }
 
-    /// Keeps what a process used that is about to be killed.
+    /// Records the CPU time of a process that is about to be killed.
     pub(super) fn record_kill(&mut self, kind: &'static str, pid: u32) {
         if let Some(times) = machine::read_family_times(pid) {
             add_family(self.killed.entry(kind).or_default(), times);
         }
     }
 
-    /// `pids` are those of now: processes may have been replaced.
+    /// Returns the CPU time used since the start. `pids` are the current processes, because some may have been
+    /// replaced.
     pub(super) fn finish(self, pids: &PidsByKind) -> ProcessorUse {
         let Self { began, machine, before, killed } = self;
         let elapsed = began.elapsed();
@@ -119,7 +120,7 @@ fn summarize_use(
     ProcessorUse { elapsed, by_kind, busiest, machine_busy_share }
 }
 
-/// Of this process itself, and of the others with their children.
+/// Reads the CPU times of this process, and of the others with their children.
 fn read_times(pids: &PidsByKind) -> TimesByKind {
     let own =
         FamilyTimes { living: BTreeMap::from([(process::id(), machine::cpu_ms().unwrap_or_default())]), ended: 0 };

@@ -1,4 +1,5 @@
-//! A Prometheus beside a run, with the rules that are shipped: what fired, and how much memory processes took, as operators see it.
+//! A Prometheus with the shipped rules that scrapes a run. It shows fired alerts and memory of processes as operators
+//! see them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,19 +15,19 @@ use tokio::time::{Instant, sleep};
 
 use super::spread::round_to_digits;
 
-/// As shipped in deploy/prometheus.
+/// Shipped rules from deploy/prometheus.
 const RULES: [(&str, &str); 2] = [
     ("alerts.yml", include_str!("../../../../deploy/prometheus/alerts.yml")),
     ("kpis.yml", include_str!("../../../../deploy/prometheus/kpis.yml")),
 ];
 const SCRAPE_INTERVAL: Duration = Duration::from_secs(5);
-/// A short run may end before each process was scraped.
+/// Time to wait for the first scrape of each process, because a short run may end before it.
 const SCRAPE_WAIT: Duration = Duration::from_secs(20);
 const SCRAPE_POLL: Duration = Duration::from_millis(250);
 const QUERY_TIMEOUT: Duration = Duration::from_secs(30);
 const MEMORY: &str = "process_resident_memory_bytes";
 
-/// Ends when dropped.
+/// A running Prometheus. Dropping it ends it.
 #[derive(Debug)]
 pub(super) struct RunPrometheus {
     server: PrometheusServer,
@@ -35,22 +36,22 @@ pub(super) struct RunPrometheus {
     started: Instant,
 }
 
-/// What it saw from the start of the run to its end.
+/// Data of the whole run.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct SeenByPrometheus {
-    /// For how many seconds each alert fired, by its name. An alert that waits for its `for` does not fire.
+    /// Seconds that each alert fired, by name. An alert that waits for its `for` does not fire.
     pub(super) alerts_fired_s: BTreeMap<String, f64>,
-    /// Of each process, in MiB.
+    /// Memory of each process, in MiB.
     pub(super) memory_mib: BTreeMap<String, MemoryOverTime>,
-    /// The worst p99 of lateness within any two minutes, in milliseconds.
+    /// Maximum p99 of lateness within any two minutes, in milliseconds.
     pub(super) lateness_p99_ms_max: Option<f64>,
-    /// Most orders that were open at once.
+    /// Maximum number of orders that were open at once.
     pub(super) open_orders_max: Option<f64>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub(super) struct MemoryOverTime {
-    /// A minute after the start, and in the middle.
+    /// A minute after the start, and in the middle of the run.
     pub(super) first: f64,
     pub(super) middle: f64,
     pub(super) last: f64,
@@ -58,16 +59,16 @@ pub(super) struct MemoryOverTime {
 }
 
 impl RunPrometheus {
-    /// Starts one that scrapes these addresses.
+    /// Starts a Prometheus that scrapes these addresses.
     pub(super) async fn start(targets: Vec<String>) -> anyhow::Result<Self> {
         let count = targets.len();
         let settings = ScrapeSettings { targets, rules: RULES.to_vec(), interval: SCRAPE_INTERVAL };
-        let server = PrometheusServer::start(&settings).await.context("--prometheus needs a Prometheus of its own")?;
+        let server = PrometheusServer::start(&settings).await.context("--prometheus needs a private Prometheus")?;
         let client = foundation::outbound::client_builder().no_proxy().timeout(QUERY_TIMEOUT).build()?;
         Ok(Self { server, client, targets: count, started: Instant::now() })
     }
 
-    /// Asks it what it saw until now.
+    /// Reads the data since the start of the run.
     pub(super) async fn read_seen(&self) -> anyhow::Result<SeenByPrometheus> {
         let deadline = Instant::now() + SCRAPE_WAIT;
         while self.query_by("instance", MEMORY).await?.len() < self.targets && Instant::now() < deadline {
@@ -99,7 +100,7 @@ impl RunPrometheus {
 
     async fn read_memory(&self) -> anyhow::Result<BTreeMap<String, MemoryOverTime>> {
         let seconds = self.started.elapsed().as_secs();
-        // It refuses an offset of nothing.
+        // Prometheus refuses an offset of zero.
         let ago = |s: u64| format!("{MEMORY} offset {}s", s.max(1));
         let first = self.query_by("instance", &ago(seconds.saturating_sub(60))).await?;
         let middle = self.query_by("instance", &ago(seconds / 2)).await?;
@@ -124,7 +125,7 @@ impl RunPrometheus {
         Ok(self.query_by("", query).await?.into_values().next().filter(|value| value.is_finite()))
     }
 
-    /// Returns the value of each series now, by this label.
+    /// Returns the current value of each series, by this label.
     async fn query_by(&self, label: &str, query: &str) -> anyhow::Result<BTreeMap<String, f64>> {
         let url = Url::parse_with_params(&format!("{}/api/v1/query", self.server.url()), [("query", query)])?;
         let answer = self.client.get(url).send().await.context("Prometheus does not answer")?;

@@ -1,4 +1,4 @@
-//! Webhook receivers of offers and alerts: they count what arrives, and can be told to hang.
+//! Webhook receivers of offers and alerts. They count messages, and can be made to hang.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -19,11 +19,11 @@ use tokio_util::sync::DropGuard;
 
 use crate::testbed::{serve_local, settings::WebhookTarget};
 
-/// Channels that lead here.
+/// Channels of these receivers.
 pub(super) const OFFERS: &str = "drivers";
 pub(super) const ALERTS: &str = "desk";
 
-/// Dropping it closes it.
+/// Running receivers. Dropping them stops them.
 #[derive(Debug)]
 pub(super) struct MessageReceivers {
     address: SocketAddr,
@@ -31,7 +31,7 @@ pub(super) struct MessageReceivers {
     _serving: DropGuard,
 }
 
-/// A std mutex: it is never held across an await.
+/// Received messages.
 #[derive(Debug, Clone)]
 struct ReceivedMessages {
     /// Message ids by channel.
@@ -52,17 +52,17 @@ impl MessageReceivers {
         Ok(Self { address, desk, _serving: serving })
     }
 
-    /// How dispatchq is told of a channel.
+    /// Returns the configuration of a channel to this receiver.
     pub(super) fn webhook_target(&self, channel: &'static str) -> WebhookTarget {
         WebhookTarget { name: channel, url: format!("http://{}/{channel}", self.address) }
     }
 
-    /// From now on messages are accepted and not answered; `false` answers those that wait.
+    /// Accepts messages without answering them. `false` answers the waiting ones.
     pub(super) fn set_hanging(&self, hangs: bool) {
         self.desk.hangs.send_replace(hangs);
     }
 
-    /// Ids of the messages that arrived over a channel.
+    /// Returns the ids of messages that arrived over a channel.
     pub(super) fn received_ids(&self, channel: &str) -> HashSet<String> {
         self.desk.lock_received().get(channel).cloned().unwrap_or_default()
     }
@@ -80,7 +80,7 @@ async fn receive_message(
     Json(message): Json<ReceivedMessage>,
 ) -> StatusCode {
     let mut hangs = desk.hangs.subscribe();
-    // One that hangs has not taken it.
+    // A message that hangs counts as not received.
     if hangs.wait_for(|hangs| !hangs).await.is_err() {
         return StatusCode::SERVICE_UNAVAILABLE;
     }

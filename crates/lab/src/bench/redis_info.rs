@@ -1,4 +1,4 @@
-//! What a private Redis says of itself, asked over a connection that is gone afterwards and costs no memory.
+//! Statistics of a private Redis. Each read uses its own connection, which is closed afterwards and costs no memory.
 
 use std::{
     collections::BTreeMap,
@@ -13,11 +13,11 @@ use tokio::{
     time::sleep,
 };
 
-/// Between two looks at the append-only file, and at the memory.
+/// Intervals between checks of the append-only file, and of the memory.
 const REWRITE_LOOK: Duration = Duration::from_millis(100);
 const MEMORY_LOOK: Duration = Duration::from_millis(200);
 const REWRITE_TIMEOUT: Duration = Duration::from_secs(60);
-/// Two looks that differ by less saw the same memory.
+/// Maximum difference of two reads that count as stable memory.
 const STILL_BYTES: u64 = 4096;
 const MEMORY_LOOKS: usize = 25;
 
@@ -30,7 +30,7 @@ pub(super) async fn read_info(port: u16, section: &str) -> anyhow::Result<BTreeM
     Ok(parse_info(&answer))
 }
 
-/// Returns once the append-only file is not being rewritten: filling a queue brings that about, not using it.
+/// Waits until the append-only file is not being rewritten. Filling a queue triggers a rewrite; using it does not.
 pub(super) async fn wait_for_aof_rewrite(port: u16) -> anyhow::Result<()> {
     let begun = Instant::now();
     loop {
@@ -43,7 +43,7 @@ pub(super) async fn wait_for_aof_rewrite(port: u16) -> anyhow::Result<()> {
     }
 }
 
-/// Returns the used memory once it stands still: buffers of clients and of the append-only file come and go.
+/// Reads the used memory when it is stable. Buffers of clients and of the append-only file change it temporarily.
 pub(super) async fn read_used_memory(port: u16) -> anyhow::Result<u64> {
     wait_for_aof_rewrite(port).await?;
     let mut last = u64::MAX;
@@ -59,13 +59,13 @@ pub(super) async fn read_used_memory(port: u16) -> anyhow::Result<u64> {
     Ok(last)
 }
 
-/// Seconds of processor time that the server has used, by its section `cpu`.
+/// Returns the CPU time of the server in seconds, from its section `cpu`.
 pub(super) fn cpu_seconds_in(info: &BTreeMap<String, String>) -> f64 {
     let seconds = |name: &str| info.get(name).and_then(|seconds| seconds.parse::<f64>().ok());
     seconds("used_cpu_user").unwrap_or_default() + seconds("used_cpu_sys").unwrap_or_default()
 }
 
-/// How often a command was called, by its line in the section `commandstats`.
+/// Returns the number of calls of a command, from its line in the section `commandstats`.
 pub(super) fn calls_in(stats: &str) -> Option<u64> {
     stats.split(',').find_map(|stat| stat.strip_prefix("calls="))?.parse().ok()
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// One figure over some rounds.
+/// One figure over several rounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct RoundSpread {
     pub(crate) min: f64,
@@ -14,7 +14,7 @@ pub(crate) struct RoundSpread {
 }
 
 impl RoundSpread {
-    /// All zero when there was no round.
+    /// Returns the spread of the rounds. All zero if there was no round.
     pub(crate) fn over_rounds(rounds: impl IntoIterator<Item = f64>) -> Self {
         let mut rounds: Vec<f64> = rounds.into_iter().collect();
         rounds.sort_by(f64::total_cmp);
@@ -31,7 +31,7 @@ impl RoundSpread {
     }
 }
 
-/// How long something took, over many samples, in microseconds.
+/// Percentiles of durations in microseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SamplePercentiles {
     pub(crate) p50: i64,
@@ -40,7 +40,7 @@ pub(crate) struct SamplePercentiles {
 }
 
 impl SamplePercentiles {
-    /// By nearest rank: each is a value that was seen. All zero without samples.
+    /// Computes percentiles by nearest rank, so each is a sample. All zero without samples.
     pub(crate) fn from_samples(mut samples: Vec<i64>) -> Self {
         samples.sort_unstable();
         let at = |percent: usize| {
@@ -52,13 +52,13 @@ impl SamplePercentiles {
 }
 
 impl SamplePercentiles {
-    /// As `{"p50", "p99", "max"}` in milliseconds.
+    /// Returns `{"p50", "p99", "max"}` in milliseconds.
     pub(crate) fn to_json_ms(self) -> Value {
         json!({ "p50": us_to_ms(self.p50), "p99": us_to_ms(self.p99), "max": us_to_ms(self.max) })
     }
 }
 
-/// Microseconds as milliseconds with two digits.
+/// Converts microseconds to milliseconds with two decimals.
 pub(crate) fn us_to_ms(us: i64) -> f64 {
     (us as f64 / 10.0).round() / 100.0
 }
@@ -68,7 +68,7 @@ pub(crate) fn round_to_digits(number: f64, digits: i32) -> f64 {
     (number * scale).round() / scale
 }
 
-/// A duration as a sample.
+/// Converts a duration to microseconds.
 pub(crate) fn duration_micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_values_that_were_seen() {
+    fn percentiles_are_sampled_values() {
         assert_eq!(
             SamplePercentiles::from_samples((1..=200).rev().collect()),
             SamplePercentiles { p50: 100, p99: 198, max: 200 }

@@ -29,19 +29,19 @@ use model::{
 
 const AUTHOR: ChangeAuthor<'static> =
     ChangeAuthor { actor: &Actor::with_fixed_name(ActorRole::Operator, "replay"), reason: Some("replay") };
-/// Processes read what was changed within a second; on a machine that stands still later.
+/// Timeout for the processes to read changed rules. They read them within a second, but later on a frozen machine.
 const RULES_WAIT: Duration = Duration::from_secs(30);
 const RULES_POLL: Duration = Duration::from_millis(100);
 
-/// What a file of areas holds.
+/// Contents of a file of areas.
 #[derive(Debug)]
 pub(super) struct AreaFile {
     pub(super) areas: Vec<ImportedArea>,
-    /// Zones that can be no areas, and why.
+    /// Zones that cannot be areas, with the reason.
     pub(super) left_out: Vec<String>,
 }
 
-/// Areas that orders are played in.
+/// Areas of the replayed orders.
 #[derive(Debug)]
 pub(super) struct OpenAreas {
     pub(super) gauges: GaugeWatch,
@@ -63,12 +63,12 @@ pub(super) fn read_file(path: &Path) -> anyhow::Result<AreaFile> {
 fn zones_as_areas(zones: &ZoneMap) -> AreaFile {
     let mut file = AreaFile { areas: Vec::new(), left_out: Vec::new() };
     for (id, shape) in zones.shapes() {
-        // Parts that touch, or lie on each other, make no valid shape until they are joined.
+        // Parts that touch or overlap are not a valid shape until they are joined.
         let area =
             zone_as_area(id, shape).or_else(|_| zone_as_area(id, &unary_union([&shape.orient(Direction::Default)])));
         match area {
             Ok(area) => file.areas.extend(area),
-            Err(error) => file.left_out.push(format!("zone {id} is no area: {error:#}")),
+            Err(error) => file.left_out.push(format!("zone {id} cannot be an area: {error:#}")),
         }
     }
     file
@@ -87,7 +87,7 @@ fn zone_as_area(id: i64, shape: &MultiPolygon) -> anyhow::Result<Vec<ImportedAre
 pub(super) async fn open_areas(app: &App, file: AreaFile, options: &ReplayOptions) -> anyhow::Result<OpenAreas> {
     let AreaFile { areas, left_out } = file;
     let Some(last) = areas.last() else { bail!("no area is left: {}", left_out.join("; ")) };
-    // The flag first: a process that knows the limits of the last area knows everything.
+    // The flag is set first: a process that knows the limits of the last area then knows everything.
     let flag = flag::load_flag(&app.core.db).await?;
     let shadow_mode = options.admission_mode() == AdmissionMode::Shadow;
     flag::set_flag(&app.core.db, &AdmissionFlag { enabled: true, shadow_mode, ..flag }, None, AUTHOR).await?;
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zones_are_areas_and_parts_that_touch_are_joined() {
+    fn zones_become_areas_with_joined_parts() {
         let square = |west: f64| {
             let (w, e) = (west, west + 1.0);
             json!([[[w, 0.0], [e, 0.0], [e, 1.0], [w, 1.0], [w, 0.0]]])

@@ -1,4 +1,4 @@
-//! Where a ride file keeps what an order needs. The names vary by month and by who published the file.
+//! Columns of a ride file that an order needs. The names vary by month and publisher.
 
 use std::{fmt, io::Read};
 
@@ -12,12 +12,12 @@ const DROPOFF: &[&str] = &["dropoff_datetime", "tpep_dropoff_datetime", "lpep_dr
 const PAYMENT: &[&str] = &["payment_type"];
 const AMOUNT: &[&str] = &["total_amount"];
 
-/// Positions in a row.
+/// Positions of columns in a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RideColumns {
     pub(super) zone: usize,
     pub(super) time: usize,
-    /// Only tells how long the trip takes: a file may lack it.
+    /// Needed only for the length of the trip. A file may lack it.
     pub(super) dropoff: Option<usize>,
     pub(super) payment: usize,
     pub(super) amount: usize,
@@ -26,7 +26,7 @@ pub(super) struct RideColumns {
 }
 
 impl RideColumns {
-    /// Finds them in a header, whatever the case. `file` is only named in errors.
+    /// Finds the columns in a header, ignoring case. `file` is only for errors.
     pub(super) fn find_in_header(header: &StringRecord, file: &dyn fmt::Display) -> anyhow::Result<Self> {
         let position = |names: &[&str]| header.iter().position(|column| names.iter().any(|n| names_match(column, n)));
         let needed = |names: &[&str]| match position(names) {
@@ -48,9 +48,9 @@ impl RideColumns {
     }
 }
 
-/// Opens a ride file and finds its columns. `name` is only used in errors.
+/// Opens a ride file and finds its columns. `name` is only for errors.
 pub(super) fn open_rides<R: Read>(text: R, name: &dyn fmt::Display) -> anyhow::Result<(Reader<R>, RideColumns)> {
-    // Flexible: a row of another length is one dirty row, not the end of the file.
+    // Flexible: a row of another length is one dirty row and does not end the file.
     let mut csv = csv::ReaderBuilder::new().flexible(true).trim(csv::Trim::All).from_reader(text);
     let header = csv.byte_headers().with_context(|| format!("cannot read the first line of {name}"))?.clone();
     let text = StringRecord::from_byte_record(header).ok().filter(|header| header.iter().all(is_plain));
@@ -61,7 +61,7 @@ pub(super) fn open_rides<R: Read>(text: R, name: &dyn fmt::Display) -> anyhow::R
     Ok((csv, columns))
 }
 
-/// A header for an error message; what is no ride file at all may have a first line of any length.
+/// Shortens a header for an error message. If the file is not a ride file, its first line may have any length.
 fn shorten_header(header: &StringRecord) -> String {
     const MOST: usize = 300;
     let names = header.iter().collect::<Vec<_>>().join(", ");
@@ -72,7 +72,7 @@ fn shorten_header(header: &StringRecord) -> String {
     }
 }
 
-/// The same name, written another way: case and separators differ between publishers.
+/// Returns whether two names are equal apart from case and separators, which differ between publishers.
 pub(super) fn names_match(a: &str, b: &str) -> bool {
     let letters = |s: &str| s.chars().filter(|c| c.is_alphanumeric()).collect::<String>().to_lowercase();
     letters(a) == letters(b)
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_column_is_named_with_what_there_is() {
+    fn missing_column_error_lists_the_columns() {
         let error = find("pickup_datetime,pickup_location_id,payment_type").unwrap_err().to_string();
         assert!(error.contains("rides.csv has no column total_amount"), "{error}");
         assert!(error.contains("names: pickup_datetime, pickup_location_id, payment_type"), "{error}");

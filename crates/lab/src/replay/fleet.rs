@@ -1,4 +1,4 @@
-//! How many drivers serve a plan, and where they wait.
+//! Number and places of the drivers for a plan.
 
 use geo::{Distance, Haversine, Point};
 use rand::{Rng, seq::IndexedRandom};
@@ -10,25 +10,25 @@ use super::{
 use crate::testbed::drivers::SimulatedDriver;
 use accounts::api_keys;
 
-/// Replayed orders are all of this type.
+/// Service type of replayed orders.
 pub(super) const SERVICE_TYPE: &str = "RIDE";
 
-/// Drivers for each order that has one at the busiest moment: they stand where they were put, so some are always far
-/// off, and others think about offers they will not accept.
+/// Drivers per order that has a driver at the peak. Drivers do not move, so some are always far away, and others answer
+/// offers that they do not accept.
 const PER_PEAK_ORDER: usize = 2;
-/// Places looked at before a driver takes any, pickups compared with each, and what is near.
+/// Places tried for a driver, pickups compared with each, and distance that counts as near.
 const PLACES: usize = 20;
 const NEIGHBOURS: usize = 12;
 const NEAR_M: f64 = 3_000.0;
 const FEWEST: usize = 20;
 const MOST: usize = 20_000;
 
-/// How many drivers serve most orders of a plan.
+/// Returns the number of drivers that serve most orders of a plan.
 pub(super) fn sufficient_drivers(plan: &ReplayPlan) -> usize {
     (plan.peak_orders() * PER_PEAK_ORDER).clamp(FEWEST, MOST)
 }
 
-/// Drivers at the pickup points of random orders, so that supply is where demand is.
+/// Places drivers at the pickups of random orders, so that supply is near demand.
 pub(super) fn place_drivers(plan: &ReplayPlan, count: usize, seed: u64) -> Vec<SimulatedDriver> {
     let mut rng = ChoiceSeed::new(seed, &["fleet"]).into_rng();
     (1..=count)
@@ -39,8 +39,8 @@ pub(super) fn place_drivers(plan: &ReplayPlan, count: usize, seed: u64) -> Vec<S
         .collect()
 }
 
-/// No driver waits at the end of the world: one of some other random pickups must be near. So lonely orders tend to find
-/// no driver, as in life.
+/// Returns a waiting place with another random pickup nearby, if possible. So isolated orders tend to find no driver,
+/// as in reality.
 fn waiting_place(orders: &[PlannedOrder], rng: &mut impl Rng) -> Option<Point> {
     let mut place = orders.choose(rng)?.pickup;
     for _ in 0..PLACES {

@@ -1,5 +1,5 @@
-//! A ride file as what one place has done: how many found a driver, hour by hour, and when they asked. Nothing is known of those
-//! that found none, nor of how many waited.
+//! A ride file as the history of one place: the number of rides per hour, and the times of requests. It contains
+//! neither requests without a driver nor the number of waiting requests.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -19,21 +19,21 @@ use super::{
 };
 use model::{admission::advise::ObservedHour, ids::LatLng};
 
-/// What a ride file says of one place, in its local time.
+/// History of one place in a ride file, in its local time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RideHistory {
-    /// From the first to the last day with rides.
+    /// Hours from the first to the last day with rides.
     pub hours: Vec<ObservedHour>,
-    /// When rides began, the first first.
+    /// Start times of rides, earliest first.
     pub requests: Vec<NaiveDateTime>,
 }
 
-/// The zones that make one place.
+/// Zones that form one place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RideZones(HashSet<ZoneId>);
 
 impl RideZones {
-    /// Reads a file of zones, and keeps those that have a place within.
+    /// Reads a file of zones, and keeps those with a point within the place.
     pub fn read_file(path: &Path, is_within: impl Fn(LatLng) -> bool) -> anyhow::Result<Self> {
         let zones = ZoneMap::read_file(path)?;
         let within = zones.inner_places().filter(|(_, place)| is_within(*place)).map(|(id, _)| id).collect();
@@ -41,17 +41,17 @@ impl RideZones {
     }
 }
 
-/// Reads what a ride file says of these zones; without any, all its zones are one place.
+/// Reads the history of these zones. Without `zones`, all zones are one place.
 pub fn read_history(path: &Path, zones: Option<&RideZones>) -> anyhow::Result<RideHistory> {
     let file = File::open(path).with_context(|| format!("cannot read the ride file {}", path.display()))?;
-    let history = read_csv(file, zones).with_context(|| format!("{} holds no rides to learn from", path.display()))?;
-    ensure!(!history.requests.is_empty(), "{} holds no rides to learn from in this place", path.display());
+    let history = read_csv(file, zones).with_context(|| format!("{} contains no usable rides", path.display()))?;
+    ensure!(!history.requests.is_empty(), "{} contains no usable rides of this place", path.display());
     Ok(history)
 }
 
 fn read_csv(text: impl Read, zones: Option<&RideZones>) -> anyhow::Result<RideHistory> {
     let (mut csv, columns) = open_rides(text, &"the file")?;
-    // Rides of all zones by day, and those of this place.
+    // Rides of all zones by day, and requests of this place.
     let mut days: BTreeMap<NaiveDate, u64> = BTreeMap::new();
     let mut requests: Vec<NaiveDateTime> = Vec::new();
     let mut row = StringRecord::new();
@@ -62,7 +62,7 @@ fn read_csv(text: impl Read, zones: Option<&RideZones>) -> anyhow::Result<RideHi
             Err(error) if matches!(error.kind(), ErrorKind::Io(_)) => return Err(error.into()),
             Err(_) => continue,
         }
-        // A row that cannot be read says of no hour that a driver was found in it.
+        // A row that cannot be read has no time, so it belongs to no hour.
         let Some(pickup) = row.get(columns.time).and_then(parse_time) else { continue };
         *days.entry(pickup.date()).or_default() += 1;
         let zone = row.get(columns.zone).and_then(ZoneId::parse);
@@ -70,7 +70,7 @@ fn read_csv(text: impl Read, zones: Option<&RideZones>) -> anyhow::Result<RideHi
             requests.push(pickup);
         }
     }
-    // A month's file has some rides of other years; its own month has most of them.
+    // A month's file has a few rides of other years, so only its busiest month is used.
     let Some((first, last)) = busiest_month(&days) else {
         return Ok(RideHistory { hours: Vec::new(), requests: Vec::new() });
     };
@@ -102,7 +102,7 @@ fn count_hours(first: NaiveDate, last: NaiveDate, requests: &[NaiveDateTime]) ->
     hours
 }
 
-/// The first and the last day with rides of the month that has most of them.
+/// Returns the first and last day with rides of the busiest month.
 fn busiest_month(days: &BTreeMap<NaiveDate, u64>) -> Option<(NaiveDate, NaiveDate)> {
     let mut rides: BTreeMap<(i32, u32), u64> = BTreeMap::new();
     for (day, count) in days {

@@ -1,4 +1,4 @@
-//! The figures of a replay, read from the history when it is over.
+//! Figures of a replay, read from the history at its end.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use crate::testbed::figures::{self, JobLateness, OrderOutcomes};
 use foundation::db::Pool;
 use queue::Store;
 
-/// Seconds of the order's time.
+/// Time to a driver in seconds of simulated time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(super) struct TimeToDriver {
-    /// `None` when no order had a driver.
+    /// `None` if no order had a driver.
     pub(super) p50: Option<f64>,
     pub(super) p95: Option<f64>,
 }
@@ -24,16 +24,16 @@ pub(super) struct ReplayMeasures {
     pub(super) attempts: BTreeMap<i32, u64>,
     pub(super) time_to_driver: TimeToDriver,
     pub(super) lateness: JobLateness,
-    /// Timers the reconciler put back or moved.
+    /// Timers that the reconciler enqueued again or moved.
     pub(super) repairs: i64,
-    /// Delivered alerts, by channel.
+    /// Delivered alerts by channel.
     pub(super) alerts: BTreeMap<String, u64>,
     /// Bookings by state.
     pub(super) bookings: BTreeMap<String, u64>,
 }
 
 impl ReplayMeasures {
-    /// `speed` turns wall time into the order's time.
+    /// Reads the figures. `speed` converts real time to simulated time.
     pub(super) async fn read_measures(db: &Pool, store: &Store, speed: f64) -> anyhow::Result<Self> {
         let attempts: Vec<(i32, i64)> = sqlx::query_as(
             "-- replay attempts

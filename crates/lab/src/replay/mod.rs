@@ -1,15 +1,15 @@
-//! `dispatchq replay`: real rides played against the real system, at many times their speed, and the history checked.
+//! `dispatchq replay`: replays recorded rides on the real system at high speed, and checks the history.
 //!
-//! It runs on a `testbed`; only who drives is simulated: drivers of our own, or a partner. `--speed` divides the order's
-//! own durations and those of the simulated people, never the machine's.
+//! It runs on a `testbed`. Only the drivers are simulated: own drivers, or a partner. `--speed` divides the durations
+//! of orders and of the simulated drivers, but not those of machines.
 //!
 //! * [`options`]: the command line.
-//! * `columns`, `rides`, `zones`, `sample`: the data as it comes; dirty rows are skipped and counted.
-//! * [`hours`]: a ride file as what `area advise` learns from, and is judged on.
-//! * `plan`: which orders are played, and when. `choices`: what drivers do. Both pure.
-//! * `supply`: who drives. `fleet`: how many own drivers, and where they wait.
-//! * `areas`: areas that refuse orders. `admission`: what became of requests for places in them, by all who count it.
-//! * `run`: the replay from first to last. `measure`, `report`: what came of it.
+//! * `columns`, `rides`, `zones`, `sample`: the input data. Dirty rows are skipped and counted.
+//! * [`hours`]: a ride file as input of `area advise`, and for testing its proposal.
+//! * `plan`: the orders and their times. `choices`: decisions of drivers. Both pure.
+//! * `supply`: own drivers or a partner. `fleet`: number and places of own drivers.
+//! * `areas`: areas that refuse orders. `admission`: results of admission requests, compared over all sources.
+//! * `run`: the replay from start to end. `measure`, `report`: its results.
 
 mod admission;
 mod areas;

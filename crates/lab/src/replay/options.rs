@@ -1,4 +1,4 @@
-//! What `dispatchq replay` is told.
+//! Options of `dispatchq replay`.
 
 use std::{num::NonZeroUsize, path::PathBuf};
 
@@ -6,59 +6,59 @@ use anyhow::ensure;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
-/// Speed of rides from files.
+/// Default speed of rides from files.
 const RIDES_SPEED: f64 = 60.0;
-/// Speed of the built-in sample: its three hours in less than half a minute.
+/// Default speed of the built-in sample: its three hours take less than half a minute.
 const SAMPLE_SPEED: f64 = 400.0;
 
-/// Of own drivers.
+/// Default accept rate of own drivers.
 const ACCEPT_RATE: f64 = 0.8;
 
-/// Of orders in areas.
+/// Default share of loyal customers in areas.
 const LOYAL_RATE: f64 = 0.1;
-/// Orders that may wait in each area.
+/// Default maximum of waiting orders in each area.
 const MAX_WAITING_ORDERS: u32 = 100;
 
-/// Who drives.
+/// Kind of drivers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum SupplyStrategy {
-    /// Simulated drivers of our own, who are offered the rides
+    /// Simulated own drivers that get offers
     Fleet,
-    /// A simulated partner, with whom the rides are booked
+    /// Simulated partner that gets bookings
     Partner,
 }
 
-/// What an area does that is full.
+/// Behaviour of a full area.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum AdmissionMode {
-    /// It refuses requests
+    /// Requests are refused
     Enforced,
-    /// It refuses none; what it would have refused is counted
+    /// Requests are admitted, and counted as would-be refusals
     Shadow,
 }
 
 #[derive(Debug, Clone, Args)]
 pub struct ReplayOptions {
-    /// Ride files (CSV with the columns of TLC trip records); they are read in this order
+    /// Ride files (CSV with the columns of TLC trip records), read in this order
     #[arg(long, value_name = "FILE", num_args = 1.., requires = "zones")]
     pub rides: Vec<PathBuf>,
 
-    /// The zones the rides name: GeoJSON polygons with a LocationID
+    /// Zones of the rides: GeoJSON polygons with a LocationID
     #[arg(long, value_name = "FILE", requires = "rides")]
     pub zones: Option<PathBuf>,
 
-    /// Replay the built-in sample: one evening in an invented town (the default when there is no --rides)
+    /// Replay the built-in sample: one evening in an invented town (the default without --rides)
     #[arg(long, conflicts_with_all = ["rides", "zones"])]
     pub sample: bool,
 
-    /// Stop reading after this many orders; rows that are skipped do not count
+    /// Stop reading after this many orders; skipped rows do not count
     #[arg(long, value_name = "N")]
     pub limit: Option<NonZeroUsize>,
 
-    /// How much faster than life; divides the order's own durations and the drivers' times, never the machine's
-    /// [default: 60, the sample 400]
+    /// Speed of the replay; divides durations of orders and drivers, but not those of machines [default: 60, the sample
+    /// 400]
     #[arg(long, value_name = "X", value_parser = parse_positive)]
     pub speed: Option<f64>,
 
@@ -67,57 +67,57 @@ pub struct ReplayOptions {
     #[arg(long)]
     pub fold_days: bool,
 
-    /// Who drives
+    /// Kind of drivers
     #[arg(long, value_name = "WHO", default_value = "fleet")]
     pub strategy: SupplyStrategy,
 
-    /// Simulated drivers, of a fleet [default: enough that most orders find one]
+    /// Number of own drivers [default: enough that most orders find one]
     #[arg(long, value_name = "N")]
     pub drivers: Option<NonZeroUsize>,
 
-    /// Part of the offers that a fleet's drivers accept; of the others half are declined and half ignored [default: 0.8]
+    /// Share of offers that own drivers accept; half of the others are declined and half ignored [default: 0.8]
     #[arg(long, value_name = "P", value_parser = parse_rate)]
     pub accept_rate: Option<f64>,
 
-    /// Part of the bookings that find a driver at a partner; with 0.2 one order in twenty finds none within its lifetime
+    /// Share of a partner's bookings that find a driver; with 0.2 one order in twenty finds none within its lifetime
     /// [default: 0.9]
     #[arg(long, value_name = "P", value_parser = parse_rate)]
     pub driver_rate: Option<f64>,
 
-    /// Areas as `dispatchq area import` takes them, or zones as --zones does (each is an area, ZONE-<LocationID>), which refuse
-    /// orders while they are full; without it none is refused
+    /// Areas in the format of `dispatchq area import`, or zones in the format of --zones (each becomes an area,
+    /// ZONE-<LocationID>); full areas refuse orders [default: no areas]
     #[arg(long, value_name = "FILE")]
     pub areas: Option<PathBuf>,
 
-    /// Orders that may wait in each of these areas [default: 100]
+    /// Maximum number of waiting orders in each of these areas [default: 100]
     #[arg(long, value_name = "N", requires = "areas")]
     pub max_waiting_orders: Option<u32>,
 
-    /// What an area does that is full [default: enforced]
+    /// Behaviour of a full area [default: enforced]
     #[arg(long, value_name = "MODE", requires = "areas")]
     pub admission: Option<AdmissionMode>,
 
-    /// Part of the orders whose customers are ELITE: full areas have room for them beyond the threshold [default: 0.1]
+    /// Share of orders with ELITE customers, whom full areas admit beyond the threshold [default: 0.1]
     #[arg(long, value_name = "P", value_parser = parse_rate, requires = "areas")]
     pub loyal_rate: Option<f64>,
 
-    /// Ask whether there is room before each order (availability-check), and give it up when there is none
+    /// Check for room before each order (availability-check), and skip orders without room
     #[arg(long, requires = "areas")]
     pub check_first: bool,
 
-    /// Decides pickup points, drivers' places and choices, bookings' fates: the same seed, the same choices
+    /// Seed of pickups, drivers' places and decisions, and bookings' fates; the same seed gives the same choices
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
 
-    /// Worker processes
+    /// Number of worker processes
     #[arg(long, value_name = "N", default_value = "2")]
     pub workers: NonZeroUsize,
 
-    /// Kill one worker process (SIGKILL) every so many seconds, if all have started, and start another
+    /// Kill one worker process (SIGKILL) every this many seconds, if all have started, and start another
     #[arg(long, value_name = "SECS", value_parser = parse_positive)]
     pub kill_every: Option<f64>,
 
-    /// Leave Redis and Postgres running afterwards, and print their addresses and pids
+    /// Leave Redis and Postgres running after the replay, and print their addresses and pids
     #[arg(long)]
     pub keep: bool,
 
@@ -131,16 +131,16 @@ impl ReplayOptions {
         self.rides.is_empty()
     }
 
-    /// What no single option can say.
+    /// Checks combinations of options that clap cannot express.
     pub fn check_combinations(&self) -> anyhow::Result<()> {
         let of_fleet = self.drivers.is_some() || self.accept_rate.is_some();
         ensure!(
             self.strategy == SupplyStrategy::Fleet || !of_fleet,
-            "--drivers and --accept-rate are about drivers of our own; with --strategy partner there are none"
+            "--drivers and --accept-rate apply to own drivers; --strategy partner has none"
         );
         ensure!(
             self.strategy == SupplyStrategy::Partner || self.driver_rate.is_none(),
-            "--driver-rate is about a partner's bookings; give --strategy partner, or --accept-rate for own drivers"
+            "--driver-rate applies to a partner's bookings; add --strategy partner, or use --accept-rate for own drivers"
         );
         Ok(())
     }
@@ -149,7 +149,7 @@ impl ReplayOptions {
         self.accept_rate.unwrap_or(ACCEPT_RATE)
     }
 
-    /// Of orders where areas may be full; elsewhere loyalty says nothing.
+    /// Returns the share of loyal customers. Zero without areas, where loyalty has no effect.
     pub fn loyal_rate(&self) -> f64 {
         if self.areas.is_some() { self.loyal_rate.unwrap_or(LOYAL_RATE) } else { 0.0 }
     }
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_partner_has_no_drivers_of_ours() {
+    fn partner_strategy_refuses_driver_options() {
         assert!(parse("--drivers 5 --accept-rate 1").unwrap().check_combinations().is_ok());
         for bad in ["--strategy partner --drivers 5", "--strategy partner --accept-rate 0.5"] {
             assert!(parse(bad).unwrap().check_combinations().is_err(), "{bad}");
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_about_areas_needs_areas() {
+    fn area_options_need_areas() {
         for wanting in ["--check-first", "--admission shadow", "--loyal-rate 0.5", "--max-waiting-orders 5"] {
             assert!(parse(wanting).unwrap_err().to_string().contains("--areas"), "{wanting}");
         }

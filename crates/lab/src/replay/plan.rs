@@ -1,7 +1,7 @@
-//! Which orders are played, and when.
+//! Plan of the replayed orders and their times.
 //!
-//! Rows are read in file order until there are enough orders; then they are sorted by time. `--fold-days` puts all on
-//! one day, each at its time of day.
+//! Rows are read in file order until there are enough orders, and then sorted by time. `--fold-days` puts all of them
+//! on one day, each at its time of day.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -20,28 +20,28 @@ use crate::testbed::producer::{OrderDraft, ProducedOrder};
 
 /// Amounts in ride files have no currency column.
 const CURRENCY: &str = "USD";
-/// Of customers for whom a full area has room.
+/// Loyalty level of customers that full areas admit.
 const LOYALTY: &str = "ELITE";
 
-/// An order to create, and how its trip goes once a driver has taken it. All times are the order's, not the wall's.
+/// An order to create, and the durations of its trip. All times are simulated time.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct PlannedOrder {
     pub(super) id: String,
-    /// From the first order's creation to this one's.
+    /// Time since the creation of the first order.
     pub(super) at: Duration,
     pub(super) pickup: Point,
     pub(super) payment_status: &'static str,
     pub(super) amount_minor: i64,
-    /// From acceptance to pickup.
+    /// Time from acceptance to pickup.
     pub(super) approach: Duration,
-    /// From pickup to completion.
+    /// Time from pickup to completion.
     pub(super) trip: Duration,
 }
 
-/// The replay as it shall go.
+/// Plan of a replay.
 #[derive(Debug)]
 pub(super) struct ReplayPlan {
-    /// By time of creation.
+    /// Orders by time of creation.
     pub(super) orders: Vec<PlannedOrder>,
     pub(super) skipped: BTreeMap<&'static str, u64>,
 }
@@ -73,7 +73,7 @@ impl ReplayPlan {
             .enumerate()
             .filter_map(|(n, ride)| Some((creation_time(ride, fold_days), plan_order(n, ride, zones, seed)?)))
             .collect();
-        // Stable: rides of the same second keep the order of the file.
+        // A stable sort: rides of the same second keep the order of the file.
         timed.sort_by_key(|(time, _)| *time);
         let first = timed.first().map(|(time, _)| *time).context("no ride lies in a known zone")?;
         let orders = timed
@@ -83,7 +83,7 @@ impl ReplayPlan {
         Ok(Self { orders, skipped })
     }
 
-    /// How the orders are to be created.
+    /// Returns the orders for the producer.
     pub(super) fn order_creations(&self, options: &ReplayOptions) -> impl Iterator<Item = ProducedOrder> {
         self.orders.iter().map(move |order| {
             let draft = OrderDraft {
@@ -101,12 +101,12 @@ impl ReplayPlan {
         })
     }
 
-    /// From the first creation to the last.
+    /// Returns the time from the first creation to the last.
     pub(super) fn creation_span(&self) -> Duration {
         self.orders.last().map_or(Duration::ZERO, |order| order.at)
     }
 
-    /// Most orders that would have a driver at the same time, if each found one at once.
+    /// Returns the maximum number of orders with a driver at the same time, if each found one immediately.
     pub(super) fn peak_orders(&self) -> usize {
         let mut changes: Vec<(Duration, isize)> = self
             .orders
@@ -126,7 +126,7 @@ fn creation_time(ride: &TaxiRide, fold_days: bool) -> NaiveDateTime {
     if fold_days { NaiveDate::default().and_time(ride.pickup.time()) } else { ride.pickup }
 }
 
-/// The n-th ride as an order. Its choices depend on nothing but the seed and its own number.
+/// Converts the n-th ride to an order. Its random choices depend only on the seed and its number.
 fn plan_order(n: usize, ride: &TaxiRide, zones: &ZoneMap, seed: u64) -> Option<PlannedOrder> {
     let id = format!("ride-{:06}", n + 1);
     let pickup = zones.random_point(ride.zone, &mut ChoiceSeed::new(seed, &["pickup", &id]).into_rng())?;
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sample_is_playable_and_shows_dirt() {
+    fn sample_has_orders_and_dirty_rows() {
         let zones = ZoneMap::parse(sample::ZONES, &sample::NAME).unwrap();
         let mut rides = TaxiRides::default();
         rides.read_csv(sample::RIDES.as_bytes(), &sample::NAME, &zones, usize::MAX).unwrap();

@@ -1,4 +1,4 @@
-//! What came of a replay, for people or as one JSON object.
+//! Report of a replay, as text or as one JSON object.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -14,23 +14,23 @@ use partner_sim::counters::SimulationCounters;
 #[derive(Debug, Serialize)]
 pub(super) struct ReplayReport {
     pub(super) orders: u64,
-    /// Rows that were no orders, by reason.
+    /// Skipped rows by reason.
     pub(super) skipped: BTreeMap<&'static str, u64>,
-    /// Orders that their areas refused, by what was asked and the code of the answer.
+    /// Orders that their areas refused, by request kind and error code.
     pub(super) refused: BTreeMap<String, u64>,
-    /// What became of requests for places in areas, as all who count it have it.
+    /// Results of admission requests, as all sources count them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) admission: Option<AdmissionSummary>,
     pub(super) strategy: SupplyStrategy,
-    /// Simulated drivers of our own.
+    /// Number of own drivers.
     pub(super) drivers: usize,
     pub(super) workers: usize,
     pub(super) speed: f64,
     pub(super) seed: u64,
-    /// From the first creation to rest.
+    /// Time from the first creation to rest.
     pub(super) wall_seconds: f64,
     pub(super) outcomes: BTreeMap<String, u64>,
-    /// Of these, orders that a person must decide on.
+    /// Orders among these that wait for a person's decision.
     pub(super) held: u64,
     /// Orders by number of attempts.
     pub(super) attempts: BTreeMap<i32, u64>,
@@ -39,31 +39,31 @@ pub(super) struct ReplayReport {
     pub(super) repairs: i64,
     pub(super) kills: u64,
     pub(super) driver_answers: BTreeMap<String, u64>,
-    /// Alerts delivered, by channel.
+    /// Delivered alerts by channel.
     pub(super) alerts: BTreeMap<String, u64>,
-    /// Bookings made with the partner, by state.
+    /// Bookings with the partner by state.
     pub(super) bookings: BTreeMap<String, u64>,
-    /// What the partner saw.
+    /// Counters of the partner.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) partner: Option<SimulationCounters>,
     pub(super) violations: Vec<String>,
-    /// What one should know to read the figures.
+    /// Remark on how to read the figures.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) note: Option<String>,
     #[serde(flatten)]
     pub(super) kept: Option<KeptServers>,
-    /// Logs of the processes, where they were kept because something is wrong.
+    /// Directory of the logs, if they were kept because of violations.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) logs: Option<PathBuf>,
 }
 
 impl ReplayReport {
-    /// No violation.
+    /// Returns whether there is no violation.
     pub(super) fn is_clean(&self) -> bool {
         self.violations.is_empty()
     }
 
-    /// Tables for people.
+    /// Formats the report as tables.
     pub(super) fn to_text(&self) -> String {
         let seconds = |s: Option<f64>| s.map_or_else(|| "-".to_owned(), |s| format!("{s:.1} s"));
         let mut outcomes: Vec<_> = self.outcomes.iter().map(|(status, n)| (status.clone(), n.to_string())).collect();
@@ -131,7 +131,7 @@ impl ReplayReport {
     }
 }
 
-/// Where everything is, and how to end it.
+/// Describes the servers that were left running, and how to end them.
 fn left_running(kept: &KeptServers) -> String {
     let KeptServers { database_url, redis_url, pids, dirs: [postgres_dir, redis_dir], config, console } = kept;
     let (postgres, redis) = (pids.postgres, pids.redis);
@@ -146,7 +146,7 @@ fn left_running(kept: &KeptServers) -> String {
     });
     format!(
         "Left running: Postgres at {database_url}\n              Redis at {redis_url}\n\
-         Look around:  dispatchq order list --config {}\n{console}\
+         List orders:  dispatchq order list --config {}\n{console}\
          End it:       kill -INT {postgres} {redis}; rm -r {} {} {}",
         config.display(),
         postgres_dir.display(),

@@ -1,7 +1,7 @@
 //! Ride files: TLC trip records, row by row.
 //!
-//! The data is as it came. A row that does not say what an order needs is skipped and counted by reason, never guessed
-//! and never a panic; only a file that cannot be read at all, or lacks a column, ends the replay.
+//! The data is used as published. A row without the data of an order is skipped and counted by reason; nothing is
+//! guessed. Only a file that cannot be read, or that lacks a column, ends the replay.
 
 use std::{collections::BTreeMap, fmt, fs::File, io::Read, path::Path, time::Duration};
 
@@ -18,29 +18,29 @@ use super::{
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct TaxiRide {
     pub(super) zone: ZoneId,
-    /// Local time, as the file has it.
+    /// Local time as in the file.
     pub(super) pickup: NaiveDateTime,
-    /// From pickup to drop-off, where the file says so.
+    /// Time from pickup to drop-off, if the file has it.
     pub(super) trip: Option<Duration>,
     pub(super) payment_status: &'static str,
-    /// In cents.
+    /// Amount in cents.
     pub(super) amount_minor: i64,
 }
 
-/// Why a row is no order.
+/// Reason why a row is not an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub(super) enum SkipReason {
-    /// Not UTF-8, or not as many fields as the header names.
+    /// Not UTF-8, or a number of fields that differs from the header.
     MalformedRow,
-    /// A field that an order needs is empty.
+    /// A required field is empty.
     MissingField,
     BadTime,
     /// The zone has no polygon in the zones file.
     UnknownZone,
     BadPaymentType,
     BadAmount,
-    /// A correction or a ride that cost nothing.
+    /// A correction, or a ride that cost nothing.
     AmountNotPositive,
 }
 
@@ -50,7 +50,7 @@ impl SkipReason {
     }
 }
 
-/// What was read: rides in file order, and what was skipped.
+/// Rides in file order, and skipped rows.
 #[derive(Debug, Default)]
 pub(super) struct TaxiRides {
     pub(super) rides: Vec<TaxiRide>,
@@ -58,7 +58,7 @@ pub(super) struct TaxiRides {
 }
 
 impl TaxiRides {
-    /// Adds the rides of a file, until there are `limit` of all files.
+    /// Adds the rides of a file, until all files together have `limit` rides.
     pub(super) fn read_file(&mut self, path: &Path, zones: &ZoneMap, limit: usize) -> anyhow::Result<()> {
         let file = File::open(path).with_context(|| {
             format!(
@@ -69,7 +69,7 @@ impl TaxiRides {
         self.read_csv(file, &path.display(), zones, limit)
     }
 
-    /// Adds the rides of a CSV text; `name` is only for errors.
+    /// Adds the rides of a CSV text. `name` is only for errors.
     pub(super) fn read_csv(
         &mut self,
         text: impl Read,
@@ -98,7 +98,7 @@ impl TaxiRides {
 }
 
 fn read_row(row: &StringRecord, columns: &RideColumns, zones: &ZoneMap) -> Result<TaxiRide, SkipReason> {
-    // Some months end each row with empty fields that the header does not name.
+    // Some months end each row with empty fields that the header does not contain.
     if row.len() < columns.count || row.iter().skip(columns.count).any(|extra| !extra.is_empty()) {
         return Err(SkipReason::MalformedRow);
     }
@@ -113,13 +113,13 @@ fn read_row(row: &StringRecord, columns: &RideColumns, zones: &ZoneMap) -> Resul
     if amount_minor <= 0 {
         return Err(SkipReason::AmountNotPositive);
     }
-    // No order needs it: a drop-off that is missing or before the pickup only leaves the trip's length open.
+    // The drop-off is optional: if it is missing or before the pickup, the length of the trip is unknown.
     let dropoff = columns.dropoff.and_then(|column| row.get(column)).and_then(parse_time);
     let trip = dropoff.and_then(|dropoff| (dropoff - pickup).to_std().ok()).filter(|trip| !trip.is_zero());
     Ok(TaxiRide { zone, pickup, trip, payment_status, amount_minor })
 }
 
-/// As TLC files write it, as NYC Open Data exports it, or RFC 3339.
+/// Parses a time in the format of TLC files, of NYC Open Data exports, or in RFC 3339.
 pub(super) fn parse_time(text: &str) -> Option<NaiveDateTime> {
     ["%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M", "%m/%d/%Y %I:%M:%S %p"]
         .iter()
@@ -127,9 +127,9 @@ pub(super) fn parse_time(text: &str) -> Option<NaiveDateTime> {
         .or_else(|| DateTime::parse_from_rfc3339(text).ok().map(|time| time.naive_local()))
 }
 
-/// The TLC's payment types. What is neither paid nor unpaid reaches the order in its own word: a person must decide.
+/// Maps the TLC's payment types. A type that is neither paid nor unpaid keeps its own word, and a person must decide.
 fn payment_status(text: &str) -> Option<&'static str> {
-    // Where a month lacks some values the column comes as decimals.
+    // In months with missing values the column contains decimals.
     match text.strip_suffix(".0").unwrap_or(text) {
         "1" => Some("PAID"),
         "2" => Some("UNPAID"),
@@ -141,7 +141,7 @@ fn payment_status(text: &str) -> Option<&'static str> {
     }
 }
 
-/// Cents, rounded: files carry amounts such as 20.160000000000004.
+/// Converts an amount to cents and rounds it, because files contain amounts such as 20.160000000000004.
 #[expect(clippy::cast_possible_truncation, reason = "checked to be far inside the range")]
 fn minor_units(text: &str) -> Option<i64> {
     let cents = (text.parse::<f64>().ok()? * 100.0).round();
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ride_becomes_what_an_order_needs() {
+    fn ride_has_the_fields_of_an_order() {
         let rides = read(b"2019-01-15 03:36:12,2019-01-15 03:42:19,1,1,9.75\n", 10);
         let [ride] = rides.rides.as_slice() else { panic!("{rides:?}") };
         assert_eq!(ride.pickup.to_string(), "2019-01-15 03:36:12");

@@ -1,4 +1,4 @@
-//! The replay from first to last.
+//! The replay from start to end.
 
 use std::time::Duration;
 
@@ -26,14 +26,14 @@ use crate::testbed::{
 };
 use accounts::{api_keys::AccountRole, key_admin};
 
-/// How often the gauges of areas are compared with the rows.
+/// Interval between comparisons of the areas' gauges with the rows.
 const COMPARE: Duration = Duration::from_secs(1);
-/// What machines may need on top of the orders' own durations: a dead worker's lease, a repair, backoff.
+/// Extra time for machines: the lease of a dead worker, a repair, backoff.
 const SLACK: Duration = Duration::from_secs(60);
 
-/// Replays, prints the report, and answers whether the history is clean.
+/// Runs the replay and prints the report. Returns whether the history is clean.
 pub async fn run(options: ReplayOptions) -> anyhow::Result<bool> {
-    // Dropping the replay takes down all it has started.
+    // Dropping the replay stops everything that it has started.
     tokio::select! {
         clean = replay_rides(&options) => clean,
         name = wait_for_interrupt() => bail!("the replay was interrupted by {name}"),
@@ -75,7 +75,7 @@ async fn replay_rides(options: &ReplayOptions) -> anyhow::Result<bool> {
     Ok(report.is_clean())
 }
 
-/// From the first order to rest. Workers are killed and gauges compared meanwhile.
+/// Plays the plan from the first order to rest. Kills workers and compares gauges during the run.
 async fn play_plan(
     options: &ReplayOptions,
     plan: &ReplayPlan,
@@ -111,7 +111,7 @@ async fn play_plan(
     play_orders(testbed, play, plan.order_creations(options), on_look).await
 }
 
-/// Stops the processes, so that the last figures are in, then measures and checks.
+/// Stops the processes, so that the last figures are written, then measures and checks.
 async fn build_replay_report(
     options: &ReplayOptions,
     plan: ReplayPlan,
@@ -168,8 +168,8 @@ async fn build_replay_report(
     })
 }
 
-/// The speed divides the order's durations, not the work: at some speed every machine falls behind. A killed worker's
-/// jobs are late by its lease, which says nothing about the speed.
+/// Returns a note if the machine was too slow. The speed divides the durations of orders, not the work, so every
+/// machine has a maximum speed. Jobs of a killed worker are late by its lease, which is independent of the speed.
 fn too_fast(speed: f64, lateness: &JobLateness, kills: u64) -> Option<String> {
     let attempt_ms = real_policy(fleet::SERVICE_TYPE).attempt.div_f64(speed).as_millis();
     let behind = |late_ms: u64, tolerated_ms: u128| u128::from(late_ms) > tolerated_ms;
@@ -182,13 +182,13 @@ fn too_fast(speed: f64, lateness: &JobLateness, kills: u64) -> Option<String> {
     })
 }
 
-/// How long after the last creation everything must be at rest.
+/// Returns the maximum time from the last creation until everything is at rest.
 fn rest_timeout(options: &ReplayOptions) -> Duration {
     let of_order = real_policy(options.strategy.service_type()).lifetime + choices::MAX_APPROACH + choices::MAX_TRIP;
     of_order.div_f64(options.replay_speed()) + SLACK
 }
 
-/// Makes a login for the console that `serve` shows. `None`: it shows none.
+/// Creates a login for the console of `serve`. `None` if the console is disabled.
 async fn open_console(testbed: &Testbed) -> anyhow::Result<Option<ConsoleLogin>> {
     let console = &testbed.app.config.console;
     if !console.enabled {
@@ -198,16 +198,16 @@ async fn open_console(testbed: &Testbed) -> anyhow::Result<Option<ConsoleLogin>>
     Ok(Some(ConsoleLogin { url: format!("{}{}", testbed.bases[0], console.path), key }))
 }
 
-/// Says where the replay can be watched while it is played.
+/// Prints the address of the console during the replay.
 fn announce_console(options: &ReplayOptions, console: Option<&ConsoleLogin>) {
     let Some(console) = console.filter(|_| !options.json) else { return };
     let ConsoleLogin { url, key } = console;
     eprintln!("Watch it at {url} (sign in with {key}).");
     eprintln!("Sign in:    {}", console.sign_in_link());
     if options.keep {
-        eprintln!("Its servers keep running afterwards; how to end them is printed then.");
+        eprintln!("Its servers keep running afterwards; the report says how to stop them.");
     } else {
-        eprintln!("The console closes when the replay ends. To look around afterwards, run it with --keep.");
+        eprintln!("The console closes when the replay ends. To keep the data, run it with --keep.");
     }
 }
 

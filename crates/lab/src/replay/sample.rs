@@ -1,9 +1,9 @@
 //! The built-in sample: one evening in an invented town, in the formats of the real data.
 //!
-//! It has some of the dirt real data has, and a few rides from a lighthouse so far out that no driver comes: one sees what
-//! is skipped, what ends without a driver, and what a person must decide.
+//! It contains some dirty rows as real data does, and a few rides from a lighthouse that no driver reaches. So a run
+//! shows skipped rows, orders without a driver, and orders that a person must decide on.
 
 pub(super) const RIDES: &str = include_str!("sample/rides.csv");
 pub(super) const ZONES: &str = include_str!("sample/zones.geojson");
-/// Named in errors.
+/// Name for errors.
 pub(super) const NAME: &str = "the built-in sample";

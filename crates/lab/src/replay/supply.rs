@@ -1,7 +1,7 @@
-//! Who drives: simulated drivers of our own, or a simulated partner.
+//! Drivers of a replay: simulated own drivers, or a simulated partner.
 //!
-//! Each must have its address before the system it serves can be configured, and can begin only when that system is there:
-//! so there are two steps.
+//! The address must be known before the system is configured, and the drivers can start only when the system runs. So
+//! there are two steps.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -22,17 +22,17 @@ use crate::testbed::{
 };
 use partner_sim::{PartnerKnobs, PartnerSim, PartnerSimOptions, counters::SimulationCounters, values::EventRate};
 
-/// The channel that reaches the simulated drivers.
+/// Channel of the simulated drivers.
 const CHANNEL: &str = "replay-drivers";
 
-/// They have an address.
+/// Supply with an address.
 #[derive(Debug)]
 pub(super) enum BoundSupply {
     Fleet(OfferReceiver),
     Partner(PartnerSim, Box<ServedBy>),
 }
 
-/// They are at work. Dropping it ends that.
+/// Running supply. Dropping it stops it.
 #[derive(Debug)]
 pub(super) enum RunningSupply {
     Fleet(RunningDrivers),
@@ -61,13 +61,13 @@ impl BoundSupply {
                     knobs,
                     seed: options.seed,
                     speed: options.replay_speed(),
-                    // A worker that is killed keeps its jobs for 8 s of real time: hours of the order's.
+                    // A killed worker keeps its jobs for 8 s of real time, which are hours of simulated time.
                     keep_finished: Duration::from_secs(7 * 24 * 3600),
                     ..PartnerSimOptions::default()
                 };
                 let sim = partner::start(&sim_options).await?;
                 let mut served = partner::served_by(&sim, &sim_options);
-                // Rides come as much faster than life, so calls may, too.
+                // Rides are faster by the speed, so the allowed call rate is multiplied by it.
                 let rate = f64::from(served.config.rate_per_s) * options.replay_speed();
                 #[expect(
                     clippy::cast_possible_truncation,
@@ -94,7 +94,7 @@ impl BoundSupply {
         settings
     }
 
-    /// Lets them work; `drivers` of them, if they are ours.
+    /// Starts the supply; `drivers` is the number of own drivers.
     pub(super) async fn start(
         self,
         options: &ReplayOptions,
@@ -117,12 +117,12 @@ impl BoundSupply {
     }
 }
 
-/// What own drivers do, as many times faster than life as the replay is.
+/// Script of own drivers at the speed of the replay.
 #[derive(Debug)]
 struct ReplayScript {
     behaviour: DriverBehaviour,
     speed: f64,
-    /// Approach and trip by order, in the order's time.
+    /// Approach and trip by order, in simulated time.
     trips: HashMap<String, (Duration, Duration)>,
 }
 
@@ -150,7 +150,7 @@ impl DriverScript for ReplayScript {
 }
 
 impl RunningSupply {
-    /// Own drivers.
+    /// Returns the number of own drivers.
     pub(super) fn driver_count(&self) -> usize {
         match self {
             Self::Fleet(drivers) => drivers.driver_count(),
@@ -158,7 +158,7 @@ impl RunningSupply {
         }
     }
 
-    /// How often own drivers gave each answer.
+    /// Returns how often own drivers gave each answer.
     pub(super) fn answer_counts(&self) -> BTreeMap<String, u64> {
         match self {
             Self::Fleet(drivers) => drivers.answer_counts(),
@@ -173,7 +173,7 @@ impl RunningSupply {
         }
     }
 
-    /// What the partner saw.
+    /// Returns the counters of the partner.
     pub(super) fn partner_counters(&self) -> Option<SimulationCounters> {
         self.simulated_partner().map(|sim| sim.read_report().counters)
     }

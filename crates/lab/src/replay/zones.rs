@@ -1,4 +1,4 @@
-//! The zones that rides name: polygons from GeoJSON, and random points inside them.
+//! Zones of rides: polygons from GeoJSON, and random points inside them.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -16,7 +16,7 @@ use model::ids::LatLng;
 
 const ID: &str = "LocationID";
 
-/// Points tried before a zone's interior point is taken: enough for anything but a thread of land.
+/// Random points tried before a zone's interior point is used. This suffices for all but very thin zones.
 const TRIES: usize = 200;
 
 /// A TLC location id.
@@ -24,7 +24,7 @@ const TRIES: usize = 200;
 pub(super) struct ZoneId(i64);
 
 impl ZoneId {
-    /// Files write the same id as `7`, `07` or, where a month lacks some, `7.0`.
+    /// Parses an id. Files contain the same id as `7`, `07` or, in months with missing values, `7.0`.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         text.strip_suffix(".0").unwrap_or(text).parse().ok().map(Self)
@@ -53,11 +53,11 @@ impl ZoneMap {
         Self::parse(&text, &path.display())
     }
 
-    /// Reads GeoJSON; `name` is only for errors. Features without an id or without an area are no zones.
+    /// Parses GeoJSON. `name` is only for errors. Features without an id or without an area are ignored.
     pub(super) fn parse(text: &str, name: &dyn fmt::Display) -> anyhow::Result<Self> {
         let json: GeoJson = text.parse().with_context(|| format!("{name} is not GeoJSON"))?;
         let GeoJson::FeatureCollection(collection) = json else {
-            bail!("{name} is not a FeatureCollection; --zones wants one feature for each zone");
+            bail!("{name} is not a FeatureCollection; --zones needs one feature for each zone");
         };
         let mut areas: HashMap<ZoneId, Vec<Polygon>> = HashMap::new();
         for feature in collection.features {
@@ -76,16 +76,16 @@ impl ZoneMap {
             );
             by_id.insert(id, ZoneArea { area, bounds, inside });
         }
-        ensure!(!by_id.is_empty(), "{name} has no polygon with a property {ID}; --zones wants TLC taxi zones");
+        ensure!(!by_id.is_empty(), "{name} has no polygon with a property {ID}; --zones needs TLC taxi zones");
         Ok(Self { by_id })
     }
 
-    /// The zones and their shapes, by id.
+    /// Returns the shapes of the zones by id.
     pub(super) fn shapes(&self) -> BTreeMap<i64, &MultiPolygon> {
         self.by_id.iter().map(|(id, zone)| (id.0, &zone.area)).collect()
     }
 
-    /// The zones, each with a place that certainly lies inside.
+    /// Returns the zones, each with a point that is certainly inside.
     pub(super) fn inner_places(&self) -> impl Iterator<Item = (ZoneId, LatLng)> {
         self.by_id.iter().map(|(id, zone)| (*id, LatLng::new(zone.inside.y(), zone.inside.x())))
     }
@@ -94,7 +94,7 @@ impl ZoneMap {
         self.by_id.contains_key(&id)
     }
 
-    /// A random point inside a zone.
+    /// Returns a random point inside a zone.
     pub(super) fn random_point(&self, id: ZoneId, rng: &mut impl Rng) -> Option<Point> {
         let zone = self.by_id.get(&id)?;
         let (min, max) = (zone.bounds.min(), zone.bounds.max());
@@ -124,7 +124,8 @@ fn feature_polygons(feature: Feature) -> Vec<Polygon> {
     }
 }
 
-/// Zone 1: a square of one degree with a hole in its middle. Zone 2: two squares. Zone 3: a square in two features.
+/// Returns test zones. Zone 1: a square of one degree with a hole in its middle. Zone 2: two squares. Zone 3: a square
+/// in two features.
 #[cfg(test)]
 pub(super) fn fixture() -> ZoneMap {
     let square = |x: f64, y: f64, side: f64| {
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn points_lie_inside_and_not_in_a_hole() {
+    fn random_points_avoid_holes() {
         for point in points(1) {
             let in_hole = (0.1..0.9).contains(&point.x()) && (0.1..0.9).contains(&point.y());
             assert!((0.0..=1.0).contains(&point.x()) && !in_hole, "{point:?}");
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn features_without_area_are_no_zones() {
+    fn features_without_area_are_ignored() {
         let zones = fixture();
         let known: Vec<_> = (1..=6).filter(|id| zones.contains_zone(ZoneId(*id))).collect();
         assert_eq!(known, [1, 2, 3]);

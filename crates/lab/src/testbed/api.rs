@@ -1,7 +1,8 @@
-//! The HTTP calls that producers, drivers and operators make.
+//! HTTP requests of producers, drivers and operators.
 //!
-//! Everything here may be repeated: creating orders by its idempotency key, the rest by nature. So a connection error, a
-//! 5xx or "a request with this key is running" is tried again with backoff, and only then given up. Retry-After is obeyed.
+//! All requests can be repeated: creations because of their idempotency key, the others by nature. So a connection
+//! error, a 5xx or "a request with this key is running" is retried with backoff before it counts as failed. Retry-After
+//! is respected.
 
 use std::{
     collections::BTreeMap,
@@ -25,14 +26,14 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How a request ended.
+/// Result of a request.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum ApiAnswer {
     /// 2xx.
     Done,
-    /// A considered no, by its `error_code`.
+    /// A final refusal with its `error_code`.
     Refused { status: u16, code: String },
-    /// No answer in all tries.
+    /// No answer in all attempts.
     Failed(String),
 }
 
@@ -41,46 +42,46 @@ pub(crate) enum ApiAnswer {
 pub(crate) struct ApiClient {
     client: reqwest::Client,
     base: String,
-    /// Microseconds, by what was asked. A std mutex: it is never held across an await.
+    /// Answer times in microseconds, by request kind.
     times: Arc<Mutex<BTreeMap<String, Vec<i64>>>>,
 }
 
 impl ApiClient {
-    /// `base` as in `http://127.0.0.1:8080`.
+    /// Creates a client for a base URL such as `http://127.0.0.1:8080`.
     pub(crate) fn new(base: String) -> anyhow::Result<Self> {
         let client = foundation::outbound::client_builder()
             .no_proxy()
             .timeout(TIMEOUT)
             .pool_max_idle_per_host(64)
             .build()
-            .context("cannot make an HTTP client")?;
+            .context("cannot create an HTTP client")?;
         Ok(Self { client, base, times: Arc::default() })
     }
 
-    /// As in `http://127.0.0.1:8080`.
+    /// Returns the base URL, such as `http://127.0.0.1:8080`.
     pub(crate) fn base_url(&self) -> &str {
         &self.base
     }
 
-    /// Is the server ready to answer?
+    /// Returns whether the server is ready.
     pub(crate) async fn is_ready(&self) -> bool {
         let answer = self.client.get(format!("{}/readyz", self.base)).send().await;
         answer.is_ok_and(|answer| answer.status().is_success())
     }
 
-    /// Creates an order; what is said of its place goes to `log`.
+    /// Creates an order. Records the admission result in `log`.
     pub(crate) async fn create_order(&self, key: &str, id: &str, body: &Value, log: &PlaceLog) -> ApiAnswer {
         let (began, told) = (Instant::now(), Some((log, AdmissionSource::Create)));
         let answer = self.post_until_answered("/api/v1/orders", key, Some(id), body, told).await;
         self.record_time("create", began.elapsed());
         match answer {
-            // No other client creates orders here: it is ours, made by a try whose answer got lost.
+            // No other client creates orders here, so the order was created by an attempt whose answer was lost.
             ApiAnswer::Refused { code, .. } if code == "ORDER_EXISTS" => ApiAnswer::Done,
             answer => answer,
         }
     }
 
-    /// Asks whether there is room for this order; what is said of it goes to `log`.
+    /// Checks whether there is room for this order. Records the result in `log`.
     pub(crate) async fn check_availability(&self, key: &str, order: &Value, log: &PlaceLog) -> ApiAnswer {
         let question = json!({
             "pickup_location": order["pickup"],
@@ -91,7 +92,7 @@ impl ApiClient {
         self.post_until_answered("/api/v1/dispatcher/availability-check", key, None, &question, told).await
     }
 
-    /// `action` as in `accept`.
+    /// Posts an action on an order, such as `accept`.
     pub(crate) async fn order_action(&self, key: &str, order: &str, action: &str, body: &Value) -> ApiAnswer {
         let began = Instant::now();
         let answer = self.post_until_answered(&format!("/api/v1/orders/{order}/{action}"), key, None, body, None).await;
@@ -104,14 +105,14 @@ impl ApiClient {
         times.entry(asked.to_owned()).or_default().push(duration_micros(took));
     }
 
-    /// How long answers took, further tries included, by what was asked, as in `create` or `accept`.
+    /// Returns percentiles of answer times, retries included, by request kind such as `create` or `accept`.
     pub(crate) fn answer_times(&self) -> BTreeMap<String, Value> {
         let times = self.times.lock();
         let of = |seen: &Vec<i64>| SamplePercentiles::from_samples(seen.clone()).to_json_ms();
         times.iter().map(|(asked, seen)| (asked.clone(), of(seen))).collect()
     }
 
-    /// `action` as in `stop`.
+    /// Posts an action on a binding, such as `stop`.
     pub(crate) async fn binding_action(&self, key: &str, binding: &BindingId, action: &str) -> ApiAnswer {
         self.post_until_answered(&format!("/api/v1/bindings/{binding}/{action}"), key, None, &json!({}), None).await
     }
@@ -169,27 +170,27 @@ impl ApiClient {
     }
 }
 
-/// How long the server wants to be left alone.
+/// Returns the Retry-After of an answer.
 pub(crate) fn retry_after(answer: &reqwest::Response) -> Option<Duration> {
     let seconds = answer.headers().get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
     Some(Duration::from_secs(seconds))
 }
 
-/// Sleeps as long as the server `told`, else for the client's `own` pause; not all clients equally long, so that they do not
-/// come back at once.
+/// Sleeps for the time the server `told`, or for the client's `own` pause. Adds jitter, so that not all clients return
+/// at once.
 pub(crate) async fn sleep_before_retry(own: Duration, told: Option<Duration>) {
     let share = random::<f64>() / 2.0;
     tokio::time::sleep(told.map_or(own.mul_f64(0.5 + share), |told| told.mul_f64(1.0 + share))).await;
 }
 
-/// Returns whether nothing was decided, so that another try is worth it.
+/// Returns whether the answer is temporary, so that a retry is worthwhile.
 pub(crate) fn is_passing(status: StatusCode, code: &str) -> bool {
     status.is_server_error()
         || matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT)
         || matches!(code, "RESERVATION_IN_PROGRESS" | "IDEMPOTENCY_KEY_IN_USE")
 }
 
-/// The code of an error and what is wrong, in words.
+/// Returns the code and message of an error.
 pub(crate) async fn error_and_detail(answer: reqwest::Response) -> (String, String) {
     let body: Value = answer.json().await.unwrap_or_default();
     (code_of(&body), body["message"].as_str().unwrap_or_default().to_owned())
@@ -199,7 +200,7 @@ pub(crate) fn code_of(body: &Value) -> String {
     body["error_code"].as_str().unwrap_or("NO_ERROR_CODE").to_owned()
 }
 
-/// An answer that breaks off is none.
+/// Records the admission result of an answer. An answer that was cut off counts as no answer.
 fn record_place(log: &PlaceLog, source: AdmissionSource, body: &reqwest::Result<Value>) {
     match body {
         Ok(body) => log.record_answer(source, body),

@@ -1,8 +1,8 @@
-//! Simulated drivers: rows and keys in the database, and how they answer offers.
+//! Simulated drivers: their rows and keys in the database, and their answers to offers.
 //!
-//! Offers come by webhook, as to a real driver app, possibly more than once. Each driver thinks for a while, then
-//! accepts, declines or lets the offer lapse, as a [`DriverScript`] says; who wins an order picks up and completes it, which
-//! frees the driver. A 409 or 410 is an ordinary answer: another driver was quicker.
+//! Offers arrive by webhook, as at a real driver app, possibly more than once. Each driver waits for a while, then
+//! accepts, declines or ignores the offer, as a [`DriverScript`] decides. A driver that wins an order picks up and
+//! completes it, and is then free. A 409 or 410 is a normal answer: another driver was faster.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -27,15 +27,15 @@ use app::App;
 use model::messages::OFFER;
 use orders::fleet::driver_index;
 
-/// How often the index of drivers is built again, where other processes build it, too.
+/// Attempts to rebuild the index of drivers while other processes rebuild it too.
 const INDEX_TRIES: usize = 50;
 const INDEX_PAUSE: Duration = Duration::from_millis(100);
 
-/// One driver. Its place is where it waits, and never changes.
+/// A simulated driver. It waits at its place and never moves.
 #[derive(Debug, Clone)]
 pub(crate) struct SimulatedDriver {
     pub(crate) id: String,
-    /// Its Bearer key.
+    /// Bearer key of the driver.
     pub(crate) key: String,
     pub(crate) at: Point,
 }
@@ -47,23 +47,24 @@ pub(crate) enum DriverReaction {
     Ignore,
 }
 
-/// What a driver does about an offer, and how long after it came.
+/// Reaction of a driver to an offer, and the time until it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct DriverChoice {
     pub(crate) reaction: DriverReaction,
     pub(crate) after: Duration,
 }
 
-/// What all drivers do. Durations are wall time.
+/// Behaviour of all drivers. Durations are real time.
 pub(crate) trait DriverScript: std::fmt::Debug + Send + Sync {
-    /// The choice of `driver` about attempt `attempt_no` of `order`.
+    /// Returns the reaction of `driver` to attempt `attempt_no` of `order`.
     fn choose_reaction(&self, driver: &str, order: &str, attempt_no: u64) -> DriverChoice;
 
-    /// From the acceptance to the pickup, and from there to the end; `None`: the order is none of this run.
+    /// Returns the times from acceptance to pickup and from there to the end. `None` if the order does not belong to
+    /// this run.
     fn drive_times(&self, order: &str) -> Option<(Duration, Duration)>;
 }
 
-/// The webhook receiver, and all drivers at work. Dropping it stops them.
+/// The webhook receiver, and all running drivers. Dropping it stops them.
 #[derive(Debug)]
 pub(crate) struct RunningDrivers {
     simulation: Arc<DriverSimulation>,
@@ -81,7 +82,7 @@ struct DriverSimulation {
     stop: CancellationToken,
 }
 
-/// What was seen and done so far. A std mutex: it is never held across an await.
+/// Received offers and given answers.
 #[derive(Debug, Default)]
 struct AnswerLedger {
     offers_seen: HashSet<String>,
@@ -103,7 +104,7 @@ struct WebhookOffer {
     attempt_no: u64,
 }
 
-/// A receiver that has its port, so that a configuration can name it before anybody can be served.
+/// A receiver with a bound port, so that the configuration can contain its address before the system runs.
 #[derive(Debug)]
 pub(crate) struct OfferReceiver {
     listener: TcpListener,
@@ -121,7 +122,7 @@ impl OfferReceiver {
         format!("http://{}/offers", self.address)
     }
 
-    /// Lets the drivers work.
+    /// Starts the drivers.
     pub(crate) fn start(
         self,
         api: ApiClient,
@@ -151,7 +152,7 @@ impl RunningDrivers {
         self.simulation.keys.len()
     }
 
-    /// How often each answer was given, so far.
+    /// Returns how often each answer was given so far.
     pub(crate) fn answer_counts(&self) -> BTreeMap<String, u64> {
         self.simulation.lock_ledger().answers.clone()
     }
@@ -185,7 +186,7 @@ async fn receive_offer(
 }
 
 impl DriverSimulation {
-    /// One driver and one offer, to the end of the trip if it comes to that.
+    /// Handles one offer, including the trip if the driver gets the order.
     async fn handle_offer(&self, offer: &WebhookOffer) {
         let Some(key) = self.keys.get(&offer.driver_id) else { return self.count_answer("offer_to_a_stranger") };
         let choice = self.script.choose_reaction(&offer.driver_id, &offer.order_id, offer.attempt_no);
@@ -217,7 +218,7 @@ impl DriverSimulation {
         }
     }
 
-    /// Sends one request and counts its end. Was it done?
+    /// Sends one request and counts its result. Returns whether it succeeded.
     async fn post_action(&self, key: &str, offer: &WebhookOffer, action: &str, done: &str, body: &Value) -> bool {
         match self.api.order_action(key, &offer.order_id, action, body).await {
             ApiAnswer::Done => {
@@ -246,7 +247,7 @@ impl DriverSimulation {
     }
 }
 
-/// Adds drivers who serve these types, and their keys, in two statements, and has them found near their places.
+/// Adds drivers with these service types and their keys in two statements, and adds them to the index of drivers.
 pub(crate) async fn insert_drivers(app: &App, fleet: &[SimulatedDriver], service_types: &[&str]) -> anyhow::Result<()> {
     let db = &app.core.db;
     let ids: Vec<&str> = fleet.iter().map(|driver| driver.id.as_str()).collect();
@@ -278,8 +279,8 @@ pub(crate) async fn insert_drivers(app: &App, fleet: &[SimulatedDriver], service
     .execute(db)
     .await
     .context("cannot add the simulated drivers' keys")?;
-    // The index was built before they came, and would say for a minute that no driver is near. Another process may be building it at this
-    // moment, without them.
+    // The index was built before and would not contain the drivers for a minute. Another process may be building it now
+    // without them.
     for _ in 0..INDEX_TRIES {
         driver_index::invalidate_index(&app.orders).await;
         if driver_index::rebuild_if_missing(&app.orders).await.context("cannot place the simulated drivers")? {

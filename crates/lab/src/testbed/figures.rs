@@ -1,4 +1,4 @@
-//! What the history says of a run, in numbers.
+//! Figures of a run from its history.
 
 use std::collections::BTreeMap;
 
@@ -6,23 +6,23 @@ use foundation::db::Pool;
 use queue::Store;
 use serde::Serialize;
 
-/// Milliseconds of wall time.
+/// Lateness of jobs in milliseconds of real time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(crate) struct JobLateness {
     pub(crate) p50: u64,
     pub(crate) p99: u64,
     pub(crate) max: u64,
-    /// Jobs run.
+    /// Number of jobs that ran.
     pub(crate) jobs: u64,
 }
 
-/// Where the orders ended.
+/// Final statuses of orders.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct OrderOutcomes {
     pub(crate) orders: u64,
     /// Orders by status.
     pub(crate) by_status: BTreeMap<String, u64>,
-    /// Of these, orders that a person must decide on.
+    /// Orders among these that wait for a person's decision.
     pub(crate) held: u64,
 }
 
@@ -40,7 +40,7 @@ pub(crate) async fn count_outcomes(db: &Pool) -> Result<OrderOutcomes, sqlx::Err
     })
 }
 
-/// Delivered alerts, by channel: what staff must act on. Other messages, to drivers, customers and producers, are none.
+/// Counts delivered alerts by channel. Messages to drivers, customers and producers are not alerts.
 pub(crate) async fn count_delivered_alerts(db: &Pool) -> Result<BTreeMap<String, u64>, sqlx::Error> {
     let rows: Vec<(String, i64)> = sqlx::query_as(
         "-- alerts by channel
@@ -54,7 +54,7 @@ pub(crate) async fn count_delivered_alerts(db: &Pool) -> Result<BTreeMap<String,
     Ok(collect_counts(rows))
 }
 
-/// Bookings by state.
+/// Counts bookings by state.
 pub(crate) async fn count_bookings(db: &Pool) -> Result<BTreeMap<String, u64>, sqlx::Error> {
     let rows: Vec<(String, i64)> = sqlx::query_as(
         "-- bookings by state
@@ -65,7 +65,7 @@ pub(crate) async fn count_bookings(db: &Pool) -> Result<BTreeMap<String, u64>, s
     Ok(collect_counts(rows))
 }
 
-/// Timers the reconciler put back or moved.
+/// Counts timers that the reconciler enqueued again or moved.
 pub(crate) async fn count_repairs(db: &Pool) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar(
         "-- repairs
@@ -75,7 +75,7 @@ pub(crate) async fn count_repairs(db: &Pool) -> Result<i64, sqlx::Error> {
     .await
 }
 
-/// Of all jobs of the last day.
+/// Reads the lateness of all jobs of the last day.
 pub(crate) async fn read_lateness(store: &Store) -> anyhow::Result<JobLateness> {
     let late = store.read_lateness().await?;
     Ok(JobLateness { p50: late.p50_ms, p99: late.p99_ms, max: late.max_ms, jobs: late.count })

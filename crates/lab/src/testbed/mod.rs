@@ -1,17 +1,17 @@
-//! A whole installation to play with: what a replay and a load test run on.
+//! A complete installation for replays and benchmarks.
 //!
-//! Redis and Postgres are private servers, `serve` and `work` are processes of this very binary, and all who take part
-//! comes by HTTP and webhooks as in production. A speed divides the order's own durations; leases, HTTP timeouts and
-//! repairs keep their real length, so what a killed worker costs is seen as it is.
+//! Redis and Postgres are private servers, `serve` and `work` are processes of this binary. All clients use HTTP and
+//! webhooks, as in production. A speed divides the durations of orders. Leases, HTTP timeouts and repairs keep their
+//! real length, so the cost of a killed worker is realistic.
 //!
-//! * [`testbed`]: the `private_servers` and all that is torn down again. [`settings`]: their configuration; [`run_dir`]:
-//!   where it and the logs lie. [`processes`]: `serve` and `work`; `readiness` waits for them, `watchdog` ends them if we die
-//!   first.
-//! * [`partner`]: the simulated partner beside it. [`provider`]: the simulated provider, and bindings on it.
-//! * [`producer`]: creates orders, each at its time. [`drivers`]: answer offers. [`api`]: the HTTP calls of both and of operators.
-//!   [`place_log`]: what a producer was told about places in areas. [`scrape`]: what a process shows at /metrics.
-//! * [`play`]: plays orders until [`rest`]: is everything settled? [`figures`]: what the history says, in numbers.
-//! * [`progress`]: how far it is, for people. [`print`]: what came of it. [`signals`]: an interrupted run.
+//! * [`testbed`]: the `private_servers` and everything that is stopped at the end. [`settings`]: their configuration;
+//!   [`run_dir`]: directory of the configuration and the logs. [`processes`]: `serve` and `work`; `readiness` waits for
+//!   them, `watchdog` ends them if this process dies first.
+//! * [`partner`]: the simulated partner. [`provider`]: the simulated provider, and bindings on it.
+//! * [`producer`]: creates orders, each at its time. [`drivers`]: answer offers. [`api`]: HTTP requests of both and of
+//!   operators. [`place_log`]: admission results that a producer got. [`scrape`]: parser of /metrics.
+//! * [`play`]: plays orders until [`rest`] finds everything settled. [`figures`]: figures from the history.
+//! * [`progress`]: progress for people. [`print`]: prints results. [`signals`]: interrupted runs.
 
 pub(crate) mod api;
 pub(crate) mod drivers;

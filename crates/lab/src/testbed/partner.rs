@@ -1,4 +1,4 @@
-//! The simulated partner of a testbed, and how the configuration names it.
+//! The simulated partner of a testbed, and its configuration.
 
 use anyhow::Context;
 
@@ -6,16 +6,16 @@ use super::settings::ServedBy;
 use partner_sim::{PartnerSim, PartnerSimOptions};
 use settings::PartnerConfig;
 
-/// Its name, and the service type it serves.
+/// Name of the partner, and the service type it serves.
 pub const NAME: &str = "sim";
 pub const SERVICE_TYPE: &str = "TAXI";
 
-/// Starts it on a free port. Callbacks have nowhere to go until [`call_back`].
+/// Starts the partner on a free port. It sends no callbacks until [`call_back`].
 pub async fn start(options: &PartnerSimOptions) -> anyhow::Result<PartnerSim> {
     PartnerSim::start(options).await.context("the simulated partner did not start")
 }
 
-/// How dispatchq is to find it, with the limits as shipped.
+/// Returns the configuration of the partner, with the default limits.
 pub fn served_by(sim: &PartnerSim, options: &PartnerSimOptions) -> ServedBy {
     let config = PartnerConfig {
         api_key: options.api_key.clone(),
@@ -25,7 +25,7 @@ pub fn served_by(sim: &PartnerSim, options: &PartnerSimOptions) -> ServedBy {
     ServedBy { name: NAME, service_type: SERVICE_TYPE, config }
 }
 
-/// From now on callbacks go to the API at `base`.
+/// Sends callbacks to the API at `base` from now on.
 pub fn call_back(sim: &PartnerSim, base: &str) -> anyhow::Result<()> {
     sim.change_knobs(|knobs| knobs.callback_url = Some(format!("{base}/api/v1/callbacks/{NAME}")))
 }

@@ -1,4 +1,4 @@
-//! What a producer is told about places in areas, counted answer by answer.
+//! Admission results that a producer got, counted by answer.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -10,34 +10,34 @@ use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What is counted of an area. Requests that no server could decide are in `Refused` alone.
+/// Kinds of counts of an area. Requests that no server could decide are only in `Refused`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum PlaceLine {
     ChecksRefused,
     CreationsRefused,
-    /// Both, whatever the cause.
+    /// Refused checks and creations, whatever the cause.
     Refused,
     ChecksBypassed,
     CreationsBypassed,
     Bypassed,
     ChecksInShadow,
     CreationsInShadow,
-    /// Requests that shadow mode let in.
+    /// Requests that shadow mode admitted.
     InShadow,
-    /// Refused because the area is busy or disabled.
+    /// Requests refused because the area is busy or disabled.
     ServerBusy,
     /// Requests that met a full area, refused or not.
     ThresholdReached,
-    /// Checks that were told how many orders wait.
+    /// Checks whose answer contained the number of waiting orders.
     Checks,
-    /// The sum of these numbers, each rounded as `waiting_level` does.
+    /// Sum of these numbers, each rounded by `waiting_level`.
     WaitingMet,
-    /// The largest of them.
+    /// Maximum of these numbers.
     MostWaiting,
 }
 
-/// Counts by area; the empty area is outside of all. What is 0 is left out.
+/// Counts by area; the empty area stands for requests outside all areas. Zero counts are omitted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub(crate) struct PlaceCounts(BTreeMap<String, BTreeMap<PlaceLine, i64>>);
@@ -51,7 +51,7 @@ impl PlaceCounts {
         self.0.keys().map(String::as_str)
     }
 
-    /// Of all areas.
+    /// Returns the sum over all areas.
     pub(crate) fn total(&self, line: PlaceLine) -> i64 {
         self.areas().map(|area| self.get(area, line)).sum()
     }
@@ -62,7 +62,7 @@ impl PlaceCounts {
         }
     }
 
-    /// Counts checks that were told that so many orders wait.
+    /// Counts checks whose answer contained this number of waiting orders.
     pub(crate) fn add_checks(&mut self, area: &str, waiting: i64, checks: i64) {
         let level = waiting_level(waiting);
         self.add(area, PlaceLine::Checks, checks);
@@ -79,7 +79,7 @@ pub(crate) struct PlaceLog(Arc<Mutex<ToldPlaces>>);
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ToldPlaces {
     pub(crate) counts: PlaceCounts,
-    /// Requests without an answer: a server may have counted them.
+    /// Requests without an answer, which a server may have counted.
     pub(crate) unanswered: u64,
 }
 
@@ -92,7 +92,7 @@ impl PlaceLog {
         self.lock_counts().unanswered += 1;
     }
 
-    /// Counts the body of an answer. Errors that say nothing of an area count for nothing.
+    /// Counts the body of an answer. Errors that do not concern an area are not counted.
     pub(crate) fn record_answer(&self, source: AdmissionSource, body: &Value) {
         let code = body["error_code"].as_str();
         if code.is_some_and(|code| !is_refused_for_area(code)) {
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_counted_by_what_they_say() {
+    fn answers_are_counted_by_result() {
         use AdmissionSource::{Check, Create};
         let log = PlaceLog::default();
         let busy =

@@ -1,4 +1,4 @@
-//! Plays orders on a testbed until everything is at rest, and takes the testbed apart.
+//! Plays orders on a testbed until everything is at rest, and stops the testbed.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -16,14 +16,14 @@ use super::{
 use app::App;
 use maintenance::audit;
 
-/// How often processes and orders are looked at.
+/// Interval between checks of processes and orders.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// Orders that are created, and how long the run may take afterwards.
+/// Orders to create, and limits of the run.
 #[derive(Debug)]
 pub(crate) struct PlayPlan<'a> {
     pub(crate) producer: &'a OrderProducer,
-    /// Number of orders, for the line that shows the progress; nothing is shown if `quiet`.
+    /// Number of orders for the progress line. `quiet` disables the line.
     pub(crate) count: usize,
     pub(crate) quiet: bool,
     pub(crate) partner: Option<&'a PartnerSim>,
@@ -31,17 +31,17 @@ pub(crate) struct PlayPlan<'a> {
     pub(crate) patience: Duration,
 }
 
-/// What is known when everything is at rest.
+/// Results of a run, read when everything is at rest.
 #[derive(Debug)]
 pub(crate) struct PlayedOrders {
-    /// From the first creation to rest, and to the last creation.
+    /// Time from the first creation to rest, and to the last creation.
     pub(crate) wall: Duration,
     pub(crate) creating: Duration,
     pub(crate) violations: Vec<String>,
 }
 
-/// Creates the orders and waits until everything is at rest. `on_look` runs several times a second, and is told when all orders were
-/// created; it returns whether there is something left to wait for.
+/// Creates the orders and waits until everything is at rest. `on_look` runs several times a second and gets the time of
+/// the last creation once all orders are created. It returns whether the run must continue.
 pub(crate) async fn play_orders(
     testbed: &mut Testbed,
     plan: PlayPlan<'_>,
@@ -65,7 +65,8 @@ pub(crate) async fn play_orders(
             _ = looks.tick() => {
                 violations.extend(testbed.processes.replace_ended()?);
                 let goes_on = on_look(testbed, all_created).await?;
-                // Counting costs Postgres the more, the more orders are open: nothing needs it before the last creation.
+                // Counting open orders costs Postgres more with more orders, and nothing needs the count before the
+                // last creation.
                 if quiet && all_created.is_none() {
                     continue;
                 }
@@ -84,7 +85,7 @@ pub(crate) async fn play_orders(
     }
 }
 
-/// A testbed whose processes have ended: its tables can be read.
+/// A testbed whose processes have ended. Its tables can be read.
 #[derive(Debug)]
 pub(crate) struct EndedTestbed {
     pub(crate) app: App,
@@ -95,7 +96,7 @@ pub(crate) struct EndedTestbed {
 }
 
 impl Testbed {
-    /// Ends the processes in good order. A process that does not end joins the violations.
+    /// Stops the processes gracefully. A process that does not end becomes a violation.
     pub(crate) async fn end_processes(self, mut violations: Vec<String>) -> EndedTestbed {
         let (processes, app, redis, postgres, dir) = self.into_parts();
         violations.extend(processes.stop().await);
@@ -104,7 +105,7 @@ impl Testbed {
 }
 
 impl EndedTestbed {
-    /// Checks the history and closes the connections. With violations the logs are kept.
+    /// Checks the history and closes the connections. Keeps the logs if there are violations.
     pub(crate) async fn check_history(&mut self) -> anyhow::Result<()> {
         self.violations.extend(audit::check_history(&self.app.maintenance).await?.iter().map(ToString::to_string));
         self.app.core.close().await;
@@ -114,7 +115,7 @@ impl EndedTestbed {
         Ok(())
     }
 
-    /// Directory of the logs, if they are kept.
+    /// Returns the directory of the logs, if they are kept.
     pub(crate) fn logs(&self) -> Option<PathBuf> {
         (!self.violations.is_empty()).then(|| self.dir.path().to_owned())
     }

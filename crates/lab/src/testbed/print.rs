@@ -1,4 +1,4 @@
-//! What measurements print. A reader that has seen enough (`| head`) is no failure.
+//! Output of benchmarks and replays. A closed stdout (`| head`) is not an error.
 
 use std::{
     fmt::Display,
@@ -7,13 +7,13 @@ use std::{
 
 use anyhow::Context;
 
-/// The report: its text; or, for programs, one line of JSON on stdout, and the text on stderr.
+/// Prints the report as text. For programs, prints one line of JSON on stdout and the text on stderr.
 pub(crate) fn print_report(text: &str, json: &impl Display, for_programs: bool) -> anyhow::Result<()> {
     print_line(text, for_programs)?;
     if for_programs { write_line(&mut io::stdout(), json) } else { Ok(()) }
 }
 
-/// A line for people: where stdout belongs to programs, on stderr.
+/// Prints a line for people. If stdout is for programs, the line goes to stderr.
 pub(crate) fn print_line(text: &str, for_programs: bool) -> anyhow::Result<()> {
     if for_programs { write_line(&mut io::stderr(), &text) } else { write_line(&mut io::stdout(), &text) }
 }

@@ -1,7 +1,7 @@
-//! The private Redis and Postgres that a run begins with.
+//! Private Redis and Postgres of a run.
 //!
-//! Postgres has the schema already: initdb and the migrations are most of what a short run would wait for. They are done once for
-//! each build and day, and what they made is kept in the user's cache and copied.
+//! Postgres starts with the schema. initdb and the migrations would be most of the waiting time of a short run. So they
+//! run once for each build and day, and the result is kept in the user's cache and copied.
 
 use std::{env, net::SocketAddr, path::PathBuf};
 
@@ -16,7 +16,8 @@ use settings::Config;
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// Starts both on free ports, and returns them with an `App` of this process. `change` is applied to the default configuration.
+/// Starts both servers on free ports, and returns them with an `App` of this process. `change` is applied to the
+/// default configuration.
 pub(crate) async fn start_private_app(
     change: impl FnOnce(&mut Config),
 ) -> anyhow::Result<(App, RedisServer, PostgresServer)> {
@@ -32,7 +33,7 @@ pub(crate) async fn start_private_app(
     Ok((App::new(config, db, store)?, redis, postgres))
 }
 
-/// Starts both on free ports, with throw-away data. A `durable` Postgres fsyncs as in production.
+/// Starts both servers on free ports, with throw-away data. A `durable` Postgres fsyncs as in production.
 pub(super) async fn start_servers(durable: bool) -> anyhow::Result<(RedisServer, PostgresServer)> {
     let redis = async { anyhow::Ok(RedisServer::start().await?) };
     let postgres = async {
@@ -42,13 +43,13 @@ pub(super) async fn start_servers(durable: bool) -> anyhow::Result<(RedisServer,
         }
         anyhow::Ok(postgres)
     };
-    tokio::try_join!(redis, postgres).context("this needs a Redis and a Postgres of its own")
+    tokio::try_join!(redis, postgres).context("cannot start a private Redis and Postgres")
 }
 
-/// Starts a Postgres alone, with throw-away data.
+/// Starts only Postgres, with throw-away data.
 pub(crate) async fn start_private_postgres() -> anyhow::Result<PostgresServer> {
     let Some(folder) = template_folder() else { return Ok(PostgresServer::start().await?) };
-    // Of one day: the schema begins with the days of the history from the day it was made.
+    // The name contains the date, because the schema starts with the days of the history from its creation.
     let name = format!("{}-{:016x}", Utc::now().date_naive(), db::schema_fingerprint());
     let migrate = async |url: String| {
         let pool = db::connect_pool(&DatabaseConfig { url, ..Config::defaults().database }).await?;
@@ -58,16 +59,16 @@ pub(crate) async fn start_private_postgres() -> anyhow::Result<PostgresServer> {
     };
     match PostgresServer::start_prepared(&folder, &name, migrate).await {
         Ok(server) => Ok(server),
-        // A cache that is of no use costs time, and nothing else: each run migrates what it starts with.
+        // A broken cache only costs time: the run then migrates a new database.
         Err(error) => {
             let (folder, error) = (folder.display(), format!("{error:#}"));
-            tracing::warn!(%folder, error, "The migrated database of this folder cannot be used; a new one is made.");
+            tracing::warn!(%folder, error, "The migrated database in this directory cannot be used; creating a new one.");
             Ok(PostgresServer::start().await?)
         }
     }
 }
 
-/// `None`: the environment names no folder for a cache.
+/// Returns the directory of the cache. `None` if the environment names none.
 fn template_folder() -> Option<PathBuf> {
     let cache = env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = cache.or_else(|| Some(env::home_dir()?.join(".cache")))?;

@@ -1,9 +1,8 @@
-//! `serve` and `work`, and what runs beside them, each a process of this very binary or, to see two versions side by side, of
-//! another.
+//! `serve`, `work` and simulators as processes of this binary or, for two versions side by side, of another.
 //!
-//! They are our direct children: until we have reaped one, no other process can get its pid, so a signal always reaches the
-//! process we started or none. Each has a process group of its own, so a Ctrl-C in the terminal reaches only us, and
-//! we end them in order.
+//! They are direct children of this process. Until this process reaps a child, no other process can get its pid. So a
+//! signal reaches either the started process or none. Each child has its own process group, so Ctrl-C in the terminal
+//! reaches only this process, which ends the children in order.
 
 use std::{
     env, fs,
@@ -21,47 +20,47 @@ use tokio::{
 
 use super::{settings, watchdog::ProcessWatchdog};
 
-/// How long a process may take to end after SIGTERM; more than a worker's drain.
+/// Timeout for a process to end after SIGTERM, longer than a worker's drain.
 const END_WAIT: Duration = Duration::from_secs(30);
-/// A process is ready to be told to end within this time of its start, also on a busy machine.
+/// Time after which a started process handles SIGTERM, also on a busy machine.
 const YOUNG: Duration = Duration::from_secs(5);
 const SIGTERM: i32 = 15;
 const TAIL_LINES: usize = 15;
-/// What `serve` and `work` log once they have started.
+/// Log messages of `serve` and `work` when they have started.
 const STARTED: [&str; 2] = ["Serving the API.", "The worker is running."];
 
-/// Some `serve` and some `work`. Dropping it kills them.
+/// Child processes. Dropping it kills them.
 #[derive(Debug)]
 pub(crate) struct ChildProcesses {
-    /// What processes that are started from now on run.
+    /// Binary of processes that are started from now on.
     program: PathBuf,
     dir: PathBuf,
     config: PathBuf,
-    /// In the order of their addresses.
+    /// `serve` processes in the order of their addresses.
     serves: Vec<ChildProcess>,
-    /// The longest running first.
+    /// Workers, the longest running first.
     workers: Vec<ChildProcess>,
-    /// What `serve` and `work` call, such as a simulator.
+    /// Processes that `serve` and `work` call, such as a simulator.
     beside: Vec<ChildProcess>,
     workers_show_metrics: bool,
-    /// Each kind started so far, for their names.
+    /// Numbers of processes started so far, for their names.
     serves_started: usize,
     workers_started: usize,
     kills: u64,
     watchdog: ProcessWatchdog,
 }
 
-/// What processes of this binary do.
+/// Command of a child process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ChildKind {
     Serve,
     Work,
 }
 
-/// A process that ended by itself.
+/// A process that ended unexpectedly.
 #[derive(Debug)]
 pub(crate) struct EndedProcess {
-    /// Its name, how it ended, and the end of its log.
+    /// Its name, exit status, and the end of its log.
     pub(crate) line: String,
     pub(crate) had_started: bool,
     pub(crate) ran: Duration,
@@ -72,16 +71,17 @@ struct ChildProcess {
     name: String,
     program: PathBuf,
     pid: u32,
-    /// Where `serve` answers; where `work` shows its metrics, if it does.
+    /// Address of `serve`, or of the metrics of `work` if it serves them.
     address: String,
     child: Child,
     started_at: Instant,
-    /// When it was told to end.
+    /// Whether the process had only just started when it got SIGTERM.
     was_young: bool,
 }
 
 impl ChildProcesses {
-    /// Starts a `serve` at each of these addresses, and the workers; logs go to `dir`, which is removed if we are killed.
+    /// Starts a `serve` at each of these addresses, and the workers. Logs go to `dir`, which is removed if this process
+    /// is killed.
     pub(crate) fn start(
         dir: &Path,
         config: &Path,
@@ -113,12 +113,13 @@ impl ChildProcesses {
         Ok(processes)
     }
 
-    /// Has processes that are started from now on run this binary. Those that run go on, and what replaces them runs theirs.
+    /// Uses this binary for processes that are started from now on. Running processes continue, and their replacements
+    /// use the same binary as they did.
     pub(crate) fn use_program(&mut self, program: &Path) {
         program.clone_into(&mut self.program);
     }
 
-    /// Starts one more `serve`, at this address.
+    /// Starts another `serve` at this address.
     pub(crate) fn start_serve(&mut self, address: String) -> anyhow::Result<()> {
         self.serves_started += 1;
         let number = self.serves_started;
@@ -128,7 +129,7 @@ impl ChildProcesses {
         Ok(())
     }
 
-    /// Starts one more worker.
+    /// Starts another worker.
     pub(crate) fn start_worker(&mut self) -> anyhow::Result<()> {
         self.start_worker_of(self.program.clone())
     }
@@ -139,7 +140,7 @@ impl ChildProcesses {
         self.start_worker_at(program, address)
     }
 
-    /// It shows its metrics at this address; at none if it is empty.
+    /// Starts a worker with its metrics at this address. Empty: no metrics.
     fn start_worker_at(&mut self, program: PathBuf, address: String) -> anyhow::Result<()> {
         self.workers_started += 1;
         let worker = self.spawn_process(program, "work", &[], format!("work-{}", self.workers_started), address)?;
@@ -147,7 +148,7 @@ impl ChildProcesses {
         Ok(())
     }
 
-    /// Runs another command to its end; what it prints is the log `name`. Fails unless it succeeds.
+    /// Runs another command to its end, with its output in the log `name`. Fails unless it succeeds.
     pub(crate) async fn run_command(&mut self, command: &str, name: &str) -> anyhow::Result<()> {
         let mut process = self.spawn_process(self.program.clone(), command, &[], name.to_owned(), String::new())?;
         let ended = process.child.wait().await;
@@ -157,7 +158,7 @@ impl ChildProcesses {
         Ok(())
     }
 
-    /// Ends the longest running process of this binary in good order (SIGTERM). Returns what is wrong with its end.
+    /// Stops the longest running process of this binary gracefully (SIGTERM). Returns a problem with its end.
     pub(crate) async fn end_oldest(&mut self, kind: ChildKind, program: &Path) -> Option<String> {
         let of_kind = self.of_kind_mut(kind);
         let index = of_kind.iter().position(|process| process.program == program)?;
@@ -180,7 +181,7 @@ impl ChildProcesses {
         problem
     }
 
-    /// Starts another command of this binary, which ends with the others. What it prints is its log.
+    /// Starts another command of this binary, which ends with the others. Its output goes to its log.
     pub(crate) fn start_beside(&mut self, command: &str, args: &[&str]) -> anyhow::Result<u32> {
         let beside = self.spawn_process(self.program.clone(), command, args, command.to_owned(), String::new())?;
         let pid = beside.pid;
@@ -196,8 +197,8 @@ impl ChildProcesses {
         Ok(())
     }
 
-    /// Kills the longest running worker as a crash would (SIGKILL), and starts another. Kills none while one is starting: on a
-    /// slow machine no worker would ever run.
+    /// Kills the longest running worker like a crash (SIGKILL), and starts another. Kills none while one is starting,
+    /// because otherwise no worker would ever run on a slow machine.
     pub(crate) async fn kill_one(&mut self) -> anyhow::Result<()> {
         if self.workers.iter().all(|worker| self.has_started(&worker.name)) {
             self.kill(ChildKind::Work, 0).await?;
@@ -205,7 +206,7 @@ impl ChildProcesses {
         Ok(())
     }
 
-    /// Kills a process as a crash would (SIGKILL), and starts another at its address.
+    /// Kills a process like a crash (SIGKILL), and starts another at its address.
     pub(crate) async fn kill(&mut self, kind: ChildKind, index: usize) -> anyhow::Result<()> {
         let process = self.of_kind_mut(kind).get_mut(index).context("no such process")?;
         process.child.kill().await.with_context(|| format!("cannot kill {}", process.name))?;
@@ -221,14 +222,14 @@ impl ChildProcesses {
         }
     }
 
-    /// Stops a process where it is (SIGSTOP), or lets it go on (SIGCONT).
+    /// Freezes a process (SIGSTOP), or resumes it (SIGCONT).
     pub(crate) async fn freeze(&mut self, kind: ChildKind, index: usize, frozen: bool) {
         if let Some(process) = self.of_kind_mut(kind).get(index) {
             process.send_signal(if frozen { "STOP" } else { "CONT" }).await;
         }
     }
 
-    /// Of the first `serve`.
+    /// Returns the pid of the first `serve`.
     pub(crate) fn serve_pid(&self) -> u32 {
         self.serves.first().map_or(0, |serve| serve.pid)
     }
@@ -241,17 +242,17 @@ impl ChildProcesses {
         self.workers.iter().map(|worker| worker.pid)
     }
 
-    /// Where each `serve` answers, as in `127.0.0.1:8080`, the longest running first.
+    /// Returns the address of each `serve`, such as `127.0.0.1:8080`, the longest running first.
     pub(crate) fn serve_addresses(&self) -> Vec<String> {
         self.serves.iter().map(|serve| serve.address.clone()).collect()
     }
 
-    /// Where the longest running `serve` of this binary answers.
+    /// Returns the address of the longest running `serve` of this binary.
     pub(crate) fn oldest_serve_of(&self, program: &Path) -> Option<&str> {
         self.serves.iter().find(|serve| serve.program == program).map(|serve| serve.address.as_str())
     }
 
-    /// Names of the workers, and where each shows its metrics.
+    /// Returns the names of the workers, and the addresses of their metrics.
     pub(crate) fn worker_metrics(&self) -> Vec<(String, String)> {
         self.workers.iter().map(|worker| (worker.name.clone(), worker.address.clone())).collect()
     }
@@ -260,12 +261,12 @@ impl ChildProcesses {
         self.kills
     }
 
-    /// Replaces `serve` and `work` that ended by themselves, which no process should; returns a line for each process.
+    /// Replaces `serve` and `work` processes that ended unexpectedly. Returns a line for each.
     pub(crate) fn replace_ended(&mut self) -> anyhow::Result<Vec<String>> {
         Ok(self.replace_those_that_ended()?.into_iter().map(|process| process.line).collect())
     }
 
-    /// As [`replace_ended`](Self::replace_ended), and whether each of them had started.
+    /// Replaces processes like [`replace_ended`](Self::replace_ended). Returns also whether each of them had started.
     pub(crate) fn replace_those_that_ended(&mut self) -> anyhow::Result<Vec<EndedProcess>> {
         let mut ended = Vec::new();
         for index in 0..self.serves.len() {
@@ -284,7 +285,7 @@ impl ChildProcesses {
                 self.start_worker_of(worker.program)?;
             }
         }
-        // What it knew is gone with it: another would not do.
+        // A simulator is not replaced, because its state is lost.
         for index in (0..self.beside.len()).rev() {
             if let Some(status) = self.beside[index].exit_status() {
                 let process = self.beside.remove(index);
@@ -297,19 +298,19 @@ impl ChildProcesses {
 
     fn describe_end(&self, ChildProcess { name, started_at, .. }: &ChildProcess, status: ExitStatus) -> EndedProcess {
         EndedProcess {
-            line: format!("{name} ended by itself ({status}); {}", self.log_tail(name)),
+            line: format!("{name} ended unexpectedly ({status}); {}", self.log_tail(name)),
             had_started: self.has_started(name),
             ran: started_at.elapsed(),
         }
     }
 
-    /// Whether this `serve` or `work` has said that it has started.
+    /// Returns whether the log of this `serve` or `work` contains its start message.
     fn has_started(&self, name: &str) -> bool {
         let log = self.read_log(name);
         STARTED.iter().any(|line| log.contains(line))
     }
 
-    /// Ends all in good order (SIGTERM), workers first; returns a line for each that would not.
+    /// Stops all processes gracefully (SIGTERM), workers first. Returns a line for each that does not end.
     pub(crate) async fn stop(mut self) -> Vec<String> {
         let mut all: Vec<ChildProcess> = self.workers.drain(..).collect();
         all.append(&mut self.serves);
@@ -324,20 +325,20 @@ impl ChildProcesses {
         problems
     }
 
-    /// What a process has printed so far.
+    /// Returns the output of a process so far.
     pub(crate) fn read_log(&self, name: &str) -> String {
         let text = fs::read(log_path(&self.dir, name)).unwrap_or_default();
         String::from_utf8_lossy(&text).into_owned()
     }
 
-    /// The end of a process' log, for an error message.
+    /// Returns the end of a process's log, for an error message.
     pub(crate) fn log_tail(&self, name: &str) -> String {
         let (path, text) = (log_path(&self.dir, name), self.read_log(name));
         let lines: Vec<&str> = text.lines().collect();
         format!("its log ({}) ends:\n{}", path.display(), lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n"))
     }
 
-    /// `address` is for `serve` and `work`, if not empty.
+    /// Starts a process. `address` is for `serve` and `work`; empty means none.
     fn spawn_process(
         &mut self,
         program: PathBuf,
@@ -372,22 +373,22 @@ impl ChildProcesses {
 }
 
 impl ChildProcess {
-    /// How it ended, if it has.
+    /// Returns the exit status if the process has ended.
     fn exit_status(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
 
-    /// Tells it to end in good order (SIGTERM).
+    /// Sends SIGTERM.
     async fn ask_to_end(&mut self) {
         self.was_young = self.started_at.elapsed() < YOUNG;
         self.send_signal("TERM").await;
     }
 
-    /// Waits until one that was told to end has ended. Returns what is wrong with its end.
+    /// Waits until a process that got SIGTERM has ended. Returns a problem with its end.
     async fn wait_for_end(mut self) -> Option<String> {
         match timeout(END_WAIT, self.child.wait()).await {
             Ok(Ok(status)) if status.success() => None,
-            // One that has only just been started does not listen to signals yet, and has nothing in hand.
+            // A process that has only just started does not handle SIGTERM yet, and has no work.
             Ok(Ok(status)) if status.signal() == Some(SIGTERM) && self.was_young => None,
             Ok(Ok(status)) => Some(format!("{} ended with {status} after SIGTERM", self.name)),
             Ok(Err(error)) => Some(format!("{}: {error}", self.name)),
@@ -398,18 +399,18 @@ impl ChildProcess {
         }
     }
 
-    /// The standard library sends no signal but SIGKILL; the shell's `kill` does. `name` as in `TERM`.
+    /// Sends a signal such as `TERM` with the shell's `kill`, because the standard library can only send SIGKILL.
     async fn send_signal(&self, name: &str) {
         let script = format!("kill -{name} \"$1\"");
         let sent = Command::new("/bin/sh").args(["-c", &script, "kill", &self.pid.to_string()]).status().await;
         if let Err(error) = sent {
-            tracing::warn!(process = self.name, %error, "A process could not be sent SIG{name}.");
+            tracing::warn!(process = self.name, %error, "SIG{name} could not be sent to a process.");
         }
     }
 }
 
-/// Keeps our environment from a process. The run is its own world: settings of another installation, or a proxy, would lead out
-/// of it.
+/// Removes settings and proxies from the environment of a process. Those of another installation would lead out of the
+/// run.
 pub(crate) fn clear_settings(process: &mut Command) {
     for (variable, _) in env::vars_os() {
         let text = variable.to_string_lossy().to_ascii_uppercase();

@@ -1,4 +1,4 @@
-//! Creates orders, each at its time, as a producer does: by HTTP, with an idempotency key.
+//! Creates orders, each at its time, as a producer does: over HTTP, with an idempotency key.
 
 use std::{
     collections::BTreeMap,
@@ -20,10 +20,10 @@ use super::{
 };
 use accounts::{api_keys::AccountRole, key_admin};
 
-/// Requests at the same time; when the system is slower than the orders come, these wait and the run stretches.
+/// Maximum concurrent requests. If the system is slower than the orders, the requests wait and the run takes longer.
 const AT_ONCE: usize = 64;
 
-/// An order to be created, so long after the first; wall time.
+/// An order to create, with its time after the first one in real time.
 #[derive(Debug, Clone)]
 pub(crate) struct ProducedOrder {
     pub(crate) id: String,
@@ -31,7 +31,7 @@ pub(crate) struct ProducedOrder {
     pub(crate) body: Value,
 }
 
-/// What all simulated producers say of an order.
+/// Fields that all simulated producers set.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OrderDraft<'a> {
     pub(crate) service_type: &'a str,
@@ -43,12 +43,12 @@ pub(crate) struct OrderDraft<'a> {
 }
 
 impl<'a> OrderDraft<'a> {
-    /// An order with the usual amount.
+    /// Returns an order with the default amount.
     pub(crate) fn new(service_type: &'a str, pickup: (f64, f64), payment_status: &'a str) -> Self {
         Self { service_type, pickup, payment_status, amount_minor: 4_500_000, currency: "IDR" }
     }
 
-    /// Returns the body of the request that creates it. Without an id the server names the order.
+    /// Returns the body of the creation request. Without an id the server chooses one.
     pub(crate) fn to_body(self, id: Option<&str>) -> Value {
         let Self { service_type, pickup: (latitude, longitude), payment_status, amount_minor, currency } = self;
         let mut body = json!({
@@ -64,7 +64,7 @@ impl<'a> OrderDraft<'a> {
         body
     }
 
-    /// An order to be created `at` this time after the first.
+    /// Returns an order to create `at` this time after the first.
     pub(crate) fn at(self, at: Duration, id: String) -> ProducedOrder {
         ProducedOrder { body: self.to_body(Some(&id)), id, at }
     }
@@ -77,13 +77,13 @@ pub(crate) struct OrderProducer {
     key: String,
     created: Arc<AtomicU64>,
     checks_first: bool,
-    /// By what was asked, and the code of the answer.
+    /// Refusals by request kind and error code.
     refused: Arc<Mutex<BTreeMap<String, u64>>>,
     told: PlaceLog,
 }
 
 impl OrderProducer {
-    /// Makes a key of this name for the producer.
+    /// Creates a key with this name for the producer.
     pub(crate) async fn hire(testbed: &Testbed, name: &str) -> anyhow::Result<Self> {
         let (_, key) = key_admin::create_permanent_key(&testbed.app.core.db, name, AccountRole::Producer, None).await?;
         Ok(Self {
@@ -96,27 +96,27 @@ impl OrderProducer {
         })
     }
 
-    /// Asks whether there is room before each order, and gives up those that are refused.
+    /// Checks for room before each order, and skips refused orders.
     pub(crate) fn checking_first(self, checks_first: bool) -> Self {
         Self { checks_first, ..self }
     }
 
-    /// Orders that were given up because of their areas, by what was asked and the code of the answer.
+    /// Returns the orders that were skipped because of their areas, by request kind and error code.
     pub(crate) fn refusal_counts(&self) -> BTreeMap<String, u64> {
         self.refused.lock().clone()
     }
 
-    /// What the answers said of places in areas.
+    /// Returns the admission results in the answers.
     pub(crate) fn told_places(&self) -> ToldPlaces {
         self.told.read_counts()
     }
 
-    /// Orders created so far.
+    /// Returns the number of orders created so far.
     pub(crate) fn created_count(&self) -> u64 {
         self.created.load(Ordering::Relaxed)
     }
 
-    /// Creates them all; returns what went wrong, a line for each order that could not be created.
+    /// Creates all orders. Returns a line for each order that could not be created.
     pub(crate) async fn run(&self, orders: impl Iterator<Item = ProducedOrder>) -> Vec<String> {
         let permits = Arc::new(Semaphore::new(AT_ONCE));
         let start = Instant::now();
@@ -153,7 +153,7 @@ impl OrderProducer {
         None
     }
 
-    /// Counts an order that its area refused. Returns what went wrong with any other.
+    /// Counts an order that its area refused. Returns a problem for any other failure.
     fn record_refusal(&self, asked: &str, id: &str, answer: ApiAnswer) -> Option<String> {
         match answer {
             ApiAnswer::Done => None,

@@ -1,4 +1,4 @@
-//! One line on stderr: how many orders are settled. Nothing where stderr is no terminal.
+//! Progress line on stderr with the number of settled orders. Nothing is printed if stderr is not a terminal.
 
 use std::io::{self, IsTerminal};
 
@@ -6,7 +6,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::rest::OpenWork;
 
-/// Gone when it is dropped.
+/// The progress line. Dropping it removes the line.
 #[derive(Debug)]
 pub(crate) struct OrderProgress {
     bar: ProgressBar,

@@ -1,4 +1,4 @@
-//! The simulated provider of a testbed, its servers, and the bindings that run on them.
+//! The simulated provider of a testbed, its servers, and bindings on them.
 
 use anyhow::Context;
 use model::{
@@ -16,20 +16,21 @@ use bindings::{
 use provider_sim::{ProviderKnobs, ProviderSim, ProviderSimOptions};
 use settings::{Config, ProviderConfig};
 
-/// Its name in the configuration.
+/// Name of the provider in the configuration.
 pub const NAME: &str = "sim";
 
 /// Host of the simulated provider. Its port differs from run to run.
 pub(crate) const SIMULATOR_HOST: &str = "127.0.0.1";
 
 const SERVERS: [&str; 2] = ["S1", "S2"];
-/// The bindings, each with its server and its account.
+/// Bindings, each with its server and its account.
 const BINDINGS: [(&str, &str, &str); 5] =
     [("B-1", "S1", "A-1"), ("B-2", "S1", "A-2"), ("B-3", "S1", "A-3"), ("B-4", "S2", "A-4"), ("B-5", "S2", "A-5")];
 
 const TESTBED: Actor = Actor::with_fixed_name(ActorRole::Operator, "testbed");
 
-/// Most transactions succeed at once, some are in PROCESSING for a while, a few want an OTP or fail.
+/// Returns options with some variety: most transactions succeed immediately, some are in PROCESSING for a while, a few
+/// want an OTP or fail.
 pub fn lively_options() -> anyhow::Result<ProviderSimOptions> {
     let knobs = ProviderKnobs {
         processing_rate: "0.2".parse().map_err(anyhow::Error::msg)?,
@@ -41,7 +42,7 @@ pub fn lively_options() -> anyhow::Result<ProviderSimOptions> {
     Ok(ProviderSimOptions { knobs, ..ProviderSimOptions::default() })
 }
 
-/// Has the configuration name the provider.
+/// Adds the provider to the configuration.
 pub fn add_provider(config: &mut Config, options: &ProviderSimOptions) {
     let provider = ProviderConfig {
         api_key: options.api_key.clone(),
@@ -52,13 +53,13 @@ pub fn add_provider(config: &mut Config, options: &ProviderSimOptions) {
     config.providers.insert(NAME.into(), provider);
 }
 
-/// Starts it on a free port. Its servers are named by [`run_bindings`].
+/// Starts the provider on a free port. [`run_bindings`] creates its servers.
 pub async fn start(options: &ProviderSimOptions) -> anyhow::Result<ProviderSim> {
     ProviderSim::start(options).await.context("the simulated provider did not start")
 }
 
-/// Has five bindings run on two servers. What is there already stays as it is, but for the servers' addresses: the provider
-/// listens on another port each time.
+/// Creates and starts five bindings on two servers. Existing ones are not changed, except the servers' addresses,
+/// because the provider listens on another port each time.
 pub async fn run_bindings(app: &App, sim: &ProviderSim) -> anyhow::Result<()> {
     for server in SERVERS {
         set_server(app, server, sim.server_url(server)).await.with_context(|| format!("cannot set server {server}"))?;
@@ -75,7 +76,8 @@ pub async fn run_bindings(app: &App, sim: &ProviderSim) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A person can follow it, has time for an OTP, and the tables grow slowly.
+/// Returns a configuration with slow cycles, so that a person can follow them and enter an OTP, and the tables grow
+/// slowly.
 fn unhurried_config() -> BindingConfig {
     BindingConfig { interval_ms: (1_000, 3_000).into(), otp_timeout_ms: 300_000, ..BindingConfig::default() }
 }
@@ -91,20 +93,20 @@ async fn set_server(app: &App, id: &str, url: String) -> anyhow::Result<()> {
         Some(known) if known.provider.as_str() == NAME => {
             servers::change_server(&app.bindings, &id, &address, &TESTBED).await?;
         }
-        // A person has made it one of another provider.
+        // A person has assigned the server to another provider.
         Some(_) => {}
     }
     Ok(())
 }
 
-/// Creates a binding and starts it. One that is there goes on as it was left: stopped or deleted, too.
+/// Creates a binding and starts it. An existing binding keeps its state, also if it is stopped or deleted.
 async fn run_binding(app: &App, new: &NewBinding) -> anyhow::Result<()> {
     let row = match commands::create_binding(&app.bindings, new, &TESTBED).await {
         Ok(row) => Some(row),
         Err(BindingError::Exists(_)) => app.bindings.rows.load_binding(&new.id).await?.map(|loaded| loaded.binding),
         Err(error) => return Err(error.into()),
     };
-    // Created by a run that ended before it was started, or just now.
+    // Version 0: it was created just now, or by a run that ended before starting it.
     if row.is_some_and(|row| row.version == 0) {
         commands::command_binding(&app.bindings, &new.id, &BindingCommand::Start, &TESTBED).await?;
     }

@@ -1,4 +1,4 @@
-//! Waits until processes that show it are ready.
+//! Waits until processes that serve their health are ready.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use tokio::time::{Instant, sleep};
 
 use super::{api::ApiClient, processes::ChildProcesses};
 
-/// What they may take.
+/// Timeout for the start of all processes.
 const START_WAIT: Duration = Duration::from_secs(60);
 const START_POLL: Duration = Duration::from_millis(50);
 
 impl ChildProcesses {
-    /// Waits until each `serve`, and each worker that shows its metrics, is ready. Fails when one ends by itself.
+    /// Waits until each `serve`, and each worker that serves metrics, is ready. Fails if one ends unexpectedly.
     pub(crate) async fn wait_until_ready(&mut self) -> anyhow::Result<()> {
         let deadline = Instant::now() + START_WAIT;
         let mut addresses = self.serve_addresses();

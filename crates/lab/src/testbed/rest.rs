@@ -1,27 +1,27 @@
-//! Is everything settled?
+//! Checks whether everything is settled.
 //!
-//! At rest every order is final, was driven to its end, or is held for a person; no message waits to be delivered, no
-//! callback to be acted on, and no booking to be made or cancelled, neither here nor at the partner.
+//! At rest every order is final, was driven to its end, or is held for a person. No message waits for delivery, no
+//! callback for processing. No booking waits to be made or cancelled, here or at the partner.
 
 use std::time::Duration;
 
 use foundation::db::Pool;
 use partner_sim::PartnerSim;
 
-/// What is still open.
+/// Counts of open work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, sqlx::FromRow)]
 pub(crate) struct OpenWork {
-    /// Orders not final and not held.
+    /// Orders that are neither final nor held.
     pub(crate) open: i64,
-    /// Orders a person must decide on.
+    /// Orders that wait for a person's decision.
     pub(crate) held: i64,
-    /// Messages neither delivered nor given up.
+    /// Messages that are neither delivered nor given up.
     pub(crate) messages: i64,
-    /// Bookings that are to be made or cancelled, or that stand for an order that has ended.
+    /// Bookings that must be made or cancelled, or that exist for an ended order.
     pub(crate) bookings: i64,
-    /// Callbacks that were not acted on.
+    /// Callbacks that were not processed.
     pub(crate) callbacks: i64,
-    /// Bookings that stand at the partner, as it says, and callbacks it is about to send.
+    /// Open bookings at the partner, and callbacks that it will send.
     #[sqlx(skip)]
     pub(crate) at_partner: usize,
 }
@@ -47,7 +47,7 @@ impl OpenWork {
         self.open == 0 && self.messages == 0 && self.bookings == 0 && self.callbacks == 0 && self.at_partner == 0
     }
 
-    /// For a run that should have come to rest.
+    /// Describes the open work of a run that did not come to rest in time.
     pub(crate) async fn describe_open_work(&self, db: &Pool, waited: Duration) -> Result<String, sqlx::Error> {
         let some: Vec<String> = sqlx::query_scalar(
             "-- some open orders

@@ -1,4 +1,4 @@
-//! The directory of a run: its configuration, and the logs of its processes.
+//! Directory of a run: its configuration, and the logs of its processes.
 
 use std::{
     collections::hash_map::RandomState,
@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::Context;
 
-/// Removed with this value unless kept.
+/// A directory that is removed on drop unless it is kept.
 #[derive(Debug)]
 pub(crate) struct RunDir {
     path: PathBuf,
@@ -22,7 +22,7 @@ impl RunDir {
         let unique = RandomState::new().hash_one(());
         let path = std::env::temp_dir().join(format!("dispatchq-run-{}-{unique:016x}", std::process::id()));
         let made = fs::DirBuilder::new().mode(0o700).create(&path);
-        made.with_context(|| format!("cannot make the directory {}", path.display()))?;
+        made.with_context(|| format!("cannot create the directory {}", path.display()))?;
         Ok(Self { path, kept: false })
     }
 
@@ -38,7 +38,7 @@ impl RunDir {
         self.kept = true;
     }
 
-    /// Keeps the files if the run failed, and adds their place to the error.
+    /// Keeps the files if the run failed, and adds their path to the error.
     pub(crate) fn keep_if_failed<T>(&mut self, played: anyhow::Result<T>) -> anyhow::Result<T> {
         self.kept |= played.is_err();
         played.with_context(|| format!("the run failed; logs: {}", self.path.display()))

@@ -1,4 +1,4 @@
-//! What a process shows at /metrics, taken apart.
+//! Parser of /metrics.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -6,14 +6,14 @@ use anyhow::Context;
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Asks one process for its metrics.
+/// Reads the metrics of one process.
 #[derive(Debug, Clone)]
 pub(crate) struct MetricsReader {
     client: reqwest::Client,
     url: String,
 }
 
-/// One answer.
+/// Series of one scrape.
 #[derive(Debug, Default)]
 pub(crate) struct MetricsScrape(Vec<MetricsSeries>);
 
@@ -25,15 +25,15 @@ struct MetricsSeries {
 }
 
 impl MetricsReader {
-    /// `address` as in `127.0.0.1:9090`.
+    /// Creates a reader for an address such as `127.0.0.1:9090`.
     pub(crate) fn new(address: &str) -> anyhow::Result<Self> {
         let client = foundation::outbound::client_builder().no_proxy().timeout(TIMEOUT).build();
-        Ok(Self { client: client.context("cannot make an HTTP client")?, url: format!("http://{address}/metrics") })
+        Ok(Self { client: client.context("cannot create an HTTP client")?, url: format!("http://{address}/metrics") })
     }
 
     pub(crate) async fn scrape(&self) -> anyhow::Result<MetricsScrape> {
         let answer = self.client.get(&self.url).send().await.context("/metrics does not answer")?;
-        let text = answer.error_for_status()?.text().await.context("/metrics breaks off")?;
+        let text = answer.error_for_status()?.text().await.context("the answer of /metrics was cut off")?;
         Ok(MetricsScrape::parse(&text))
     }
 }
@@ -43,12 +43,12 @@ impl MetricsScrape {
         Self(text.lines().filter(|line| !line.starts_with('#')).filter_map(MetricsSeries::parse).collect())
     }
 
-    /// Returns the first series of this name with these labels.
+    /// Returns the value of the first series with this name and these labels.
     pub(crate) fn value(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
         self.series(name, labels).next().map(|series| series.value)
     }
 
-    /// Adds up the series of this name with these labels, by the value of another label.
+    /// Sums the series with this name and these labels, by the value of another label.
     pub(crate) fn sum_by(&self, label: &str, name: &str, labels: &[(&str, &str)]) -> BTreeMap<String, f64> {
         let mut sums = BTreeMap::new();
         for series in self.series(name, labels) {
@@ -67,7 +67,7 @@ impl MetricsScrape {
 }
 
 impl MetricsSeries {
-    /// Values of labels hold no quotes or commas here: they are areas, service types and words of ours.
+    /// Parses a line. Label values contain no quotes or commas here: they are areas, service types and fixed words.
     fn parse(line: &str) -> Option<Self> {
         let (series, value) = line.rsplit_once(' ')?;
         let (name, labels) = series.strip_suffix('}').and_then(|s| s.split_once('{')).unwrap_or((series, ""));

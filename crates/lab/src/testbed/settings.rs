@@ -1,6 +1,6 @@
-//! The configuration of a testbed: the shipped defaults, with the order's own durations divided by the speed.
+//! Configuration of a testbed: the defaults, with the durations of orders divided by the speed.
 //!
-//! Nothing is read from the environment or a file: a testbed must never touch another installation.
+//! Nothing is read from the environment or a file, so that a testbed never touches another installation.
 
 use std::time::Duration;
 
@@ -10,33 +10,34 @@ pub(crate) use servers::free_port;
 pub use settings::{BreakerConfig, ChannelConfig, Config, PartnerConfig};
 use toml::Table;
 
-/// Rides of a whole city and drivers who stay where they are: somewhat more than the default.
+/// Search radius, somewhat larger than the default: rides are spread over a city and drivers do not move.
 const RADIUS_M: f64 = 6_000.0;
-/// Connections that all processes share; the private Postgres allows 200.
+/// Connections that all processes share. The private Postgres allows 200.
 const CONNECTIONS: usize = 180;
 
-/// What is asked of a testbed. Everything else is as shipped.
+/// Settings of a testbed. Everything else has its default.
 #[derive(Debug, Clone)]
 pub(crate) struct TestbedSettings {
-    /// Divides the order's own durations.
+    /// Divides the durations of orders.
     pub(crate) speed: f64,
-    /// Processes that serve the API, and worker processes.
+    /// Number of API processes, and of worker processes.
     pub(crate) serves: usize,
     pub(crate) workers: usize,
-    /// Processes reach Redis and Postgres by ways that can be slow or stuck, and every worker shows its metrics.
+    /// Whether processes reach Redis and Postgres through proxies that can be slow or stuck, and every worker serves
+    /// metrics.
     pub(crate) for_faults: bool,
-    /// Where messages go instead of to the log: to drivers, and to support and dispatchers.
+    /// Receivers of messages to drivers, and to support and dispatchers, instead of the log.
     pub(crate) offers: Option<WebhookTarget>,
     pub(crate) alerts: Option<WebhookTarget>,
-    /// A partner and the service type it serves. Its durations are divided, too.
+    /// A partner with its service type. The speed also divides its durations.
     pub(crate) partner: Option<ServedBy>,
-    /// Postgres keeps to fsync, full_page_writes and synchronous_commit, as in production.
+    /// Whether Postgres uses fsync, full_page_writes and synchronous_commit, as in production.
     pub(crate) durable: bool,
 }
 
 #[derive(Debug, Clone)]
 pub(crate) struct WebhookTarget {
-    /// Of the channel.
+    /// Name of the channel.
     pub(crate) name: &'static str,
     pub(crate) url: String,
 }
@@ -49,7 +50,7 @@ pub struct ServedBy {
 }
 
 impl Default for TestbedSettings {
-    /// One process of each kind at real speed, with messages to the log.
+    /// Returns one process of each kind at real speed, with messages to the log.
     fn default() -> Self {
         Self {
             speed: 1.0,
@@ -65,7 +66,7 @@ impl Default for TestbedSettings {
 }
 
 impl TestbedSettings {
-    /// `redis` and `postgres` are URLs.
+    /// Returns the configuration for these URLs.
     pub(crate) fn build_config(&self, redis: &str, postgres: &str) -> Config {
         let mut config = Config::defaults();
         redis.clone_into(&mut config.redis.url);
@@ -103,7 +104,7 @@ impl TestbedSettings {
 }
 
 impl ServedBy {
-    /// From then on the service type is the partner's.
+    /// Assigns the service type to the partner.
     pub fn add_to(self, config: &mut Config) {
         let name = PartnerName::from(self.name);
         config.service_types.entry(self.service_type.into()).or_default().partner = Some(name.clone());
@@ -118,7 +119,7 @@ impl WebhookTarget {
     }
 }
 
-/// What is about an order's time at the partner. The timeout of a call is the machine's.
+/// Scales the partner's durations of an order. The timeout of a call belongs to the machine and is not scaled.
 fn scale_partner(config: &mut PartnerConfig, scaled: impl Fn(Duration) -> Duration) {
     let PollConfig { percent: _, first, initial, multiplier: _, max, jitter: _, budget, not_found_grace, follow } =
         &mut config.poll;
@@ -136,22 +137,23 @@ pub(crate) fn parse_number(least: f64, most: f64) -> impl Fn(&str) -> Result<f64
     }
 }
 
-/// The real durations, unscaled.
+/// Returns the policy with unscaled durations.
 pub(crate) fn real_policy(service_type: &str) -> DispatchPolicy {
     Config::defaults().policy_for_type(&service_type.into())
 }
 
-/// In whole milliseconds, as deadlines are kept; never nothing.
+/// Divides a duration by the speed. The result is in whole milliseconds, like deadlines, and at least one.
 fn scale_duration(duration: Duration, speed: f64) -> Duration {
     Duration::from_millis(u64::try_from(duration.div_f64(speed).as_millis()).unwrap_or(u64::MAX).max(1))
 }
 
-/// The configuration as a file for the processes.
+/// Renders the configuration as a file for the processes.
 pub(crate) fn render_toml(config: &Config) -> anyhow::Result<String> {
     Ok(format!("# Written by dispatchq for one run.\n{}", toml::to_string(config)?))
 }
 
-/// What differs from the defaults, as an operator writes it: a binary of another version must know each setting of the file.
+/// Renders the differences from the defaults, as an operator writes them. A binary of another version must know each
+/// setting of the file.
 pub(crate) fn render_differences(config: &Config) -> anyhow::Result<String> {
     let mut plain = Config::defaults();
     for name in config.partners.keys() {
@@ -196,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_says_what_the_configuration_is() {
+    fn settings_file_round_trips() {
         let dir = RunDir::create_unique().unwrap();
         let config = config(300.0, 2);
         fs::write(dir.config_file(), render_toml(&config).unwrap()).unwrap();
@@ -218,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_speed_divides_the_orders_durations_and_no_others() {
+    fn speed_divides_only_durations_of_orders() {
         let (fast, defaults) = (config(300.0, 2), Config::defaults());
         assert_eq!(fast.dispatch.attempt, Duration::from_millis(400));
         assert_eq!(fast.dispatch.retry, [Duration::from_millis(50)]);

@@ -1,10 +1,10 @@
-//! A run that is interrupted.
+//! Signals that interrupt a run.
 
 use std::future::pending;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Returns the name of the signal that wants us to end.
+/// Waits for a signal that ends the run. Returns its name.
 pub(crate) async fn wait_for_interrupt() -> &'static str {
     let (Ok(mut term), Ok(mut hup)) = (signal(SignalKind::terminate()), signal(SignalKind::hangup())) else {
         return pending().await;

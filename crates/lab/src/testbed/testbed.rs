@@ -1,5 +1,4 @@
-//! Private Redis and Postgres, the configuration, `serve` and `work`. Dropping it takes everything down again, whatever
-//! went wrong.
+//! Private Redis and Postgres, the configuration, `serve` and `work`. Dropping it stops everything, whatever failed.
 
 use std::{collections::BTreeMap, fs, path::PathBuf, time::Duration};
 
@@ -20,7 +19,7 @@ use foundation::db;
 use queue::Store;
 use settings::Config;
 
-/// What `serve` and `work` may take to be ready.
+/// Timeout for `serve` and `work` to be ready.
 const START_WAIT: Duration = Duration::from_secs(30);
 const START_POLL: Duration = Duration::from_millis(50);
 
@@ -30,29 +29,29 @@ pub(crate) struct Testbed {
     pub(crate) processes: ChildProcesses,
     pub(crate) api: ApiClient,
     pub(crate) app: App,
-    /// Where each `serve` answers, as in `http://127.0.0.1:8080`.
+    /// Base URL of each `serve`, such as `http://127.0.0.1:8080`.
     pub(crate) bases: Vec<String>,
-    /// Where faults are to be made.
+    /// Proxies for faults.
     pub(crate) ways: Option<ServerProxies>,
-    /// Where processes share sessions of Postgres, if their configuration says so.
+    /// Pooler for the processes' sessions of Postgres, if the configuration enables it.
     _pooler: Option<PgBouncer>,
     pub(crate) redis: RedisServer,
     pub(crate) postgres: PostgresServer,
     pub(crate) dir: RunDir,
 }
 
-/// Ways to the servers.
+/// Proxies to the servers.
 #[derive(Debug)]
 pub(crate) struct ServerProxies {
-    /// Of the processes.
+    /// Proxies of the processes.
     pub(crate) redis: TcpProxy,
     pub(crate) postgres: TcpProxy,
-    /// Ours: it leads to the Redis there is and is never stuck.
+    /// Proxy of this process. It leads to the current Redis and is never stuck.
     pub(crate) own_redis: TcpProxy,
 }
 
 impl ServerProxies {
-    /// `postgres_port` is that of Postgres, or of the pooler before it.
+    /// Starts the proxies. `postgres_port` is the port of Postgres, or of the pooler in front of it.
     async fn start(redis: &RedisServer, postgres_port: u16) -> anyhow::Result<Self> {
         Ok(Self {
             redis: TcpProxy::start(redis.port()).await?,
@@ -62,17 +61,17 @@ impl ServerProxies {
     }
 }
 
-/// Where a run that was kept goes on.
+/// Servers that keep running after a run.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct KeptServers {
     pub(crate) database_url: String,
     pub(crate) redis_url: String,
     pub(crate) pids: ServerPids,
-    /// Their data, to be removed once they have ended.
+    /// Data directories, to be removed when the servers have ended.
     pub(crate) dirs: [PathBuf; 2],
-    /// For other commands: `dispatchq order list --config FILE`.
+    /// Configuration file for other commands: `dispatchq order list --config FILE`.
     pub(crate) config: PathBuf,
-    /// Where `dispatchq serve --config FILE` shows the console.
+    /// Login for the console of `dispatchq serve --config FILE`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) console: Option<ConsoleLogin>,
 }
@@ -85,7 +84,7 @@ pub(crate) struct ConsoleLogin {
 }
 
 impl ConsoleLogin {
-    /// Returns a link that signs in. The key is behind '#', so the browser sends it to no server in an address.
+    /// Returns a link that signs in. The key is after '#', so the browser sends it to no server in an address.
     pub(crate) fn sign_in_link(&self) -> String {
         format!("{}/login#key={}", self.url, self.key)
     }
@@ -108,7 +107,7 @@ impl Testbed {
         change(&mut config);
         let mut of_processes = config.clone();
         let pooler = if config.database.pooler { Some(PgBouncer::start(&postgres).await?) } else { None };
-        // This process migrates, and looks on: it goes straight.
+        // This process migrates and monitors, so it connects to Postgres directly.
         config.database.pooler = false;
         let port = pooler.as_ref().map_or(postgres.port(), PgBouncer::port);
         of_processes.database.url = on_port(&config.database.url, postgres.port(), port);
@@ -131,7 +130,7 @@ impl Testbed {
         let bases: Vec<String> = addresses.iter().map(|address| format!("http://{address}")).collect();
         let api = ApiClient::new(bases[0].clone())?;
         let app = App::new(config, db, store)?;
-        // Tells the workers that this empty Redis has lost nothing; they would find out by themselves, but later.
+        // Marks the empty Redis as complete. The workers would find that out by themselves, but later.
         let (run_id, marker) = (app.core.store.run_id().await?, app.core.store.begin_rebuild().await?);
         app.core.store.finish_rebuild(&marker, &run_id).await?;
         let show_metrics = settings.for_faults || !app.config.worker.admin_bind.is_empty();
@@ -145,7 +144,7 @@ impl Testbed {
         Ok(testbed)
     }
 
-    /// Pids of all processes and servers, by kind.
+    /// Returns the pids of all processes and servers, by kind.
     pub(crate) fn pids_by_kind(&self) -> BTreeMap<&'static str, Vec<u32>> {
         BTreeMap::from([
             ("api", self.processes.serve_pids().collect()),
@@ -190,13 +189,13 @@ impl Testbed {
         }
     }
 
-    /// Takes it apart, to stop the parts one by one.
+    /// Splits the testbed, to stop its parts one by one.
     pub(crate) fn into_parts(self) -> (ChildProcesses, App, RedisServer, PostgresServer, RunDir) {
         (self.processes, self.app, self.redis, self.postgres, self.dir)
     }
 }
 
-/// The same database by another port.
+/// Returns the URL of the same database on another port.
 fn on_port(url: &str, port: u16, other: u16) -> String {
     url.replace(&format!(":{port}/"), &format!(":{other}/"))
 }

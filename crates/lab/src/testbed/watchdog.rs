@@ -1,5 +1,5 @@
-//! Ends `serve` and `work` when we are killed ourselves and can no longer do it. The private servers have a watchdog
-//! of their own; see there for why it is a shell that reads a pipe.
+//! Ends `serve` and `work` if this process is killed. The private servers have their own watchdog, which explains why
+//! it is a shell that reads a pipe.
 
 use std::{
     io::{self, Write},
@@ -10,20 +10,20 @@ use std::{
 
 const SCRIPT: &str = include_str!("watchdog.sh");
 
-/// Dropping it ends the watch and leaves the processes alone.
+/// A watchdog shell. Dropping it ends only the shell.
 #[derive(Debug)]
 pub(crate) struct ProcessWatchdog {
     shell: Child,
 }
 
 impl ProcessWatchdog {
-    /// `dir` is removed if we die.
+    /// Starts the shell. It removes `dir` if this process dies.
     pub(crate) fn start(dir: &Path) -> io::Result<Self> {
         let shell = Command::new("/bin/sh")
             .args(["-c", SCRIPT, "dispatchq-run-watchdog"])
             .arg(dir)
             .current_dir("/")
-            // Its own group: a Ctrl-C in our terminal must not end it before us.
+            // A separate process group: Ctrl-C in the terminal must not end the shell before this process.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -36,12 +36,13 @@ impl ProcessWatchdog {
         self.write_command('+', pid);
     }
 
-    /// It has ended; its pid may become another process's.
+    /// Forgets a process that has ended. Another process may get its pid.
     pub(crate) fn forget_pid(&mut self, pid: u32) {
         self.write_command('-', pid);
     }
 
-    /// Without a watchdog all works but the clean-up after our own sudden death, so that is no reason to fail.
+    /// Writes a command to the shell. Without a watchdog only the clean-up after a kill of this process is missing, so
+    /// an error is only logged.
     fn write_command(&mut self, what: char, pid: u32) {
         let Some(pipe) = self.shell.stdin.as_mut() else { return };
         if let Err(error) = pipe.write_all(format!("{what} {pid}\n").as_bytes()) {
@@ -52,7 +53,7 @@ impl ProcessWatchdog {
 
 impl Drop for ProcessWatchdog {
     fn drop(&mut self) {
-        // `wait` closes the pipe, which would be the signal to act: the shell must be dead by then.
+        // `wait` closes the pipe, which would trigger the clean-up, so the shell must be dead before.
         let _ = self.shell.kill();
         let _ = self.shell.wait();
     }

@@ -1,4 +1,4 @@
-//! How long the server takes over a refusal: from the head of the request to the answer, without the client's part.
+//! Server time of a refusal: from reading the head of the request to writing the answer, without the client's part.
 
 use std::{mem, sync::Arc, time::Instant};
 
@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use crate::bench::spread::duration_micros;
 
-/// Times of the refusals since they were last taken, in microseconds. Cheap to clone.
+/// Times of the refusals since the last `take`, in microseconds. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RefusalTimes(Arc<Mutex<Vec<i64>>>);
 
@@ -23,7 +23,7 @@ impl RefusalTimes {
     }
 }
 
-/// Travels with an answer. The server drops it when it writes the answer's head.
+/// Extension of an answer. The server drops it when it writes the answer's head.
 #[derive(Debug)]
 struct RunningTime {
     since: Instant,
@@ -37,7 +37,7 @@ impl Drop for RunningTime {
     }
 }
 
-/// Middleware: times answers that say 409.
+/// Middleware that measures the time of answers with status 409.
 pub(super) async fn time_refusal(State(times): State<RefusalTimes>, request: Request, next: Next) -> Response {
     let since = request.extensions().get::<HeadRead>().map_or_else(Instant::now, |head| head.0);
     let mut answer = next.run(request).await;

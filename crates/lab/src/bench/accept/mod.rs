@@ -1,9 +1,9 @@
 //! `dispatchq bench accept`: many drivers accept the same order at the same moment, over HTTP.
 //!
-//! First with a healthy Redis, then while Redis is stopped and started, flushed, and slow.
+//! The benchmark runs first with a healthy Redis. Then it stops and starts Redis, flushes it, and slows it down.
 //!
-//! * `stage`: servers, drivers, orders that are offered to all of them. `race`: one order's race. `answers`: the server's time for a
-//!   refusal.
+//! * `stage`: servers, drivers, and orders that are offered to all of them. `race`: the race for one order. `answers`:
+//!   the server time of a refusal.
 
 mod answers;
 mod race;
@@ -28,17 +28,17 @@ use foundation::outbound;
 use model::ids::OfferId;
 
 const SLOW: Duration = Duration::from_millis(200);
-/// Longer than any answer of a server that is alive.
+/// Request timeout, longer than any answer of a working server.
 const ORDER_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "Example:\n  dispatchq bench accept --json > accept.json")]
 pub struct AcceptOptions {
-    /// Orders
+    /// Number of orders
     #[arg(long, value_name = "N", default_value = "1000")]
     pub orders: NonZeroU32,
 
-    /// Drivers who press accept for each order
+    /// Drivers that accept each order
     #[arg(long, value_name = "N", default_value = "100", value_parser = clap::value_parser!(u16).range(2..=500))]
     pub drivers: u16,
 
@@ -75,7 +75,7 @@ impl Measure for AcceptOptions {
         figures.goal("loser_head_to_answer_p50_ms", refusal, Bound::Below(1.0));
         figures.violations = races.stage.find_violations().await?;
         if given_twice > 0 {
-            figures.violations.push(format!("{given_twice} orders were given to two drivers"));
+            figures.violations.push(format!("{given_twice} orders were assigned to two drivers"));
         }
         for (name, told) in [("healthy", &told)].into_iter().chain(faults.iter().map(|(name, told)| (*name, told))) {
             figures.violations.extend(told.find_violation().map(|what| format!("{name}: {what}")));
@@ -91,7 +91,7 @@ struct RaceRunner {
 }
 
 impl RaceRunner {
-    /// Runs the races of this many orders, one after the other.
+    /// Runs the races for this many orders, one after another.
     async fn run_races(&mut self, orders: u32) -> anyhow::Result<RaceTally> {
         let mut told = RaceTally::default();
         for _ in 0..orders {
@@ -116,12 +116,13 @@ impl RaceRunner {
         Ok((order, offers))
     }
 
-    /// Races while Redis is stopped, flushed or slow.
+    /// Runs races while Redis is stopped, flushed or slow.
     async fn race_during_faults(&mut self, orders: u32) -> anyhow::Result<[(&'static str, RaceTally); 3]> {
         let mut stopped = RaceTally::default();
         for n in 0..orders {
             let (order, offers) = self.offer_next_order().await?;
-            // Half of the orders find it stopped, the other half see it come back in the middle of their race.
+            // For half of the orders Redis is down during the whole race. For the other half it restarts during the
+            // race.
             self.stage.redis.stop().await?;
             let (clients, base, times) = (self.clients.clone(), self.stage.base.clone(), self.stage.times.clone());
             let racing = race::run_race(&clients, (&base, &times), &order, offers);
@@ -150,7 +151,8 @@ impl RaceRunner {
         let mut slow = RaceTally::default();
         for n in 0..=orders.div_ceil(5) {
             let (order, offers) = self.offer_next_order().await?;
-            // The first opens connections to this server, and has it look up the keys.
+            // The first race opens connections to this server and makes it look up the keys, so it runs without delay
+            // and is not counted.
             self.stage.proxy.set_delay(if n == 0 { Duration::ZERO } else { SLOW });
             let racing = race::run_race(&self.clients, self.stage.slow_target(), &order, offers);
             let told = racing.await;
@@ -164,7 +166,7 @@ impl RaceRunner {
     }
 }
 
-/// Three times in the first milliseconds of the race.
+/// Flushes Redis three times in the first milliseconds of the race.
 async fn flush_repeatedly(port: u16) -> anyhow::Result<()> {
     let client = redis::Client::open(format!("redis://127.0.0.1:{port}"))?;
     let mut connection = client.get_multiplexed_async_connection().await?;

@@ -1,4 +1,4 @@
-//! One order's race.
+//! The race for one order.
 
 use std::{sync::Arc, time::Instant};
 
@@ -13,24 +13,24 @@ use crate::{
 };
 use model::ids::OfferId;
 
-/// How the drivers who were not the quickest are told.
+/// Error codes for drivers that lose the race.
 const BEATEN: [&str; 2] = ["RESERVATION_IN_PROGRESS", "ALREADY_ASSIGNED"];
 
-/// What the drivers of one order, or of many, were told.
+/// Answers to the drivers of one order or of many orders.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RaceTally {
     pub(super) orders: u32,
-    /// Who was told to have the order, in microseconds from pressing to hearing.
+    /// Times of winners from the request to the answer, in microseconds.
     pub(super) winners_us: Vec<i64>,
-    /// Who was told that another is quicker.
+    /// Times of losers from the request to the answer, in microseconds.
     pub(super) losers_us: Vec<i64>,
-    /// The server's part of that: from the head of the request to the answer.
+    /// Server time of refusals, in microseconds: from the head of the request to the answer.
     pub(super) refusals_us: Vec<i64>,
-    /// Who heard something else, and what.
+    /// Other answers.
     pub(super) others: Vec<String>,
-    /// Orders that more than one driver was told to have.
+    /// Orders that more than one driver won.
     pub(super) doubled: u32,
-    /// UPDATE statements on orders.
+    /// Number of UPDATE statements on orders.
     pub(super) updates: u64,
 }
 
@@ -45,13 +45,13 @@ impl RaceTally {
         self.updates += race.updates;
     }
 
-    /// Returns what is wrong, if not each order had one winner and all other drivers were told so.
+    /// Returns a violation unless each order had exactly one winner and all other drivers were refused.
     pub(super) fn find_violation(&self) -> Option<String> {
         let (orders, wins, others) = (self.orders, self.winners_us.len(), self.others.len());
         let is_good = self.doubled == 0 && wins == orders as usize && others == 0;
         let first = self.others.first().map_or("nothing", String::as_str);
         (!is_good).then(|| {
-            format!("{orders} orders had {wins} winners, and {others} drivers heard other answers, such as: {first}")
+            format!("{orders} orders had {wins} winners, and {others} drivers got other answers, such as: {first}")
         })
     }
 
@@ -69,7 +69,7 @@ impl RaceTally {
             "loser_ms": percentiles(&self.losers_us),
             "loser_head_to_answer_ms": percentiles(&self.refusals_us),
         });
-        // Not counted during faults: other things are written meanwhile.
+        // Not reported for races during faults, because other statements are counted as well.
         if self.updates > 0 {
             json["sql_updates_per_order"] = json!(self.updates_per_order());
         }
@@ -77,22 +77,22 @@ impl RaceTally {
     }
 }
 
-/// The drivers' side. It has a thread of its own, for drivers are not on the server's machine: what they hear does not stand in line with
-/// what the server does. Cheap to clone.
+/// HTTP client of the drivers. It runs on its own thread, so that reading answers does not compete with the server.
+/// Cheap to clone.
 #[derive(Debug, Clone)]
 pub(super) struct DriverClients {
     pub(super) http: reqwest::Client,
     pub(super) thread: Handle,
 }
 
-/// All are let go at the same moment, each over a connection of its own that is open already.
+/// Sends all accepts at the same moment, each over its own open connection.
 pub(super) async fn run_race(
     clients: &DriverClients,
     (base, times): (&str, &RefusalTimes),
     order: &OrderId,
     offers: Vec<(SimulatedDriver, OfferId)>,
 ) -> RaceTally {
-    // What an earlier race left.
+    // Discards times of an earlier race.
     drop(times.take());
     let start = Arc::new(Barrier::new(offers.len()));
     let url = format!("{base}/api/v1/orders/{order}/accept");
@@ -110,7 +110,7 @@ pub(super) async fn run_race(
         pressing.spawn_on(press, &clients.thread);
     }
     let mut told = RaceTally { orders: 1, ..RaceTally::default() };
-    // Read once all have come: reading takes nothing from the race.
+    // The bodies are read after all answers have arrived, so that reading does not slow the race.
     let mut answers = Vec::new();
     while let Some(Ok(answer)) = pressing.join_next().await {
         answers.push(answer);

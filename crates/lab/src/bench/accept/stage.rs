@@ -40,26 +40,26 @@ use queue::{Outcome, Store};
 
 const SERVICE_TYPE: &str = "RIDE";
 const PICKUP: OrderLocation = OrderLocation { latitude: -6.2088, longitude: 106.8456 };
-/// As `serve` has by default.
+/// Postgres connections: the default of `serve`.
 const CONNECTIONS: u32 = 16;
 
 #[derive(Debug)]
 pub(super) struct AcceptStage {
     app: App,
     pub(super) redis: RedisServer,
-    /// The way to Redis of one more server: it can be made slow. The others go to Redis directly, for a way between takes processor
-    /// time from what is measured.
+    /// Proxy to Redis for a second server; it can be slowed down. The other server connects to Redis directly, because
+    /// a proxy would use CPU time that is measured.
     pub(super) proxy: TcpProxy,
     pub(super) drivers: Vec<SimulatedDriver>,
-    /// Where the API is served.
+    /// Base URL of the API.
     pub(super) base: String,
-    /// Where it is served over the way to Redis that can be made slow.
+    /// Base URL of the API that reaches Redis through the proxy.
     slow_base: String,
-    /// What the server took for those who lost.
+    /// Server times of refusals.
     pub(super) times: RefusalTimes,
     metrics: PrometheusHandle,
     _serving: [DropGuard; 2],
-    // Dropped last: the rest hangs on it.
+    // Dropped last, because the other fields use it.
     _postgres: PostgresServer,
 }
 
@@ -84,17 +84,17 @@ impl AcceptStage {
         Ok(Self { app, redis, proxy, drivers, base, slow_base, times, metrics, _serving: serving, _postgres: postgres })
     }
 
-    /// Where the API is served, and the times of its refusals.
+    /// Returns the base URL of the API, and the times of its refusals.
     pub(super) fn target(&self) -> (&str, &RefusalTimes) {
         (&self.base, &self.times)
     }
 
-    /// As [`target`](Self::target), where the way to Redis can be made slow.
+    /// Returns the same for the API that reaches Redis through the proxy.
     pub(super) fn slow_target(&self) -> (&str, &RefusalTimes) {
         (&self.slow_base, &self.times)
     }
 
-    /// A new order, offered to every driver. Returns driver and offer of each.
+    /// Creates an order and offers it to every driver. Returns each driver with its offer.
     pub(super) async fn create_offered_order(&self, id: &OrderId) -> anyhow::Result<Vec<(SimulatedDriver, OfferId)>> {
         let new = NewOrder {
             order_id: Some(id.clone()),
@@ -117,27 +117,27 @@ impl AcceptStage {
         )
         .await;
         ensure!(matches!(outcome, Outcome::Done { .. }), "the order was not offered: {outcome:?}");
-        // How offers travel is another matter: these have arrived.
+        // The delivery of offers is not measured, so the messages are marked as delivered.
         sqlx::query("UPDATE outbox SET state = 'delivered' WHERE state = 'pending'").execute(&self.app.core.db).await?;
-        let s = store::load_order(&self.app.core.db, id).await?.context("the order is gone")?;
+        let s = store::load_order(&self.app.core.db, id).await?.context("the order does not exist")?;
         let offers: Vec<_> = s
             .live_offers()
             .filter_map(|o| Some((self.drivers.iter().find(|d| d.id == o.driver_id.as_str())?.clone(), o.id)))
             .collect();
-        ensure!(offers.len() == self.drivers.len(), "{} of {} were asked", offers.len(), self.drivers.len());
+        ensure!(offers.len() == self.drivers.len(), "{} of {} drivers got an offer", offers.len(), self.drivers.len());
         Ok(offers)
     }
 
-    /// The winner's trip ends at once. Returns the winner, as the row says.
+    /// Completes the winner's trip. Returns the winner in the order's row.
     pub(super) async fn finish_trip(&self, id: &OrderId) -> anyhow::Result<Option<DriverId>> {
-        let s = store::load_order(&self.app.core.db, id).await?.context("the order is gone")?;
+        let s = store::load_order(&self.app.core.db, id).await?.context("the order does not exist")?;
         let Some(driver) = s.order.driver_id else { return Ok(None) };
         update_order(&self.app.orders, id, |s| actions::record_pickup(s, &driver)).await?;
         update_order(&self.app.orders, id, |s| actions::complete_trip(s, &driver)).await?;
         Ok(Some(driver))
     }
 
-    /// Orders with more than one driver who was told to have them: drivers who accepted, by the offers and by the history.
+    /// Counts orders that more than one driver won, by offers and by history.
     pub(super) async fn count_given_twice(&self) -> anyhow::Result<i64> {
         Ok(sqlx::query_scalar(
             "SELECT (SELECT count(*) FROM (SELECT 1 FROM offers WHERE state = 'accepted'
@@ -149,7 +149,7 @@ impl AcceptStage {
         .await?)
     }
 
-    /// UPDATE statements on orders so far, whether they changed a row or not.
+    /// Returns the number of UPDATE statements on orders so far, whether they changed a row or not.
     pub(super) fn count_updates(&self) -> u64 {
         let series = format!("{UPDATES}{{");
         let text = self.metrics.render();
@@ -158,7 +158,7 @@ impl AcceptStage {
     }
 
     pub(super) async fn find_violations(&self) -> anyhow::Result<Vec<String>> {
-        // Its timers stay: no worker performs them here.
+        // No worker runs here, so the timers stay. The history check ignores them.
         let found = maintenance::audit::check_history(&self.app.maintenance).await?;
         Ok(found.iter().map(ToString::to_string).collect())
     }
@@ -179,13 +179,12 @@ async fn serve_api(app: &App, times: &RefusalTimes) -> anyhow::Result<(String, D
     Ok((base, stop.drop_guard()))
 }
 
-/// Starts the way to Redis on a thread of its own, as if it were a network: its bytes do not stand in line with what drivers
-/// and the server do.
+/// Starts the proxy to Redis on its own thread, so that its work does not compete with the drivers and the server.
 async fn start_proxy(port: u16) -> anyhow::Result<TcpProxy> {
     Ok(start_thread()?.spawn(TcpProxy::start(port)).await??)
 }
 
-/// Starts a thread that runs what is spawned on it, until the process ends.
+/// Starts a thread with a runtime that lives until the process ends.
 pub(super) fn start_thread() -> anyhow::Result<Handle> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let handle = runtime.handle().clone();

@@ -1,4 +1,4 @@
-//! Questions: where is this, and is there room? Steady, and 77,000 within ten seconds.
+//! Availability checks: a steady load, and 77,000 requests within ten seconds.
 
 use std::{
     hint::black_box,
@@ -15,23 +15,23 @@ use tokio::{task::JoinSet, time::sleep_until};
 use super::stage::{AREAS, AdmissionStage, AskedAreas, SERVICE_TYPE, area_point};
 use crate::bench::spread::{SamplePercentiles, duration_micros};
 
-/// Connections that ask for advice.
+/// Connections of the steady load.
 const ASKERS: u64 = 32;
-/// Connections that the burst shares.
+/// Connections of the burst.
 const POOL: usize = 256;
-/// Each goes on for so long where it has had no answer: a machine that is slow to start is measured, too.
+/// Extra time for a connection that has had no answer yet, so that a slow start is measured too.
 const FIRST_ANSWER: Duration = Duration::from_secs(60);
 const BURST_TIME: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub(super) struct SteadyAdvice {
     pub(super) per_s: f64,
-    /// Answers other than those of such an area, refusals to answer included.
+    /// Answers that do not match the area's state, errors included.
     pub(super) unexpected: u32,
     pub(super) us: SamplePercentiles,
 }
 
-/// Measures how long it takes to find the area of a place, in nanoseconds.
+/// Measures the time to find the area of a place, in nanoseconds.
 pub(super) fn measure_area_lookup(stage: &AdmissionStage) -> SamplePercentiles {
     let rules = stage.app.areas.rules.get();
     let service_type = SERVICE_TYPE.into();
@@ -45,7 +45,7 @@ pub(super) fn measure_area_lookup(stage: &AdmissionStage) -> SamplePercentiles {
     SamplePercentiles::from_samples(took.collect())
 }
 
-/// Asks about these areas for this time.
+/// Checks these areas for this time.
 pub(super) async fn measure_steady_advice(
     stage: &Arc<AdmissionStage>,
     areas: AskedAreas,
@@ -79,8 +79,8 @@ pub(super) async fn measure_steady_advice(
     }
 }
 
-/// Asks about full areas, each request at its time, whether or not those before are answered. Returns how many were answered as full,
-/// and how long that took.
+/// Checks full areas in a burst. Each request has a fixed start time, whether or not earlier ones are answered. Returns
+/// the number of correct answers and their times.
 pub(super) async fn measure_burst_advice(stage: &Arc<AdmissionStage>, requests: u32) -> (usize, SamplePercentiles) {
     let begun = tokio::time::Instant::now() + Duration::from_millis(100);
     let next = Arc::new(AtomicU32::new(0));
@@ -92,7 +92,7 @@ pub(super) async fn measure_burst_advice(stage: &Arc<AdmissionStage>, requests: 
             while let n = next.fetch_add(1, Ordering::Relaxed)
                 && n < requests
             {
-                // Its time has come, whether a connection is free or not: what it waits for one counts.
+                // The measured time starts when the request is due. It includes the wait for a free connection.
                 let due = begun + BURST_TIME.mul_f64(f64::from(n) / f64::from(requests));
                 sleep_until(due).await;
                 if AskedAreas::Full.is_expected(stage.check_availability(AskedAreas::Full.area(n)).await) {

@@ -1,4 +1,4 @@
-//! Producers create and cancel in the area with little room; Redis is flushed in the middle.
+//! Creations and cancellations in the area with little room. Redis is flushed in the middle.
 
 use std::{
     sync::{
@@ -22,7 +22,7 @@ use model::{
 use orders::update::update_order;
 
 const PRODUCERS: u32 = 64;
-/// What a server that sheds load asks for, and how often a producer asks.
+/// Pause of a producer before it retries: the Retry-After of a server that sheds load.
 const PAUSE: Duration = Duration::from_secs(1);
 const MAX_TRIES: u32 = 30;
 
@@ -33,14 +33,14 @@ pub(super) struct CreationTally {
     pub(super) refused: u32,
     pub(super) failed: u32,
     pub(super) per_s: f64,
-    /// Orders that waited when one without a bypass was let in, that one included: the most of all times.
+    /// Maximum number of waiting orders when an order without bypass was admitted, including that order.
     pub(super) most_without_bypass: i64,
-    /// The same of one with a bypass.
+    /// Maximum number of waiting orders when an order with bypass was admitted, including that order.
     pub(super) most_with_bypass: i64,
 }
 
 impl CreationTally {
-    /// Orders above what the threshold allows.
+    /// Returns the number of orders above the allowed threshold.
     pub(super) fn threshold_overshoot(&self) -> i64 {
         (self.most_without_bypass - THRESHOLD).max(self.most_with_bypass - WITH_BYPASS).max(0)
     }
@@ -96,7 +96,7 @@ pub(super) async fn measure_creations(stage: &Arc<AdmissionStage>, tries: u32) -
     })
 }
 
-/// Creates an order as a producer does: while the server sheds load or does not answer it asks again.
+/// Creates an order as a producer does. Retries while the server sheds load or does not answer.
 async fn create_patiently(stage: &AdmissionStage, id: &str, body: &Value) -> AvailabilityAnswer {
     for _ in 0..MAX_TRIES {
         match stage.create_order(id, body).await {
@@ -119,7 +119,7 @@ async fn create_and_cancel(stage: Arc<AdmissionStage>, counters: Arc<CreationCou
             "service_type": SERVICE_TYPE,
             "pickup": { "latitude": latitude, "longitude": longitude },
         });
-        // They come later: until then the others have the area for themselves.
+        // Orders with bypass start later, so that the others have the area to themselves at first.
         if producer.is_multiple_of(8) && n > tries / 4 {
             body["loyalty_level"] = json!("ELITE");
             body["customer_id"] = json!("loyal");
@@ -130,7 +130,8 @@ async fn create_and_cancel(stage: Arc<AdmissionStage>, counters: Arc<CreationCou
                 &counters.taken
             }
             AvailabilityAnswer::Full { .. } => {
-                // Drivers are found meanwhile: some of them leave, fewer than loyal customers come.
+                // Cancels some of the waiting orders, as if drivers were found. There are fewer cancellations than
+                // orders with bypass.
                 if n.is_multiple_of(16)
                     && let Some(n) = own.pop()
                     && let Ok(order) = format!("ORD-{n}").parse()
@@ -146,7 +147,7 @@ async fn create_and_cancel(stage: Arc<AdmissionStage>, counters: Arc<CreationCou
     }
 }
 
-/// Each creation notes in its own transaction how many wait: nothing between two looks is missed.
+/// Adds a trigger that records in each creating transaction how many orders wait. So no intermediate count is missed.
 async fn note_all(stage: &AdmissionStage) -> Result<(), sqlx::Error> {
     sqlx::raw_sql(
         "CREATE TABLE waiting_seen (bypass boolean NOT NULL, waiting bigint NOT NULL);

@@ -1,7 +1,8 @@
-//! `dispatchq bench admission`: advice with room and without, creations in an area with little room, and a burst of advice.
+//! `dispatchq bench admission`: availability checks of full areas and areas with room, creations in an area with little
+//! room, and a burst of checks.
 //!
-//! * `stage`: servers, the API, and a thousand areas. `advice`: questions, steady and in a burst. `creations`: orders in the area with
-//!   little room.
+//! * `stage`: servers, the API, and a thousand areas. `advice`: availability checks, steady and in a burst.
+//!   `creations`: orders in the area with little room.
 
 mod advice;
 mod creations;
@@ -24,11 +25,11 @@ use super::{
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "Example:\n  dispatchq bench admission --json > admission.json")]
 pub struct AdmissionOptions {
-    /// Seconds that advice is asked for
+    /// Seconds of steady availability checks
     #[arg(long, value_name = "N", default_value = "10")]
     pub seconds: NonZeroU32,
 
-    /// Orders that are tried to create
+    /// Number of orders to create
     #[arg(long, value_name = "N", default_value = "20000")]
     pub creations: NonZeroU32,
 
@@ -78,7 +79,7 @@ impl Measure for AdmissionOptions {
             ("answers about areas with room were wrong", i64::from(with_room.unexpected)),
             ("orders waited above the threshold", overshoot),
             ("creations had no answer", i64::from(creations.failed)),
-            ("requests of the burst were not answered as full", i64::from(self.burst.get()) - answered as i64),
+            ("requests of the burst did not report a full area", i64::from(self.burst.get()) - answered as i64),
         ] {
             if count > 0 {
                 figures.violations.push(format!("{count} {what}"));
@@ -97,7 +98,7 @@ fn advice_json(SteadyAdvice { per_s, unexpected, us }: &SteadyAdvice) -> Value {
     })
 }
 
-/// Nanoseconds as microseconds with two digits.
+/// Converts nanoseconds to microseconds with two decimals.
 fn lookup_json(ns: SamplePercentiles) -> Value {
     let us = |ns: i64| (ns as f64 / 10.0).round() / 100.0;
     json!({ "p50": us(ns.p50), "p99": us(ns.p99), "max": us(ns.max) })

@@ -1,4 +1,4 @@
-//! Servers, the API, and a thousand areas, of which one has little room.
+//! Servers, the API, and a thousand areas, one of which has little room.
 
 use std::time::{Duration, Instant};
 
@@ -32,19 +32,19 @@ use model::{
 };
 
 pub(super) const SERVICE_TYPE: &str = "RIDE";
-/// The area with little room: the first.
+/// The area with little room: the first one.
 pub(super) const AREA: &str = "A-0";
 pub(super) const THRESHOLD: i64 = 100;
 pub(super) const WITH_BYPASS: i64 = 120;
-/// Areas that advice is asked about, in each of the two states.
+/// Number of checked areas in each of the two states.
 const ASKED_ABOUT: u32 = 50;
-/// Areas on a grid, 25 by 40.
+/// Grid of areas, 25 by 40.
 const COLUMNS: u32 = 25;
 const ROWS: u32 = 40;
 pub(super) const AREAS: u32 = COLUMNS * ROWS;
 const SIDE: f64 = 0.02;
 const CORNER: (f64, f64) = (-6.6, 106.6);
-/// How long advice may take to see that the asked areas are full.
+/// Timeout until the checks report the filled areas as full.
 const FILL_WAIT: Duration = Duration::from_secs(30);
 const FILL_POLL: Duration = Duration::from_millis(20);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -58,7 +58,7 @@ pub(super) struct AdmissionStage {
     key: String,
     client: reqwest::Client,
     _serving: DropGuard,
-    // Dropped last: the rest hangs on them.
+    // Dropped last, because the other fields use them.
     _redis: RedisServer,
     _postgres: PostgresServer,
 }
@@ -66,7 +66,7 @@ pub(super) struct AdmissionStage {
 impl AdmissionStage {
     pub(super) async fn start() -> anyhow::Result<Self> {
         let (app, redis, postgres) = start_private_app(|config| {
-            // One key asks as fast as it can, from one address.
+            // The benchmark uses one key from one address at full speed, so the limits are off.
             config.http.requests_per_s_per_key = 0;
             config.http.max_connections_per_address = 0;
         })
@@ -81,7 +81,7 @@ impl AdmissionStage {
         Ok(Self { app, base, key, client, _serving: stop.drop_guard(), _redis: redis, _postgres: postgres })
     }
 
-    /// Fills every area of [`AskedAreas::Full`] and waits until advice says so.
+    /// Fills every area of [`AskedAreas::Full`], and waits until checks report them as full.
     pub(super) async fn fill_asked_areas(&self) -> anyhow::Result<()> {
         for asked in 0..ASKED_ABOUT {
             let area = AskedAreas::Full.area(asked);
@@ -99,14 +99,14 @@ impl AdmissionStage {
         for asked in 0..ASKED_ABOUT {
             let area = AskedAreas::Full.area(asked);
             while !AskedAreas::Full.is_expected(self.check_availability(area).await) {
-                ensure!(Instant::now() < deadline, "area A-{area} is not answered as full with areas nearby");
+                ensure!(Instant::now() < deadline, "checks do not report area A-{area} as full with areas nearby");
                 sleep(FILL_POLL).await;
             }
         }
         Ok(())
     }
 
-    /// Asks whether there is room in area `n`.
+    /// Checks whether area `n` has room.
     pub(super) async fn check_availability(&self, n: u32) -> AvailabilityAnswer {
         let LatLng { lat: latitude, lng: longitude } = area_point(n);
         let body = json!({
@@ -119,7 +119,7 @@ impl AdmissionStage {
         self.send_json(self.client.post(url), &body).await
     }
 
-    /// Creates the order of this id; asked again, it answers as before.
+    /// Creates the order with this id. A repeated request gets the same answer.
     pub(super) async fn create_order(&self, id: &str, body: &Value) -> AvailabilityAnswer {
         self.send_json(self.client.post(format!("{}/api/v1/orders", self.base)).header("Idempotency-Key", id), body)
             .await
@@ -149,37 +149,37 @@ impl AdmissionStage {
     }
 }
 
-/// What an answer says.
+/// Classified answer of the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AvailabilityAnswer {
     Room,
     Full {
-        /// Whether the answer has `nearby_areas`.
+        /// Whether the answer contains `nearby_areas`.
         names_nearby: bool,
     },
-    /// The server has too much to do: a client asks again after a second.
+    /// The server sheds load; a client retries after a second.
     Shed,
-    /// No answer, or one that there can be none.
+    /// No answer, or an invalid one.
     Nothing,
 }
 
-/// Areas that advice is asked about, spread over the grid so that each has neighbours with room.
+/// Checked areas, spread over the grid so that each has neighbours with room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AskedAreas {
-    /// No order waits in them.
+    /// Areas without waiting orders.
     WithRoom,
-    /// As many orders wait as may.
+    /// Areas with as many waiting orders as allowed.
     Full,
 }
 
 impl AskedAreas {
-    /// Returns the number of the area that the `n`-th question is about.
+    /// Returns the area of the `n`-th check.
     pub(super) fn area(self, n: u32) -> u32 {
         let first = if self == Self::Full { 13 } else { 3 };
         n % ASKED_ABOUT * (AREAS / ASKED_ABOUT) + first
     }
 
-    /// Returns whether the answer is that of such an area.
+    /// Returns whether the answer matches the state of these areas.
     pub(super) fn is_expected(self, answer: AvailabilityAnswer) -> bool {
         answer
             == match self {
@@ -208,7 +208,7 @@ async fn make_areas(app: &App) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Imports so many areas: and so on, with the usual limits.
+/// Imports this many areas: and so on, with the default limits.
 pub(in crate::bench) async fn import_areas(app: &App, count: u32) -> anyhow::Result<()> {
     let mut features = Vec::new();
     for n in 0..count {
@@ -232,7 +232,7 @@ fn area_corner(n: u32) -> (f64, f64) {
     (CORNER.0 + f64::from(n / COLUMNS) * SIDE, CORNER.1 + f64::from(n % COLUMNS) * SIDE)
 }
 
-/// Somewhere in area `n`.
+/// Returns a place in area `n`.
 pub(super) fn area_point(n: u32) -> LatLng {
     let (south, west) = area_corner(n);
     LatLng::new(south + SIDE / 3.0, west + SIDE / 3.0)
@@ -242,7 +242,7 @@ pub(super) fn area_point(n: u32) -> LatLng {
 mod tests {
     use super::*;
 
-    // Rule L10: Advice and burst count only answers of full areas that name areas nearby.
+    // Rule L10: The benchmark accepts an answer about a full area only if it names nearby areas.
     #[test]
     fn full_areas_answer_with_areas_nearby() {
         for n in 0..ASKED_ABOUT {

@@ -1,8 +1,10 @@
-//! When cycles were due, and how long they waited for their slots.
+//! Due times of cycles, and their wait for slots.
 //!
-//! A cycle is claimed once it has its slots; the claim begins its header. Until then the row says when it is due, and afterwards,
-//! until the next one begins, from when the interval counts: that is when it was due, unless it was an interval late. Rows are
-//! read so often that one of the two is seen of each cycle where cycles are 150 ms apart or more. Of shorter intervals some are missed.
+//! A cycle is claimed when it has its slots, and the claim creates the header of its transaction. Before the claim, the
+//! row contains the due time. After the claim, and until the next one, the row contains the time from which the
+//! interval counts. That is the due time, unless the cycle was late by a whole interval. The rows are read often enough
+//! to see one of the two for each cycle, if cycles are at least 150 ms apart. With shorter intervals some cycles are
+//! missed.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -14,34 +16,35 @@ use tokio_util::sync::CancellationToken;
 
 use crate::bench::spread::SamplePercentiles;
 
-/// How often the rows are read.
+/// Interval between reads of the rows.
 const EVERY: Duration = Duration::from_millis(120);
 
-/// Number of the binding, and of the cycle.
+/// Number of the binding, and number of the cycle.
 pub(super) type CycleKey = (i32, i64);
 pub(super) type SeenDueTimes = HashMap<CycleKey, DateTime<Utc>>;
 
-/// A cycle that began after another of its binding had succeeded.
+/// A cycle that started after a successful cycle of the same binding.
 #[derive(Debug, Clone, PartialEq, FromRow)]
 pub(super) struct BegunCycle {
     pub(super) binding: i32,
     pub(super) cycle: i64,
-    /// Its first claim.
+    /// Time of its first claim.
     pub(super) claimed_at: DateTime<Utc>,
 }
 
-/// How long due cycles waited: from their due time to their claim.
+/// Waits of due cycles, from their due time to their claim.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct CycleWaits {
-    /// Cycles whose due time is known.
+    /// Number of cycles with a known due time.
     pub(super) cycles: usize,
     pub(super) mean_us: f64,
     pub(super) percentiles: SamplePercentiles,
-    /// Claimed before they were due.
+    /// Number of cycles claimed before they were due.
     pub(super) early: usize,
 }
 
-/// Reads the due times of cycles to come until told to stop. A read that fails is left out: the next one sees most of the same.
+/// Reads the due times of coming cycles until stopped. A failed read is skipped, because the next one sees most of the
+/// same times.
 pub(super) async fn watch_due_times(db: Pool, stop: CancellationToken) -> SeenDueTimes {
     let mut seen = SeenDueTimes::new();
     let mut ticks = interval(EVERY);
@@ -58,7 +61,7 @@ pub(super) async fn watch_due_times(db: Pool, stop: CancellationToken) -> SeenDu
     }
 }
 
-/// Of the cycle that is to come, or of the one that has begun.
+/// Due time of the next cycle, or of the cycle that has started.
 #[derive(Debug, Clone, Copy, FromRow)]
 struct SeenRow {
     binding: i32,
@@ -80,7 +83,8 @@ async fn read_due_times(db: &Pool) -> Result<Vec<SeenRow>, sqlx::Error> {
     .await
 }
 
-/// A due time that was seen before its cycle began is exact, however late that was.
+/// Adds due times. A time seen before the start of its cycle is exact, however late the cycle is, so it replaces a time
+/// seen afterwards.
 fn add_rows(seen: &mut SeenDueTimes, rows: Vec<SeenRow>) {
     for row in rows {
         let key = (row.binding, row.cycle);
@@ -93,13 +97,13 @@ fn add_rows(seen: &mut SeenDueTimes, rows: Vec<SeenRow>) {
 }
 
 impl CycleWaits {
-    /// Of the cycles whose due time was seen.
+    /// Returns the waits of the cycles whose due time was seen.
     pub(super) fn measure_waits(cycles: &[BegunCycle], seen: &SeenDueTimes) -> Self {
         let due_of = |cycle: &BegunCycle| seen.get(&(cycle.binding, cycle.cycle)).copied();
         Self::from_waits(cycles.iter().filter_map(|cycle| Some(cycle.claimed_at - due_of(cycle)?)))
     }
 
-    /// From waits as they were measured.
+    /// Returns a summary of measured waits.
     pub(super) fn from_waits(waits: impl Iterator<Item = TimeDelta>) -> Self {
         let waits_us: Vec<i64> = waits.map(|wait| wait.num_microseconds().unwrap_or(i64::MAX)).collect();
         let cycles = waits_us.len();
@@ -112,14 +116,14 @@ impl CycleWaits {
         }
     }
 
-    /// The longest wait over the mean one; `None` where no cycle waited.
+    /// Returns the ratio of the longest to the mean wait. `None` if no cycle waited.
     pub(super) fn longest_over_mean(&self) -> Option<f64> {
         (self.mean_us > 0.0).then(|| self.percentiles.max as f64 / self.mean_us)
     }
 
-    /// A line if a cycle began before its time.
+    /// Returns a violation if a cycle started before it was due.
     pub(super) fn find_violation(&self) -> Option<String> {
-        (self.early > 0).then(|| format!("{} cycles began before they were due", self.early))
+        (self.early > 0).then(|| format!("{} cycles started before they were due", self.early))
     }
 }
 
@@ -140,9 +144,9 @@ mod tests {
     }
 
     #[test]
-    fn a_row_says_when_its_cycle_is_due_or_was() {
+    fn due_time_is_read_from_the_row() {
         let mut seen = SeenDueTimes::new();
-        // The first was an interval late, so its interval counts from its begin; but it was seen before.
+        // The first cycle was late by an interval, so its interval counts from its start. Its due time was seen before.
         add_rows(&mut seen, vec![row(1, 1_500, false), row(2, 1_500, true)]);
         add_rows(&mut seen, vec![row(1, 2_010, true)]);
         let waits = CycleWaits::measure_waits(&[cycle(1, 2_010), cycle(2, 1_510)], &seen);

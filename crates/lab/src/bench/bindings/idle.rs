@@ -1,4 +1,4 @@
-//! What many bindings cost that do nothing, and how late those are that fall due among them.
+//! Cost of many idle bindings, and lateness of those that fall due among them.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -22,30 +22,30 @@ use crate::bench::{
 use app::App;
 use foundation::db;
 
-/// One in so many falls due, one after the other, so far from each other.
+/// One binding in this many falls due, [`APART`] after the previous one.
 const DUE_ONE_IN: u32 = 50;
 const APART: TimeDelta = TimeDelta::milliseconds(10);
-/// The first of them is due after this: enough to move them all.
+/// Time until the first of them is due, long enough to move them all.
 const AHEAD: TimeDelta = TimeDelta::seconds(10);
-/// Statements are prepared and pages read before anything is measured.
+/// Pause before the measurement, for preparing statements and reading pages.
 const SETTLE_DOWN: Duration = Duration::from_secs(3);
-/// What the due ones may need beyond their time.
+/// Extra time for the due bindings to run.
 const DUE_WAIT: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(200);
 
-/// What was measured of idle bindings.
+/// Measurements of idle bindings.
 #[derive(Debug)]
 struct IdleMeasures {
     redis_bytes: u64,
     postgres_bytes: i64,
-    /// Of the idle time.
+    /// CPU use while the bindings are idle.
     processor: ProcessorUse,
-    /// Bindings that fell due, and how late they were.
+    /// Number of bindings that fell due, and their waits.
     due: u32,
     waits: CycleWaits,
 }
 
-/// Bindings that fall due.
+/// Returns the number of bindings that fall due.
 fn due_count(count: u32) -> u32 {
     (count / DUE_ONE_IN).clamp(1, count)
 }
@@ -110,13 +110,13 @@ async fn measure_stage(
     let first = DateTime::from_timestamp_millis(now.timestamp_millis()).unwrap_or(now) + AHEAD;
     idle_fill::make_due(&app, due, first, APART).await?;
     let now = db::database_now(&app.core.db).await?;
-    ensure!(now < first, "this machine is too busy: bindings were due before all of them had been moved");
+    ensure!(now < first, "this machine is too busy: bindings were due before all of them were moved");
     violations.extend(wait_until_due_ones_rest(stage, due, first).await?);
     let waits = read_waits(&app, first).await?;
     Ok(IdleMeasures { redis_bytes, postgres_bytes, processor, due, waits })
 }
 
-/// Returns once each of them has run its cycle, with a line if not all have in time.
+/// Waits until each due binding has run its cycle. Returns a problem if not all run in time.
 async fn wait_until_due_ones_rest(
     stage: &mut BindingsStage,
     due: u32,
@@ -143,7 +143,7 @@ async fn wait_until_due_ones_rest(
     }
 }
 
-/// How late the due ones were; each ran once.
+/// Returns the lateness of the due bindings. Each has run once.
 async fn read_waits(app: &App, first: DateTime<Utc>) -> Result<CycleWaits, sqlx::Error> {
     let begun: Vec<(i32, DateTime<Utc>)> = sqlx::query_as(
         "-- cycles of bindings that fell due

@@ -1,4 +1,4 @@
-//! Many bindings at once, made in Postgres itself; their jobs and copies in Redis as the product makes them.
+//! Creates many bindings directly in Postgres. The product's own code creates their jobs and copies in Redis.
 
 use std::time::Duration;
 
@@ -17,18 +17,18 @@ use bindings::store::load::list_to_reconcile;
 use foundation::{db, redis_keys};
 use queue::NewJob;
 
-/// From one cycle to the next: half a day. Nothing of it happens here.
+/// Interval between cycles in milliseconds: half a day, so that nothing happens during the benchmark.
 const FAR_MS: u32 = 12 * 3600 * 1000;
-/// Bindings of one INSERT, and of one page.
+/// Bindings per INSERT, and per page.
 const CHUNK: u32 = 5_000;
 const PAGE: i64 = 500;
-/// Jobs that are moved in one call.
+/// Jobs moved per call.
 const MOVED_AT_ONCE: usize = 20;
-/// The copies of one page are written in the background, within this time.
+/// Timeout for the background writes of one page of copies.
 const COPY_WAIT: Duration = Duration::from_secs(60);
 const COPY_POLL: Duration = Duration::from_millis(2);
 
-/// Bindings 1..=`count` as they are after their start, each due half a day from now.
+/// Inserts bindings 1..=`count` as they are after their start, each due half a day from now.
 pub(super) async fn insert_bindings(options: &BindingsOptions, url: &str, count: u32) -> anyhow::Result<()> {
     let mut db = PgConnection::connect(url).await?;
     let far = MillisRange { least: FAR_MS, most: FAR_MS };
@@ -62,7 +62,7 @@ pub(super) async fn insert_bindings(options: &BindingsOptions, url: &str, count:
     Ok(())
 }
 
-/// Bytes of all bindings in Postgres, with their indexes and the history of their starts.
+/// Returns the size of all bindings in Postgres in bytes, with their indexes and history.
 pub(super) async fn read_table_bytes(app: &App) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar(
         "-- bench: size of bindings
@@ -72,7 +72,7 @@ pub(super) async fn read_table_bytes(app: &App) -> Result<i64, sqlx::Error> {
     .await
 }
 
-/// Puts the job of each binding into Redis, and its copy.
+/// Enqueues the job of each binding in Redis, and writes its copy.
 pub(super) async fn enqueue_bindings(app: &App) -> anyhow::Result<()> {
     let mut after = String::new();
     while let Some(page) = list_to_reconcile(&app.core.db, &after, None, PAGE).await? {
@@ -88,7 +88,8 @@ pub(super) async fn enqueue_bindings(app: &App) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Copies are written in the order they are asked for. More than some thousand would be dropped.
+/// Waits until the copy of this binding is written. Copies are written in the order of the requests. More than a few
+/// thousand pending ones would be dropped.
 async fn wait_for_copy(app: &App, id: &BindingId) -> anyhow::Result<()> {
     let [state, ..] = redis_keys::binding_copies(id);
     let mut exists = redis::cmd("EXISTS");
@@ -103,7 +104,7 @@ async fn wait_for_copy(app: &App, id: &BindingId) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Has bindings 1..=`count` fall due one after the other, `apart` from each other, the first at `first`.
+/// Makes bindings 1..=`count` fall due one after another, `apart` from each other, the first at `first`.
 pub(super) async fn make_due(app: &App, count: u32, first: DateTime<Utc>, apart: TimeDelta) -> anyhow::Result<()> {
     let last = binding_id(count)?;
     let moved = sqlx::query(
@@ -118,13 +119,13 @@ pub(super) async fn make_due(app: &App, count: u32, first: DateTime<Utc>, apart:
     .bind(last.as_str())
     .execute(&app.core.db)
     .await?;
-    anyhow::ensure!(moved.rows_affected() == u64::from(count), "{} bindings are there", moved.rows_affected());
-    let page = list_to_reconcile(&app.core.db, "", None, i64::from(count)).await?.context("no binding is there")?;
+    anyhow::ensure!(moved.rows_affected() == u64::from(count), "only {} bindings exist", moved.rows_affected());
+    let page = list_to_reconcile(&app.core.db, "", None, i64::from(count)).await?.context("there is no binding")?;
     for rows in page.rows.chunks(MOVED_AT_ONCE) {
-        // A delay counts from when it reaches Redis: what passes in between would be measured as lateness.
+        // A delay counts from its arrival at Redis, so the time since an older read would be measured as lateness.
         let now = db::database_now(&app.core.db).await?;
         let jobs: Vec<NewJob> = rows.iter().filter_map(|row| derive(row, now)).map(|timer| timer.job).collect();
-        // An earlier time takes the place of a later one.
+        // An earlier time replaces a later one.
         app.core.store.enqueue(&jobs).await?;
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! What the tables say of the time that was measured, and the workers of their calls.
+//! Measurements from the tables about the measured time, and from the workers about their calls.
 
 use anyhow::ensure;
 use chrono::{DateTime, Utc};
@@ -7,22 +7,22 @@ use sqlx::{Connection, PgConnection};
 use super::due_times::BegunCycle;
 use crate::testbed::scrape::{MetricsReader, MetricsScrape};
 
-/// Times are those of Postgres.
+/// Measurements from the tables. Times are on Postgres' clock.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct CycleMeasures {
     pub(super) seconds: f64,
-    /// Cycles that ended, however they did.
+    /// Cycles that ended, with any result.
     pub(super) cycles: i64,
-    /// Of these, cycles that did not succeed.
+    /// Cycles among these that did not succeed.
     pub(super) failed: i64,
-    /// In the whole run: cycles whose start never reached the provider.
+    /// Cycles in the whole run whose start never reached the provider.
     pub(super) never_arrived: i64,
     pub(super) begun: Vec<BegunCycle>,
 }
 
 impl CycleMeasures {
     pub(super) async fn read_measures(url: &str, from: DateTime<Utc>, to: DateTime<Utc>) -> anyhow::Result<Self> {
-        // A connection of its own: nothing bounds how long a statement reads.
+        // A separate connection without a statement timeout.
         let mut db = PgConnection::connect(url).await?;
         let (cycles, failed): (i64, i64) = sqlx::query_as(
             "-- cycles that ended
@@ -39,7 +39,7 @@ impl CycleMeasures {
         )
         .fetch_one(&mut db)
         .await?;
-        // A cycle after a start is due at once, by no interval.
+        // The first cycle after a start is due immediately, without an interval, so it is excluded.
         let begun: Vec<BegunCycle> = sqlx::query_as(
             "-- cycles that began
              SELECT right(t.binding_id, 6)::integer AS binding, t.cycle, t.started_at AS claimed_at
@@ -63,21 +63,21 @@ impl CycleMeasures {
     }
 }
 
-/// What the workers count of the way to a call: on average over all their calls so far.
+/// Averages over all calls so far, from the workers' metrics.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct CallMeasures {
-    /// From the decision to make a call until its claim is durable.
+    /// Time in milliseconds from the decision to make a call until its claim is durable.
     pub(super) claim_ms: f64,
 }
 
 impl CallMeasures {
-    /// Asks the workers at these addresses; one that has just been started may not answer yet.
+    /// Scrapes the workers at these addresses. A worker that has just started may not answer yet.
     pub(super) async fn read_workers(addresses: &[String]) -> anyhow::Result<Self> {
         let mut scrapes = Vec::new();
         for address in addresses {
             scrapes.extend(MetricsReader::new(address)?.scrape().await);
         }
-        ensure!(!scrapes.is_empty(), "no worker says how long its claims take");
+        ensure!(!scrapes.is_empty(), "no worker reports the time of its claims");
         Ok(Self::from_scrapes(&scrapes))
     }
 
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn means_are_those_of_all_calls_of_all_workers() {
+    fn mean_covers_all_calls_of_all_workers() {
         let worker = |claims: u32, secs: f64| {
             MetricsScrape::parse(&format!(
                 "dispatchq_binding_claim_seconds_sum {secs}\ndispatchq_binding_claim_seconds_count {claims}\n"

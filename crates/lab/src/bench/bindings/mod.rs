@@ -1,11 +1,14 @@
-//! `dispatchq bench bindings`: how many cycles a second bindings run through their slots, and what that costs.
+//! `dispatchq bench bindings`: measures how many cycles per second bindings run through their slots, and the CPU time
+//! of that.
 //!
-//! It runs on a `testbed`. The provider is a process of its own, so that its processor time is apart, and it judges every call. No table
-//! keeps when a cycle was due once it has begun, so the benchmark reads the rows often enough to see it.
+//! The benchmark runs on a `testbed`. The provider is a separate process, so that its CPU time is counted separately,
+//! and it judges every call. No table keeps the due time of a cycle after its start, so the benchmark reads the rows
+//! often enough to see it.
 //!
 //! * `stage`: the testbed, its servers and bindings. `provider`: the simulated provider and its verdict.
-//! * `due_times`: when cycles were due, and how long they waited. `stops`: how long a stop takes. `measure`: what the tables say.
-//! * `idle`: what many bindings cost that do nothing. `idle_fill`: makes them.
+//! * `due_times`: due times of cycles, and their waits. `stops`: latency of stops. `measure`: measurements from the
+//!   tables.
+//! * `idle`: cost of many idle bindings. `idle_fill`: creates them.
 
 mod due_times;
 mod idle;
@@ -43,48 +46,49 @@ use super::{
 use accounts::{api_keys::AccountRole, key_admin};
 use foundation::db;
 
-/// From the first cycles until they are measured: a part of the measured time, within these.
+/// Bounds of the warm-up between the first cycles and the measurement. The warm-up is a fraction of the measured time.
 const LEAST_WARM_UP: Duration = Duration::from_secs(1);
 const MOST_WARM_UP: Duration = Duration::from_secs(5);
-/// How often is looked for what is to be done.
+/// Interval between checks for work.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How long the provider takes to answer.
+/// Latency of the simulated provider.
 pub(super) const PROVIDER_LATENCY: Duration = Duration::from_millis(50);
-/// How long a call may take.
+/// Timeout of a call in milliseconds.
 const CALL_TIMEOUT_MS: u32 = 1_000;
-/// Ids of bindings and servers have so many digits.
+/// Maximum counts; ids have this many digits.
 const MOST_BINDINGS: i64 = 999_999;
 const MOST_SERVERS: i64 = 9_999;
 
 #[derive(Debug, Clone, Args)]
 #[command(after_long_help = "\
-The provider is simulated, answers after 50 ms and judges every call; a call may take 1 s. A binding begins its next cycle 300 \
-to 800 ms after the last one has ended, or one each --every. Now and then one is stopped and started again.\n\n\
-The bound is what the slots allow, calls / (50 ms + the mean time a claim took in this run), or what the bindings ask for, \
-bindings / (mean interval + 50 ms) or bindings / --every, whichever is less.\n\n\
-At the end every binding is stopped and the history is checked. It exits with 1 if the provider or the history has found \
-something, or a binding did not stop; speed is reported and never judged. Calls that are refused as late are reported: the \
-provider may refuse what a process sends that stood still.\n\n\
-With --idle the bindings do nothing: their next cycle is half a day away. Their memory and what the processes do meanwhile are \
-measured; then one in fifty falls due, 10 ms after the other.\n\n\
+The simulated provider answers after 50 ms and judges every call. The timeout of a call is 1 s. A binding starts its next cycle 300 \
+to 800 ms after the end of the last one, or one each --every. One binding after another is stopped and started again during the run.\n\n\
+The bound is the smaller of two rates. The slots allow calls / (50 ms + mean time of a claim in this run). The bindings require \
+bindings / (mean interval + 50 ms), or bindings / --every.\n\n\
+At the end every binding is stopped and the history is checked. The command exits with 1 if the provider or the history reports a \
+violation, or if a binding did not stop. Speed is reported but does not affect the exit code. Calls that are refused as late are \
+reported too: the provider may refuse calls of a process that was frozen.\n\n\
+With --idle the bindings do nothing, because their next cycle is half a day away. The command measures their memory and the CPU use \
+of the processes. Then one binding in fifty falls due, 10 ms after the previous one.\n\n\
 Examples:\n  dispatchq bench bindings --kill-every 5 --json > bindings.json\n  \
 dispatchq bench bindings --bindings 200 --servers 100 --every 500 --json\n  \
 dispatchq bench bindings --idle 50000 --json > idle.json")]
 pub struct BindingsOptions {
-    /// Bindings that run
+    /// Number of bindings that run
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=MOST_BINDINGS))]
     pub bindings: u32,
 
-    /// Servers of the provider, over which the bindings are spread
+    /// Number of provider servers that the bindings are spread over
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=MOST_SERVERS))]
     pub servers: u32,
 
-    /// How long is measured
+    /// Seconds of measurement
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub seconds: u32,
 
-    /// One cycle is due each so many milliseconds [default: 300 to 800 ms after the last one, at random]
+    /// Interval between starts of cycles in milliseconds [default: 300 to 800 ms after the end of the last cycle, at
+    /// random]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..=86_400_000))]
     pub every: Option<u32>,
 
@@ -92,19 +96,19 @@ pub struct BindingsOptions {
     #[arg(long, value_name = "N")]
     pub kill_every: Option<NonZeroU32>,
 
-    /// Worker processes
+    /// Number of worker processes
     #[arg(long, value_name = "N", default_value = "4")]
     pub workers: NonZeroUsize,
 
-    /// Calls that may be open, in all
+    /// Limit of open calls in total
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub calls: u32,
 
-    /// Calls that may be open, at one server
+    /// Limit of open calls per server
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub calls_per_server: u32,
 
-    /// Measure so many bindings that do nothing, in place of those that run
+    /// Measure this many idle bindings instead of running ones
     #[arg(long, value_name = "N", conflicts_with_all = ["bindings", "every", "kill_every"],
         value_parser = clap::value_parser!(u32).range(1..=MOST_BINDINGS))]
     pub idle: Option<u32>,
@@ -120,12 +124,13 @@ impl BindingsOptions {
         self.every.map_or(usual, |every| MillisRange { least: every, most: every })
     }
 
-    /// A pace is kept from the begin of a cycle to the begin of the next.
+    /// Returns the start of the interval. With `--every`, the pace counts from the start of a cycle to the start of the
+    /// next.
     fn interval_from(&self) -> IntervalFrom {
         if self.every.is_some() { IntervalFrom::Begin } else { IntervalFrom::End }
     }
 
-    /// What the bindings are set to, with this interval.
+    /// Returns the configuration of the bindings with this interval.
     fn binding_config(interval_ms: MillisRange, interval_from: IntervalFrom) -> BindingConfig {
         BindingConfig { interval_ms, interval_from, call_timeout_ms: CALL_TIMEOUT_MS, ..BindingConfig::default() }
     }
@@ -138,7 +143,7 @@ impl BindingsOptions {
         self.kill_every.map(|seconds| Duration::from_secs(seconds.get().into()))
     }
 
-    /// Cycles per second that the bindings ask for.
+    /// Returns the cycles per second that the bindings would run without limits.
     fn demand_per_s(&self) -> f64 {
         let MillisRange { least, most } = self.interval_ms();
         let mean_interval_s = (f64::from(least) + f64::from(most)) / 2000.0;
@@ -150,7 +155,7 @@ impl BindingsOptions {
         f64::from(self.bindings) / cycle_s
     }
 
-    /// Cycles per second that are possible where a claim takes so long.
+    /// Returns the maximum cycles per second when a claim takes this long.
     fn bound_per_s(&self, claim_s: f64) -> f64 {
         let slots = self.calls.min(self.servers.saturating_mul(self.calls_per_server));
         let by_slots = f64::from(slots) / (PROVIDER_LATENCY.as_secs_f64() + claim_s);
@@ -171,9 +176,9 @@ impl Measure for BindingsOptions {
     }
 }
 
-/// What is known when every binding is at rest.
+/// Results of a run, read when every binding is at rest.
 struct BindingsOutcome {
-    /// The time that was measured, by Postgres.
+    /// Measured time, on Postgres' clock.
     from: DateTime<Utc>,
     to: DateTime<Utc>,
     stops: MeasuredStops,
@@ -269,8 +274,8 @@ async fn play_bindings(options: &BindingsOptions, stage: &mut BindingsStage) -> 
     Ok(BindingsOutcome { from, to, stops, due_times, calls, processor, verdict, violations })
 }
 
-/// Lets the measured time pass, and kills workers meanwhile if they are to be killed. Returns a line for each process that ended
-/// by itself.
+/// Waits for the end of the measured time, and kills workers if `--kill-every` is set. Returns a line for each process
+/// that ended unexpectedly.
 async fn let_time_pass(
     options: &BindingsOptions,
     stage: &mut BindingsStage,

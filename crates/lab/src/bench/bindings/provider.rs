@@ -1,4 +1,4 @@
-//! The simulated provider, as a process of its own, and what it has to say of its callers.
+//! The simulated provider as a separate process, and its verdict about its callers.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 use super::{BindingsOptions, PROVIDER_LATENCY};
 use crate::testbed::processes::ChildProcesses;
 
-/// Its name in the configuration, and the key of its callers.
+/// Name in the configuration, and key of the callers.
 pub(super) const NAME: &str = "sim";
 pub(super) const API_KEY: &str = "bench-key";
 
@@ -20,7 +20,7 @@ const START_WAIT: Duration = Duration::from_secs(30);
 const START_POLL: Duration = Duration::from_millis(20);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// It ends with the other processes of the testbed.
+/// Provider process. It ends with the other processes of the testbed.
 #[derive(Debug)]
 pub(super) struct ProviderProcess {
     pub(super) pid: u32,
@@ -28,14 +28,14 @@ pub(super) struct ProviderProcess {
     http: reqwest::Client,
 }
 
-/// The first line that it prints.
+/// First output line of the process.
 #[derive(Debug, Deserialize)]
 struct ProviderAddress {
     url: String,
     control_url: String,
 }
 
-/// What its judge has counted.
+/// Counts of the provider's judge.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct JudgeVerdict {
     pub(super) calls: u64,
@@ -62,12 +62,12 @@ impl ProviderProcess {
         Ok(Self { pid, address, http })
     }
 
-    /// The base of one server's API.
+    /// Returns the base URL of one server's API.
     pub(super) fn server_url(&self, server: &ServerId) -> String {
         format!("{}/servers/{server}", self.address.url)
     }
 
-    /// What was counted since the provider began.
+    /// Returns the counts since the provider started.
     pub(super) async fn read_verdict(&self) -> anyhow::Result<JudgeVerdict> {
         let url = format!("{}/_sim/state", self.address.control_url);
         let answer = self.http.get(url).send().await.and_then(reqwest::Response::error_for_status);
@@ -75,7 +75,7 @@ impl ProviderProcess {
             .context("the simulated provider does not answer")?
             .json()
             .await
-            .context("the provider's verdict is no JSON")
+            .context("the provider's verdict is not JSON")
     }
 }
 
@@ -97,7 +97,7 @@ async fn wait_for_address(processes: &mut ChildProcesses) -> anyhow::Result<Prov
 }
 
 impl JudgeVerdict {
-    /// All counts, the most important ones also by themselves.
+    /// Returns all counts as JSON. The most important ones are also on the top level.
     pub(super) fn to_json(&self) -> Value {
         json!({
             "over_admissions": self.over_admissions,
@@ -108,18 +108,15 @@ impl JudgeVerdict {
         })
     }
 
-    /// What no provider may see. A cycle whose start never reached the provider is passed over there: so many of the gaps have
-    /// a reason that the tables know.
+    /// Returns a line for each kind of violation. The provider counts a gap for a cycle whose start never arrived, so
+    /// `never_arrived` gaps are explained.
     pub(super) fn find_violations(&self, never_arrived: u64) -> Vec<String> {
         let counts = [
-            ("calls came while another of their binding was open", self.overlaps),
-            ("calls came while as many were open as may be", self.over_admissions),
-            ("keys came again with other content", self.keys_differing),
-            (
-                "cycles were passed over and are not known as starts that never arrived",
-                self.gaps.saturating_sub(never_arrived),
-            ),
-            ("cycles began after a later one", self.cycles_backwards),
+            ("calls arrived while another call of their binding was open", self.overlaps),
+            ("calls arrived while the limit of open calls was reached", self.over_admissions),
+            ("keys were repeated with other content", self.keys_differing),
+            ("cycles were skipped without a start that never arrived", self.gaps.saturating_sub(never_arrived)),
+            ("cycles started after a later one", self.cycles_backwards),
         ];
         let found = counts.into_iter().filter(|(_, count)| *count > 0);
         found.map(|(what, count)| format!("the provider's judge: {count} {what}")).collect()
@@ -139,7 +136,7 @@ mod tests {
         let bad = JudgeVerdict { overlaps: 2, ..clean };
         assert_eq!(
             bad.find_violations(1),
-            ["the provider's judge: 2 calls came while another of their binding was open"]
+            ["the provider's judge: 2 calls arrived while another call of their binding was open"]
         );
     }
 }

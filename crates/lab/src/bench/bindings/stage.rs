@@ -1,4 +1,4 @@
-//! The installation that bindings run on: a testbed, the simulated provider beside it, its servers, and the bindings.
+//! Installation of the benchmark: a testbed, the simulated provider, its servers, and the bindings.
 
 use std::time::Duration;
 
@@ -33,45 +33,45 @@ use model::actor::{Actor, ActorRole};
 use settings::{Config, ProviderConfig};
 
 const ACTOR: Actor = Actor::with_fixed_name(ActorRole::Operator, "bench");
-/// The kind of worker processes.
+/// Name of the worker processes among the measured ones.
 const WORKERS: &str = "workers";
-/// Bindings that are created, started or stopped at the same time.
+/// Bindings that are created, started or stopped concurrently.
 const AT_ONCE: usize = 64;
-/// Times a binding is asked for something while others change it.
+/// Attempts for a command while others change the binding.
 const TRIES: usize = 20;
 const TRY_PAUSE: Duration = Duration::from_millis(50);
-/// How often is looked for processes that ended by themselves, and for rest.
+/// Interval between checks for ended processes and for rest.
 const LOOK: Duration = Duration::from_millis(100);
-/// After the last stop: an open call and its margin, a lease of a worker that was killed, a repair.
+/// Timeout after the last stop. It covers an open call and its margin, the lease of a killed worker, and a repair.
 const REST_WAIT: Duration = Duration::from_secs(120);
-/// A question about the history of a long run may take this long.
+/// Statement timeout for checks of the history of a long run.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(600);
-/// Violations that are told one by one.
+/// Maximum number of violations that are listed.
 const MOST_TOLD: usize = 100;
 
-// Dropping it ends everything.
+// Dropping it ends all processes.
 #[derive(Debug)]
 pub(super) struct BindingsStage {
     pub(super) testbed: Testbed,
     pub(super) provider: ProviderProcess,
 }
 
-/// `B-000001`.
+/// Returns an id such as `B-000001`.
 pub(super) fn binding_id(n: u32) -> anyhow::Result<BindingId> {
     Ok(format!("B-{n:06}").parse()?)
 }
 
-/// `S-0001`.
+/// Returns an id such as `S-0001`.
 fn server_id(n: u32) -> anyhow::Result<ServerId> {
     Ok(format!("S-{n:04}").parse()?)
 }
 
 impl BindingsStage {
-    /// Starts everything. The servers are there, and no binding.
+    /// Starts all processes and creates the servers, but no bindings.
     pub(super) async fn start(options: &BindingsOptions) -> anyhow::Result<Self> {
         let settings = TestbedSettings {
             workers: options.workers.get(),
-            // A claim is durable before its call.
+            // Durable, because a claim must be durable before its call.
             durable: true,
             ..TestbedSettings::default()
         };
@@ -85,7 +85,7 @@ impl BindingsStage {
             };
             config.providers.insert(provider::NAME.into(), provider);
             config.bindings.max_concurrent_calls = calls;
-            // Workers say how long their claims take.
+            // The workers' metrics contain the time of claims.
             config.worker.admin_bind = "127.0.0.1:0".to_owned();
         };
         let mut testbed = Testbed::start_with(&settings, configure).await?;
@@ -115,25 +115,25 @@ impl BindingsStage {
         Ok(())
     }
 
-    /// Creates the bindings, STOPPED, each of its own account.
+    /// Creates the bindings in state STOPPED, each with its own account.
     pub(super) async fn create_bindings(&self, options: &BindingsOptions) -> anyhow::Result<()> {
         let config = BindingsOptions::binding_config(options.interval_ms(), options.interval_from());
         let servers = options.servers;
         run_for_each(options.bindings, |n| create_binding(self.testbed.app.clone(), n, servers, config.clone())).await
     }
 
-    /// Asks the same of every binding.
+    /// Sends the same command to every binding.
     pub(super) async fn command_bindings(&self, count: u32, command: &BindingCommand) -> anyhow::Result<()> {
         run_for_each(count, |n| command_binding(self.testbed.app.clone(), n, command.clone())).await
     }
 
-    /// What the workers that live say of the way to their calls.
+    /// Reads the call metrics of the running workers.
     pub(super) async fn read_call_measures(&self) -> anyhow::Result<CallMeasures> {
         let workers = self.testbed.processes.worker_metrics();
         CallMeasures::read_workers(&workers.into_iter().map(|(_, address)| address).collect::<Vec<_>>()).await
     }
 
-    /// Lets time pass. Returns a line for each process that ended by itself.
+    /// Waits for this time. Returns a line for each process that ended unexpectedly.
     pub(super) async fn wait_for(&mut self, time: Duration) -> anyhow::Result<Vec<String>> {
         let (end, mut problems) = (Instant::now() + time, Vec::new());
         loop {
@@ -146,8 +146,8 @@ impl BindingsStage {
         }
     }
 
-    /// Returns once every binding is STOPPED and IDLE, with a line for each process that ended meanwhile, and one where not all
-    /// bindings are at rest in time.
+    /// Waits until every binding is STOPPED and IDLE. Returns a line for each process that ended unexpectedly, and one
+    /// if not all bindings come to rest in time.
     pub(super) async fn wait_for_rest(&mut self) -> anyhow::Result<Vec<String>> {
         let (end, mut problems) = (Instant::now() + REST_WAIT, Vec::new());
         loop {
@@ -170,14 +170,14 @@ impl BindingsStage {
         }
     }
 
-    /// Pids of everything that is measured.
+    /// Returns the pids of all measured processes.
     pub(super) fn pids_by_kind(&self) -> PidsByKind {
         let mut pids = self.testbed.pids_by_kind();
         pids.insert("provider_sim", vec![self.provider.pid]);
         pids
     }
 
-    /// Kills a worker, whichever chance picks, and starts another.
+    /// Kills a random worker, and starts another.
     pub(super) async fn kill_any_worker(&mut self, watch: &mut ProcessorWatch) -> anyhow::Result<()> {
         let pids: Vec<u32> = self.testbed.processes.worker_pids().collect();
         let index = rand::rng().random_range(0..pids.len().max(1));
@@ -188,15 +188,15 @@ impl BindingsStage {
     }
 }
 
-/// A line for people that says how far the run is.
+/// Prints the progress of the run.
 pub(super) fn announce_step(options: &BindingsOptions, step: &str) {
     let _ = print::print_line(step, options.json);
 }
 
-/// Asks every invariant of the history. Returns a line for each violation.
+/// Checks every invariant of the history. Returns a line for each violation.
 pub(super) async fn check_history(app: &App) -> anyhow::Result<Vec<String>> {
     let mut config = (*app.config).clone();
-    // The plans are those of tables that were just filled.
+    // The tables were just filled, so the planner needs fresh statistics.
     let mut session = PgConnection::connect(&config.database.url).await?;
     sqlx::raw_sql("ANALYZE").execute(&mut session).await?;
     session.close().await?;
@@ -212,7 +212,7 @@ pub(super) async fn check_history(app: &App) -> anyhow::Result<Vec<String>> {
     Ok(lines)
 }
 
-/// Does the work for 1..=`count`, some at the same time. The first error ends it.
+/// Runs `work` for 1..=`count` with limited concurrency. Stops at the first error.
 async fn run_for_each<W>(count: u32, work: impl Fn(u32) -> W) -> anyhow::Result<()>
 where
     W: Future<Output = anyhow::Result<()>> + Send + 'static,
@@ -243,7 +243,7 @@ async fn create_binding(app: App, n: u32, servers: u32, config: BindingConfig) -
     Ok(())
 }
 
-/// Asks again while others change the binding, or a write was lost.
+/// Sends a command to a binding. Retries while others change the binding, or after a lost write.
 async fn command_binding(app: App, n: u32, command: BindingCommand) -> anyhow::Result<()> {
     let id = binding_id(n)?;
     for _ in 0..TRIES {

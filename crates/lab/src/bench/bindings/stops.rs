@@ -1,4 +1,4 @@
-//! How long a stop takes: from the request to the state STOPPED, over HTTP and while everything runs.
+//! Latency of a stop under load: from the HTTP request to the state STOPPED.
 
 use std::time::Duration;
 
@@ -15,21 +15,21 @@ use crate::{
     testbed::api::{ApiAnswer, ApiClient},
 };
 
-/// One binding is stopped each time this has passed.
+/// Interval between stops of a binding.
 const EVERY: Duration = Duration::from_millis(200);
 const STATE_POLL: Duration = Duration::from_millis(3);
-/// The open call of a worker that was killed, its margin, its lease and a repair are over by then.
+/// Timeout for a stop. It covers the open call of a killed worker with its margin and lease, and a repair.
 const STOP_WAIT: Duration = Duration::from_secs(60);
 
-/// Stops that were measured.
+/// Measured stops.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct MeasuredStops {
     pub(super) latencies_us: Vec<i64>,
-    /// A line for each binding that could not be stopped or started again.
+    /// A line for each binding that could not be stopped or restarted.
     pub(super) problems: Vec<String>,
 }
 
-/// Stops a binding, waits until it has stopped, and starts it again; then another, until told to end.
+/// Stops a binding, waits until it has stopped, and starts it again. Continues with the next binding until `end`.
 pub(super) async fn stop_in_turn(
     api: ApiClient,
     key: String,

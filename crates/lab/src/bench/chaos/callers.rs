@@ -1,4 +1,4 @@
-//! A partner that says again what it has said: callbacks in their own words, some of which lose their client.
+//! A partner that repeats job ids in new callbacks. It hangs up on some of them.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ use foundation::db::Pool;
 
 const EVERY: Duration = Duration::from_millis(400);
 
-/// Repeats job ids under new event ids until the run is over. `secret` signs them.
+/// Repeats job ids under new event ids until the run ends. `secret` signs them.
 pub(super) async fn repeat_job_ids(crowd: ChaosCrowd, db: Pool, secret: String) -> anyhow::Result<()> {
-    let signer = Webhook::new(&secret).ok().context("the partner's secret is not one")?;
+    let signer = Webhook::new(&secret).ok().context("the partner's secret is invalid")?;
     let mut n = 0_u32;
     while !crowd.stop.is_cancelled() {
         crowd.sleep_unless_stopped(EVERY).await;
-        // While Postgres is away this partner has nothing to say.
+        // While Postgres is down there is nothing to repeat.
         let Ok(Some((order, attempt, booking, job_id))) = latest_booking(&db).await else { continue };
         n += 1;
         let event_id = format!("chaos-{}-repeat-{n}", crowd.seed);
@@ -39,7 +39,7 @@ pub(super) async fn repeat_job_ids(crowd: ChaosCrowd, db: Pool, secret: String) 
     Ok(())
 }
 
-/// Half of the callers hang up; the others count on a 200.
+/// Sends a callback. Half of the callbacks hang up; the others record an answer with status 200.
 async fn send_callback(crowd: &ChaosCrowd, event_id: &str, timestamp: i64, signature: &str, body: &Value) {
     let path = format!("/callbacks/{}", partner::NAME);
     let timestamp = timestamp.to_string();
@@ -67,12 +67,12 @@ async fn send_callback(crowd: &ChaosCrowd, event_id: &str, timestamp: i64, signa
             counts.refused += 1;
             claims.wrong.push(format!("callback {event_id}: answered {}", answer.status()));
         }
-        // A partner would try again; this one has other things to say.
+        // A real partner would retry; this one continues with the next callback.
         _ => counts.unanswered += 1,
     }
 }
 
-/// Order, attempt, booking and job id.
+/// Returns order, attempt, booking and job id of the latest booking with a job id.
 async fn latest_booking(db: &Pool) -> Result<Option<(String, i32, String, String)>, sqlx::Error> {
     sqlx::query_as(
         "-- latest booking with a job id

@@ -1,4 +1,4 @@
-//! What clients were told, and how requests fared.
+//! Answers that clients got, and results of their requests.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -7,52 +7,52 @@ use reqwest::StatusCode;
 use serde::Serialize;
 use uuid::Uuid;
 
-/// Everything that clients hold the system to. Cheap to clone.
+/// All answers that the verification checks. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub(in crate::bench) struct ClaimLedger(Arc<Mutex<ClientClaims>>);
 
-/// Answers that promise something. A std mutex: it is never held across an await.
+/// Answers with promises.
 #[derive(Debug, Clone, Default)]
 pub(in crate::bench) struct ClientClaims {
-    /// 201: the order exists. Key of the request and the order it named.
+    /// Answers 201 on create: key of the request, and id of the created order.
     pub(in crate::bench) created: Vec<(String, String)>,
-    /// 200 on accept: this driver had that order by this offer.
+    /// Answers 200 on accept: order, offer and driver.
     pub(super) accepted: Vec<(String, Uuid, String)>,
-    /// 200 on these actions of drivers: order and driver.
+    /// Answers 200 on these actions of drivers: order and driver.
     pub(super) picked_up: Vec<(String, String)>,
     pub(super) completed: Vec<(String, String)>,
     pub(super) given_back: Vec<(String, String)>,
-    /// 200 on cancel.
+    /// Answers 200 on cancel.
     pub(super) cancelled: Vec<String>,
-    /// 200 on a payment event that says PAID.
+    /// Answers 200 on a payment event with PAID.
     pub(super) paid: Vec<String>,
-    /// 200 on a callback: its event id.
+    /// Answers 200 on a callback: its event id.
     pub(super) called_back: Vec<String>,
-    /// By what was asked.
+    /// Results by request kind.
     pub(in crate::bench) requests: BTreeMap<&'static str, RequestTally>,
-    /// Refusals by what was asked and the error code.
+    /// Refusals by request kind and error code.
     pub(in crate::bench) refusals: BTreeMap<String, u64>,
-    /// Requests whose client hung up, by what was asked.
+    /// Requests whose client hung up, by request kind.
     pub(in crate::bench) hang_ups: BTreeMap<&'static str, u64>,
-    /// Answers 5xx but 503, by what was asked and the status: a fault may excuse them.
+    /// Answers 5xx other than 503, by request kind and status. A fault may excuse them.
     pub(in crate::bench) failures: BTreeMap<String, u64>,
     /// Answers that no fault excuses.
     pub(super) wrong: Vec<String>,
 }
 
-/// How requests of one kind ended.
+/// Results of requests of one kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub(in crate::bench) struct RequestTally {
     pub(super) done: u64,
     pub(super) refused: u64,
-    /// Sent again, for there was no answer or "not now".
+    /// Requests sent again because there was no answer or a temporary refusal.
     pub(super) retries: u64,
-    /// Given up.
+    /// Requests given up without an answer.
     pub(super) unanswered: u64,
 }
 
 impl ClaimLedger {
-    /// Records an answer that says that the server failed; 503 says to come back.
+    /// Records an answer with a server error. 503 is excluded, because it asks the client to retry.
     pub(super) fn record_failure(&self, what: &str, status: StatusCode) {
         if status.is_server_error() && status != StatusCode::SERVICE_UNAVAILABLE {
             *self.lock_claims().failures.entry(format!("{what} {}", status.as_u16())).or_default() += 1;

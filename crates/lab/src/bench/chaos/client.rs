@@ -1,4 +1,4 @@
-//! Requests of clients who want an answer: sent again, to any of the API processes, until there is one.
+//! Requests of clients that need an answer. They are sent again, to any API process, until there is one.
 
 use std::{
     sync::{
@@ -20,61 +20,60 @@ use crate::testbed::api::{code_of, is_passing, retry_after, sleep_before_retry};
 const TIMEOUT: Duration = Duration::from_secs(5);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// A client that has no answer for so long gives up, which no fault excuses.
+/// Time after which a client gives up. No fault excuses that.
 const GIVE_UP: Duration = Duration::from_secs(120);
 
-/// How a request ended.
+/// Result of a request.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum ChaosAnswer {
     /// 2xx, with the body.
     Done(Value),
-    /// A considered no.
+    /// A final refusal.
     Refused,
-    /// No answer in all that time.
+    /// No answer before the client gave up.
     Nothing,
 }
 
 /// One request, which may be sent any number of times.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ChaosRequest<'a> {
-    /// What is asked, for counts: `create`, `accept`.
+    /// Request kind for counts, such as `create` or `accept`.
     pub(super) what: &'static str,
-    /// After `/api/v1`.
+    /// Path below `/api/v1`.
     pub(super) path: &'a str,
-    /// The caller's bearer key.
+    /// Bearer key of the caller.
     pub(super) key: &'a str,
     pub(super) idempotency_key: Option<&'a str>,
     pub(super) body: &'a Value,
 }
 
-/// A client of all API processes. Cheap to clone; clones share connections and the turn.
+/// A client of all API processes. Cheap to clone; clones share connections and the rotation.
 #[derive(Debug, Clone)]
 pub(in crate::bench) struct ChaosClient {
     http: reqwest::Client,
-    /// A std mutex: it is never held across an await.
     bases: Arc<Mutex<Vec<String>>>,
     turn: Arc<AtomicUsize>,
     ledger: ClaimLedger,
 }
 
 impl ChaosClient {
-    /// `bases` as in `http://127.0.0.1:8080`.
+    /// Creates a client for base URLs such as `http://127.0.0.1:8080`.
     pub(in crate::bench) fn new(bases: &[String], ledger: ClaimLedger) -> anyhow::Result<Self> {
         let http = foundation::outbound::client_builder()
             .no_proxy()
             .timeout(TIMEOUT)
             .pool_max_idle_per_host(64)
             .build()
-            .context("cannot make an HTTP client")?;
+            .context("cannot create an HTTP client")?;
         Ok(Self { http, bases: Arc::new(Mutex::new(bases.to_vec())), turn: Arc::default(), ledger })
     }
 
-    /// From now on requests go to these API processes, of which there is one at least.
+    /// Replaces the API processes. There must be at least one.
     pub(in crate::bench) fn set_bases(&self, bases: Vec<String>) {
         *self.bases.lock() = bases;
     }
 
-    /// The API process whose turn it is.
+    /// Returns the next API process in rotation.
     pub(super) fn next_base(&self) -> String {
         let bases = self.bases.lock();
         bases[self.turn.fetch_add(1, Ordering::Relaxed) % bases.len()].clone()
@@ -100,7 +99,7 @@ impl ChaosClient {
                         self.ledger.lock_claims().requests.entry(request.what).or_default().done += 1;
                         return ChaosAnswer::Done(body);
                     }
-                    // Cut off in its middle.
+                    // The answer was cut off.
                     Err(error) => error.without_url().to_string(),
                 },
                 Ok(answer) => {
@@ -136,7 +135,7 @@ impl ChaosClient {
         send.send().await
     }
 
-    /// `Err`: nothing was decided, and it is worth another try.
+    /// Classifies an answer. `Err` means that nothing was decided and the request should be retried.
     async fn classify_answer(
         &self,
         request: ChaosRequest<'_>,
@@ -153,7 +152,7 @@ impl ChaosClient {
         let mut claims = self.ledger.lock_claims();
         claims.requests.entry(request.what).or_default().refused += 1;
         *claims.refusals.entry(format!("{} {} {code}", request.what, status.as_u16())).or_default() += 1;
-        // The key is good, and so are path and body.
+        // Key, path and body are valid, so such an answer is wrong.
         if matches!(status.as_u16(), 400 | 401 | 403 | 405 | 413 | 415 | 422) {
             claims.wrong.push(format!("{} {}: answered {status} {code}", request.what, request.path));
         }

@@ -1,4 +1,4 @@
-//! What all clients share.
+//! State shared by all clients.
 
 use std::time::Duration;
 
@@ -20,16 +20,16 @@ pub(in crate::bench) struct ChaosCrowd {
     pub(in crate::bench) speed: f64,
     pub(in crate::bench) client: ChaosClient,
     pub(in crate::bench) ledger: ClaimLedger,
-    /// Of the producer.
+    /// Key of the producer.
     pub(in crate::bench) key: String,
-    /// The run is over: drivers go home.
+    /// Cancelled at the end of the run; drivers then stop.
     pub(in crate::bench) stop: CancellationToken,
 }
 
-/// Who comes.
+/// Number of drivers, and other settings of the clients.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::bench) struct CrowdPlan {
-    /// Of the producer.
+    /// Name of the producer.
     pub(in crate::bench) name: &'static str,
     pub(in crate::bench) seed: u64,
     pub(in crate::bench) speed: f64,
@@ -37,7 +37,7 @@ pub(in crate::bench) struct CrowdPlan {
 }
 
 impl ChaosCrowd {
-    /// What is left to chance about one thing.
+    /// Returns the random generator for one subject.
     pub(super) fn rng_for(&self, about: &[&str]) -> impl rand::Rng + use<> {
         ChoiceSeed::new(self.seed, about).into_rng()
     }
@@ -46,7 +46,7 @@ impl ChaosCrowd {
         self.client.send_until_answered(request).await
     }
 
-    /// Sends it and hangs up at a random moment.
+    /// Sends a request and hangs up at a random moment.
     pub(super) async fn send_and_hang_up(&self, request: ChaosRequest<'_>) {
         let bearer = format!("Bearer {}", request.key);
         let mut headers = vec![("Authorization", bearer.as_str())];
@@ -60,18 +60,18 @@ impl ChaosCrowd {
         *self.ledger.lock_claims().hang_ups.entry(what).or_default() += 1;
     }
 
-    /// A random time of an order between two, in seconds, as long as it takes here.
+    /// Returns a random duration between two bounds in seconds, scaled by the speed.
     pub(super) fn orders_time(&self, rng: &mut impl rand::Rng, (from, to): (u64, u64)) -> Duration {
         Duration::from_secs(rng.random_range(from..=to)).div_f64(self.speed)
     }
 
-    /// Lets time pass, until the run is over.
+    /// Waits for this time, or until the run ends.
     pub(super) async fn sleep_unless_stopped(&self, time: Duration) {
         let _ = tokio::time::timeout(time, self.stop.cancelled()).await;
     }
 }
 
-/// A random time between two, in milliseconds.
+/// Returns a random duration between two bounds in milliseconds.
 pub(super) fn random_millis(rng: &mut impl rand::Rng, from: u64, to: u64) -> Duration {
     Duration::from_millis(rng.random_range(from..=to))
 }

@@ -1,4 +1,4 @@
-//! Drivers' apps: they wait for offers, accept, decline, vanish, give back, pick up and complete.
+//! Simulated driver apps: they wait for offers, accept, decline, disappear, give back, pick up and complete.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -26,14 +26,15 @@ use accounts::{
 use app::App;
 use partner_sim::seeded_rng::ChoiceSeed;
 
-/// How long an app waits for an offer before it asks again.
+/// Seconds that an app waits for an offer before it polls again.
 const WAIT_SEC: u64 = 10;
 const POLL_TIMEOUT: Duration = Duration::from_secs(WAIT_SEC + 5);
 const POLL_PAUSE: Duration = Duration::from_millis(500);
-/// How long a driver thinks about an offer, which stands for 2 s or more; and how long one is gone who vanishes.
+/// Time in milliseconds that a driver takes to answer an offer (an offer lives 2 s or more), and time that a
+/// disappeared driver stays away.
 const THINKS_MS: (u64, u64) = (20, 1_200);
 const GONE_MS: (u64, u64) = (1_000, 5_000);
-/// To the pickup, and from there to the end, in seconds of the order's time.
+/// Time to the pickup, and from there to the end, in simulated seconds.
 const APPROACH_S: (u64, u64) = (60, 180);
 const TRIP_S: (u64, u64) = (60, 240);
 
@@ -82,7 +83,7 @@ fn place_drivers(seed: u64, count: usize) -> Vec<SimulatedDriver> {
         .collect()
 }
 
-/// One driver's day, until the run is over.
+/// Runs one driver until the run ends.
 async fn run_driver(crowd: ChaosCrowd, driver: SimulatedDriver) {
     let mut answered: HashSet<Uuid> = HashSet::new();
     while !crowd.stop.is_cancelled() {
@@ -108,7 +109,8 @@ async fn run_driver(crowd: ChaosCrowd, driver: SimulatedDriver) {
     }
 }
 
-/// Live offers, as soon as they are other than those that were answered. `Err`: not now; the app is told how long to wait.
+/// Polls for live offers until they differ from the answered ones. `Err` means that the request failed, with the
+/// Retry-After if there was one.
 async fn poll_offers(
     crowd: &ChaosCrowd,
     driver: &SimulatedDriver,
@@ -128,7 +130,7 @@ async fn poll_offers(
     Ok(offers.offers)
 }
 
-/// One offer, to the end of the trip if it comes to that.
+/// Handles one offer, including the trip if the driver gets the order.
 async fn handle_offer(crowd: &ChaosCrowd, driver: &SimulatedDriver, offer: &PolledOffer) {
     let mut rng = crowd.rng_for(&["offer", &driver.id, &offer.order_id, &offer.attempt_no.to_string()]);
     crowd.sleep_unless_stopped(random_millis(&mut rng, THINKS_MS.0, THINKS_MS.1)).await;
@@ -141,7 +143,7 @@ async fn handle_offer(crowd: &ChaosCrowd, driver: &SimulatedDriver, offer: &Poll
             crowd.send_request(ChaosRequest { what, path: &path, key, idempotency_key: None, body: &body }).await;
         }
         draw => {
-            // Some hang up, some vanish for a while after they did; all of them ask again in the end.
+            // Some drivers hang up, and some then stay away for a while. All of them send the request again in the end.
             if accept_offer(crowd, driver, offer, draw < 28, draw < 22, &mut rng).await {
                 drive_trip(crowd, driver, &offer.order_id, &mut rng).await;
             }
@@ -190,7 +192,7 @@ async fn drive_trip(crowd: &ChaosCrowd, driver: &SimulatedDriver, order: &str, r
     }
 }
 
-/// Returns whether it was done.
+/// Posts an action of the trip. Returns whether it succeeded.
 async fn post_trip_action(crowd: &ChaosCrowd, driver: &SimulatedDriver, order: &str, action: &'static str) -> bool {
     let path = format!("/orders/{order}/{action}");
     let body = json!({ "driver_id": driver.id });

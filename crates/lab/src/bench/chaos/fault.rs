@@ -1,4 +1,4 @@
-//! What can fail.
+//! Kinds of faults.
 
 use std::time::Duration;
 
@@ -8,51 +8,51 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum ChaosFault {
-    /// A worker is killed (SIGKILL) and replaced
+    /// Kill a worker (SIGKILL) and replace it
     KillWorker,
-    /// An API process is killed (SIGKILL) and replaced
+    /// Kill an API process (SIGKILL) and replace it
     KillServe,
-    /// A worker stands still (SIGSTOP) for longer than a lease
+    /// Freeze a worker (SIGSTOP) for longer than a lease
     StopWorker,
-    /// An API process stands still (SIGSTOP) for longer than a lease
+    /// Freeze an API process (SIGSTOP) for longer than a lease
     StopServe,
-    /// Redis loses its data (FLUSHALL)
+    /// Flush Redis (FLUSHALL)
     Flush,
-    /// Redis is killed, and is back some seconds later
+    /// Kill Redis, and restart it some seconds later
     KillRedis,
-    /// Postgres is killed, and is back some seconds later
+    /// Kill Postgres, and restart it some seconds later
     KillPostgres,
-    /// Both servers end all connections
+    /// End all connections on both servers
     Terminate,
-    /// Nothing passes on connections to the servers, which stay open
+    /// Block open connections to the servers without closing them
     HalfOpen,
-    /// Everything to and from the servers takes longer
+    /// Delay all traffic to and from the servers
     Latency,
-    /// Postgres refuses to write, as a standby does
+    /// Make Postgres read-only, like a standby
     ReadOnly,
-    /// Redis is full and refuses to write
+    /// Fill Redis, so that it refuses writes
     FullRedis,
-    /// A transaction that has read the history stays open while a worker starts and the cleanup runs
+    /// Keep a transaction open that has read the history, while a worker starts and the cleanup runs
     LongReader,
-    /// The receiver of messages accepts them and does not answer
+    /// Let the receiver of messages accept connections but not answer
     HangingReceiver,
-    /// Clients with wrong keys ask as often as they can
+    /// Flood the API with requests that have wrong keys
     KeyFlood,
-    /// A replica of Redis whose clock is off becomes the primary
+    /// Promote a replica of Redis whose clock is wrong
     ClockStep,
 }
 
 impl ChaosFault {
-    /// As on the command line.
+    /// Returns the name on the command line.
     pub(super) fn cli_name(self) -> String {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
-    /// The shortest and the longest time it lasts.
+    /// Returns the minimum and maximum duration.
     pub(super) fn duration_bounds(self) -> (Duration, Duration) {
         let (shortest, longest) = match self {
             Self::KillWorker | Self::KillServe | Self::Flush | Self::Terminate | Self::ClockStep => (0, 0),
-            // A lease is 8 s.
+            // Longer than a lease, which is 8 s.
             Self::StopWorker | Self::StopServe => (9_000, 11_000),
             Self::KillRedis | Self::KillPostgres => (1_000, 5_000),
             Self::HalfOpen | Self::ReadOnly => (4_000, 8_000),

@@ -1,16 +1,16 @@
-//! Clients who send a request and hang up 0 to 8 ms later, without waiting for the answer.
+//! Clients that send a request and hang up 0 to 8 ms later, without waiting for the answer.
 
 use std::time::Duration;
 
 use serde_json::Value;
 use tokio::{io::AsyncWriteExt, net::TcpStream, time::timeout};
 
-/// The longest a client waits before it hangs up.
+/// Maximum time before a client hangs up.
 pub(super) const LONGEST: Duration = Duration::from_millis(8);
-/// Connecting and sending may take so long; a process that stands still does not matter here.
+/// Timeout for connecting and sending, so that a frozen process does not block the client.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Sends `POST path` to an API process and closes the connection after `pause`. Whether it arrived is not told.
+/// Sends `POST path` to an API process and closes the connection after `pause`. Ignores whether the request arrived.
 pub(super) async fn post_and_hang_up(base: &str, path: &str, headers: &[(&str, &str)], body: &Value, pause: Duration) {
     let address = base.trim_start_matches("http://");
     let body = body.to_string();

@@ -1,4 +1,4 @@
-//! Begins a fault, lets it last, and ends it.
+//! Starts a fault, waits for its duration, and ends it.
 
 use super::{
     fault::ChaosFault,
@@ -11,13 +11,13 @@ use crate::{
     testbed::{Testbed, processes::ChildKind},
 };
 
-/// Added delay, each way.
+/// Additional delays in each direction.
 const DELAYS_MS: [u64; 3] = [5, 20, 50];
 
-/// A fault that cannot be made or ended is a problem of the run, and no reason to end it.
+/// Inflicts a fault. If the fault cannot be started or ended, records a problem and continues the run.
 pub(super) async fn inflict_fault(stage: &mut ChaosStage, planned: &PlannedFault) -> anyhow::Result<()> {
     if let Err(error) = try_inflict(stage, planned).await {
-        stage.problems.push(format!("the fault {} could not be made: {error:#}", planned.fault.cli_name()));
+        stage.problems.push(format!("the fault {} could not be inflicted: {error:#}", planned.fault.cli_name()));
     }
     stage.wait_for(std::time::Duration::ZERO).await
 }
@@ -93,7 +93,7 @@ async fn try_inflict(stage: &mut ChaosStage, planned: &PlannedFault) -> anyhow::
     }
 }
 
-/// A process stands still for a while.
+/// Freezes a process for the duration of the fault.
 async fn freeze(stage: &mut ChaosStage, planned: &PlannedFault, kind: ChildKind, index: usize) -> anyhow::Result<()> {
     stage.testbed.processes.freeze(kind, index, true).await;
     let waited = stage.wait_for(planned.lasts).await;
@@ -101,7 +101,8 @@ async fn freeze(stage: &mut ChaosStage, planned: &PlannedFault, kind: ChildKind,
     waited
 }
 
-/// Nothing passes for a while; or never again on the connections there are. To one server or to both.
+/// Blocks connections to one server or to both. Either they are blocked for the duration of the fault, or existing
+/// connections are blocked permanently.
 async fn half_open(stage: &mut ChaosStage, planned: &PlannedFault) -> anyhow::Result<()> {
     let (of_redis, of_postgres) = [(true, true), (true, false), (false, true)][pick_index(planned.dice, 3)];
     let for_good = (planned.dice / 3).is_multiple_of(2);
@@ -124,7 +125,7 @@ async fn half_open(stage: &mut ChaosStage, planned: &PlannedFault) -> anyhow::Re
     waited
 }
 
-/// One of so many.
+/// Returns a random index below `count`.
 fn pick_index(dice: u64, count: usize) -> usize {
     usize::try_from(dice % count.max(1) as u64).unwrap_or_default()
 }

@@ -1,17 +1,19 @@
-//! `dispatchq bench chaos`: everything fails, one thing after another, while orders are created; then what clients were told is
-//! compared with the tables.
+//! `dispatchq bench chaos`: injects one fault after another while orders are created, then compares the answers to
+//! clients with the tables.
 //!
-//! It runs on a `testbed` with two `serve`, three `work`, private servers behind proxies and a simulated partner. The seed fixes the
-//! faults and the decisions of producers and drivers; how all that interleaves is the machine's.
+//! The benchmark runs on a `testbed` with two `serve`, three `work`, private servers behind proxies, and a simulated
+//! partner. The seed determines the faults and the decisions of producers and drivers. The interleaving depends on the
+//! machine.
 //!
-//! * `fault`: what can fail. `schedule`: what fails when. Both pure.
-//! * `client`: requests of clients who want an answer. `hang_up`: requests of clients who do not wait for one. `crowd`: what
-//!   all clients share. `producers`, `drivers`, `callers`: what each of them does. `claims`: what clients were told.
-//! * `stage`: the installation. `inflict`: makes a fault; `on_postgres`, `on_redis` and `on_clients` know how.
-//! * `watch`: lateness by 5 s windows, from the workers' metrics. `recovery`: how soon after a fault all is as before.
-//! * `verify`: claims, receivers and history against the tables.
+//! * `fault`: kinds of faults. `schedule`: the plan of faults. Both pure.
+//! * `client`: requests of clients that need an answer. `hang_up`: requests of clients that do not wait for one.
+//!   `crowd`: state shared by all clients. `producers`, `drivers`, `callers`: behaviour of each kind of client.
+//!   `claims`: answers that clients got.
+//! * `stage`: the installation. `inflict`: inflicts a fault, with `on_postgres`, `on_redis` and `on_clients`.
+//! * `watch`: lateness in 5 s windows, from the workers' metrics. `recovery`: time to recover after a fault.
+//! * `verify`: compares answers, receivers and history with the tables.
 //!
-//! `bench upgrade` and `bench cluster` have the same clients, receivers and checks; `played` has what the three do alike.
+//! `bench upgrade` and `bench cluster` use the same clients, receivers and checks; `played` contains the shared parts.
 
 mod callers;
 pub(super) mod claims;
@@ -69,47 +71,47 @@ use settings::Config;
 
 const SERVES: usize = 2;
 const WORKERS: usize = 3;
-/// Shorter runs leave no time between two faults in which lateness could be judged.
+/// Minimum length of a run in which recovery is judged. Shorter runs have too little time between two faults.
 const JUDGED_FROM_MINUTES: f64 = 2.0;
 const USUAL_SPEED: f64 = 60.0;
-/// Drivers for each order created per second, at the usual speed. Some five of them are busy. Orders that waited out a fault must find
-/// drivers among the others: if there were too few, they would search again every 250 ms, a load that comes from the speed
-/// and not from the fault.
+/// Drivers per order created per second, at the default speed. About five of them are busy. Orders that waited during a
+/// fault need free drivers. With too few drivers they would search again every 250 ms, and this load would come from
+/// the speed, not from the fault.
 const DRIVERS_PER_RATE: u32 = 16;
 
 #[derive(Debug, Clone, Args)]
 #[command(after_long_help = "\
-One fault is made at a time, in an order that the seed decides; a time to recover follows each. --speed divides the durations \
-of orders: at 60 an order's half hour is 30 s, and an offer stands for 2 s, in which a slow machine does not get a driver's \
-answer through. Leases, HTTP timeouts and repairs keep their length.\n\n\
-After the last fault the run waits until every order is final or held and every message is delivered. Then it compares what \
-clients were told with the tables, checks the history, and compares what receivers got with what counts as delivered. It \
-exits with 1 if anything differs. A release build that runs for 2 minutes or more also fails if lateness p99 over any 5 s \
-window is 100 ms or more from 10 s after a fault on, or if timers are missing then.\n\n\
+Faults are injected one at a time, in an order that the seed determines. Each is followed by a time to recover. --speed divides the \
+durations of orders. At 60 an order's half hour is 30 s and an offer lives 2 s, which is too short for a driver's answer on a slow \
+machine. Leases, HTTP timeouts and repairs keep their length.\n\n\
+After the last fault the run waits until every order is final or held and every message is delivered. Then it compares the answers \
+to clients with the tables, checks the history, and compares received messages with those that count as delivered. It exits with 1 \
+if anything differs. A release build that runs for 2 minutes or more also fails if, from 10 s after a fault on, lateness p99 over \
+any 5 s window is 100 ms or more, or timers are missing.\n\n\
 Example:\n  dispatchq bench chaos --minutes 8 --seed 7 --json > chaos.json")]
 pub struct ChaosOptions {
-    /// How long orders are created and faults are made
+    /// Minutes in which orders are created and faults injected
     #[arg(long, value_name = "N", default_value_t = 5.0, value_parser = parse_number(0.2, 24.0 * 60.0))]
     pub minutes: f64,
 
-    /// Orders created per second
+    /// Number of orders created per second
     #[arg(long, value_name = "N", default_value = "20")]
     pub rate: NonZeroU32,
 
-    /// Producers, each of which creates its next order once it was told of the last: fewer orders than --rate on a machine that
-    /// answers slowly [default: as many as it takes]
+    /// Number of producers that create the next order after the answer to the last; fewer orders than --rate on a slow
+    /// machine [default: unlimited]
     #[arg(long, value_name = "N")]
     pub producers: Option<NonZeroU32>,
 
-    /// Divides the durations of orders, of trips and of the partner
+    /// Divisor for the durations of orders, of trips and of the partner
     #[arg(long, value_name = "X", default_value_t = USUAL_SPEED, value_parser = parse_number(1.0, USUAL_SPEED))]
     pub speed: f64,
 
-    /// Decides which faults are made when, and what clients want
+    /// Seed of the faults and of the clients' decisions
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
 
-    /// Faults to be made, with commas between them
+    /// Faults to inject, separated by commas
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "all", value_parser = fault_choice_parser())]
     pub faults: Vec<FaultChoice>,
 
@@ -122,7 +124,7 @@ pub struct ChaosOptions {
     pub json: bool,
 }
 
-/// One word of the list of faults.
+/// One item of the list of faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultChoice {
     All,
@@ -146,18 +148,18 @@ impl ChaosOptions {
         self.faults.iter().flat_map(of).collect()
     }
 
-    /// Returns how many drivers it takes: trips last the longer, the lower the speed.
+    /// Returns the number of drivers. At a lower speed trips take longer, so more drivers are needed.
     fn driver_count(&self) -> usize {
         (f64::from(self.rate.get() * DRIVERS_PER_RATE) * (USUAL_SPEED / self.speed)).ceil() as usize
     }
 
-    /// Returns whether each fault is followed by time enough to judge how soon all is as before.
+    /// Returns whether the run is long enough to judge the recovery after each fault.
     fn leaves_time_to_recover(&self) -> bool {
         self.minutes >= JUDGED_FROM_MINUTES
     }
 }
 
-/// How often a fault was made, and the worst recovery of all times.
+/// Count of a fault, and its worst recovery.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct FaultSummary {
     count: u32,
@@ -198,7 +200,7 @@ impl Measure for ChaosOptions {
     }
 }
 
-/// What is known when everything is at rest.
+/// Results of a run, read when everything is at rest.
 struct ChaosOutcome {
     wall: Duration,
     faults: BTreeMap<ChaosFault, FaultSummary>,
@@ -218,7 +220,7 @@ async fn play_chaos(
     let (caller, caller_db) = (crowd.clone(), db.clone());
     clients.spawn(async move {
         if let Err(error) = callers::repeat_job_ids(caller, caller_db, callback_secret).await {
-            tracing::error!(%error, "The partner cannot call.");
+            tracing::error!(%error, "The partner cannot send callbacks.");
         }
     });
     let watch = stage.watch.clone();
@@ -238,14 +240,14 @@ async fn play_chaos(
     Ok(ChaosOutcome { wall, faults, violations })
 }
 
-/// Makes them all, each at its time.
+/// Inflicts all planned faults, each at its time.
 async fn make_faults(
     options: &ChaosOptions,
     stage: &mut ChaosStage,
     begin: Instant,
 ) -> anyhow::Result<BTreeMap<ChaosFault, FaultSummary>> {
     let mut faults: BTreeMap<ChaosFault, FaultSummary> = BTreeMap::new();
-    // Servers take their time to start, which moves all that follows.
+    // Servers take time to start, which delays all later faults.
     let mut late = Duration::ZERO;
     let mut recovery_of = Vec::new();
     for planned in schedule::plan_faults(options) {
@@ -277,7 +279,7 @@ async fn make_faults(
     Ok(faults)
 }
 
-/// A line for people, so that a long run shows what it is at.
+/// Prints the current fault, so that a long run shows its progress.
 fn announce_fault(options: &ChaosOptions, begin: Instant, planned: &PlannedFault) {
     let line = format!(
         "{:6.1} s  {} for {:.1} s",
@@ -300,7 +302,7 @@ async fn build_figures(
     violations.extend(played::let_long_polls_end(&testbed.app.core.db).await?);
     let lateness = figures::read_lateness(&testbed.app.core.store).await?;
     let Testbed { processes, app, ways, redis, postgres, mut dir, .. } = testbed;
-    // A short run, or a debug build, is not judged by time: next to a lifetime of 30 s a busy machine is late by as much.
+    // Time goals are not judged in a short run or a debug build. With a lifetime of 30 s, a busy machine misses them.
     let judges_time = options.leaves_time_to_recover() && IS_OPTIMIZED;
     if judges_time {
         let missed = |(fault, of): (&ChaosFault, &FaultSummary)| {

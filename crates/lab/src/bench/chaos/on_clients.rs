@@ -1,4 +1,4 @@
-//! Clients who mean no good.
+//! Faults caused by malicious clients.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use tokio::{task::JoinSet, time::Instant};
 use super::stage::ChaosStage;
 use crate::bench::played::PlayedStage;
 
-/// So many ask at the same time, each again as soon as it is answered.
+/// Number of concurrent clients. Each sends the next request as soon as it has an answer.
 const CLIENTS: usize = 100;
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Wrong keys, some of the form of a key and some not, and the public question whether a process is ready.
+/// Floods the API with wrong keys, some with the form of a key, and with readiness checks, which need no key.
 pub(super) async fn flood_with_keys(stage: &mut ChaosStage, length: Duration) -> anyhow::Result<()> {
     let http = foundation::outbound::client_builder().no_proxy().timeout(TIMEOUT).build()?;
     let end = Instant::now() + length;
@@ -39,7 +39,7 @@ pub(super) async fn flood_with_keys(stage: &mut ChaosStage, length: Duration) ->
     let waited = stage.wait_for(length).await;
     let let_in: u32 = clients.join_all().await.into_iter().sum();
     if let_in > 0 {
-        stage.problems.push(format!("{let_in} requests with wrong keys were let in"));
+        stage.problems.push(format!("{let_in} requests with wrong keys were accepted"));
     }
     waited
 }

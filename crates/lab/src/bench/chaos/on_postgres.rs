@@ -1,4 +1,4 @@
-//! Faults of Postgres. They go past the proxy, on connections of their own.
+//! Faults of Postgres. They use their own connections, not the proxy.
 
 use anyhow::Context;
 use sqlx::{Connection, PgConnection};
@@ -11,10 +11,10 @@ use crate::{
 use maintenance::periodic::cleanup;
 
 async fn connect_to_postgres(testbed: &Testbed) -> anyhow::Result<PgConnection> {
-    PgConnection::connect(&testbed.postgres.url()).await.context("cannot reach Postgres to make it fail")
+    PgConnection::connect(&testbed.postgres.url()).await.context("cannot connect to Postgres to inflict a fault")
 }
 
-/// Ends every session but this one.
+/// Ends every session except this one.
 pub(super) async fn terminate_sessions(testbed: &Testbed) -> anyhow::Result<()> {
     let mut connection = connect_to_postgres(testbed).await?;
     end_sessions(&mut connection).await?;
@@ -32,7 +32,7 @@ async fn end_sessions(connection: &mut PgConnection) -> Result<(), sqlx::Error> 
     .map(drop)
 }
 
-/// From now on sessions cannot write, or can again; those there are, are ended, as by a failover.
+/// Makes new sessions read-only, or writable again. Ends existing sessions, like a failover.
 pub(super) async fn set_read_only(testbed: &Testbed, read_only: bool) -> anyhow::Result<()> {
     let mut connection = connect_to_postgres(testbed).await?;
     let set = if read_only {
@@ -46,8 +46,8 @@ pub(super) async fn set_read_only(testbed: &Testbed, read_only: bool) -> anyhow:
     Ok(connection.close().await?)
 }
 
-/// A transaction that has read the history stays open, while the cleanup runs and a new worker looks after the partitions,
-/// one of which is missing.
+/// Keeps a transaction open that has read the history, while the cleanup runs and a new worker maintains the
+/// partitions. One partition is missing.
 pub(super) async fn read_for_long(stage: &mut ChaosStage, planned: &PlannedFault) -> anyhow::Result<()> {
     let mut connection = connect_to_postgres(&stage.testbed).await?;
     drop_last_partition(&mut connection).await?;
@@ -66,12 +66,12 @@ pub(super) async fn read_for_long(stage: &mut ChaosStage, planned: &PlannedFault
     let waited = stage.wait_for(planned.lasts).await;
     reader.rollback().await?;
     connection.close().await?;
-    // That it does not get through beside a reader is the reader's fault.
+    // The reader blocks the cleanup, so an unfinished cleanup is not an error.
     cleaning.abort();
     waited
 }
 
-/// The farthest day of the history, which has no events yet. The next look makes it again.
+/// Drops the last day of the history, which has no events yet. The next maintenance creates it again.
 async fn drop_last_partition(connection: &mut PgConnection) -> anyhow::Result<()> {
     sqlx::query("SET lock_timeout = '2s'").execute(&mut *connection).await?;
     let dropped = sqlx::query(

@@ -1,4 +1,4 @@
-//! Faults of Redis. They go past the proxy of the processes.
+//! Faults of Redis. They use their own connections, not the proxy.
 
 use std::{path::PathBuf, process::Stdio, time::Duration};
 
@@ -14,13 +14,13 @@ use super::stage::{ChaosStage, require_proxies};
 use crate::testbed::Testbed;
 
 const CLOCK: &str = include_str!("clock.c");
-/// How far a new primary's clock is off the old one's.
+/// Clock difference of a new primary.
 const STEP_SECS: i64 = 40;
 const SYNC_WAIT: Duration = Duration::from_secs(10);
 
 async fn connect_to_redis(redis: &RedisServer) -> anyhow::Result<MultiplexedConnection> {
     let client = redis::Client::open(redis.url())?;
-    client.get_multiplexed_async_connection().await.context("cannot reach Redis to make it fail")
+    client.get_multiplexed_async_connection().await.context("cannot connect to Redis to inflict a fault")
 }
 
 pub(super) async fn flush_redis(testbed: &Testbed) -> anyhow::Result<()> {
@@ -28,7 +28,7 @@ pub(super) async fn flush_redis(testbed: &Testbed) -> anyhow::Result<()> {
     Ok(cmd("FLUSHALL").exec_async(&mut connection).await?)
 }
 
-/// Ends every connection but this one.
+/// Ends every connection except this one.
 pub(super) async fn kill_clients(testbed: &Testbed) -> anyhow::Result<()> {
     let mut connection = connect_to_redis(&testbed.redis).await?;
     let killed: i64 =
@@ -37,14 +37,14 @@ pub(super) async fn kill_clients(testbed: &Testbed) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Full: nothing that needs memory is written.
+/// Fills Redis, or ends that. A full Redis refuses writes that need memory.
 pub(super) async fn set_full(testbed: &Testbed, full: bool) -> anyhow::Result<()> {
     let mut connection = connect_to_redis(&testbed.redis).await?;
     let limit = if full { "1" } else { "0" };
     Ok(cmd("CONFIG").arg(&["SET", "maxmemory", limit]).exec_async(&mut connection).await?)
 }
 
-/// A replica on a host with another clock takes over, with all the data.
+/// Promotes a replica with all the data, on a host with another clock.
 pub(super) async fn fail_over_to_another_clock(stage: &mut ChaosStage, dice: u64) -> anyhow::Result<()> {
     let library = clock_library(&stage.testbed).await?;
     let ahead = dice.is_multiple_of(2);
@@ -78,7 +78,8 @@ async fn wait_for_sync(replica: &mut MultiplexedConnection) -> anyhow::Result<()
     }
 }
 
-/// A library that moves the clock of the server it is loaded into; made once, with the C compiler that links Rust programs.
+/// Returns a library that shifts the clock of the server that loads it. It is compiled once, with the C compiler that
+/// links Rust programs.
 async fn clock_library(testbed: &Testbed) -> anyhow::Result<PathBuf> {
     let (source, library) = (testbed.dir.path().join("clock.c"), testbed.dir.path().join("clock.so"));
     if library.exists() {
@@ -92,7 +93,7 @@ async fn clock_library(testbed: &Testbed) -> anyhow::Result<PathBuf> {
         .stdin(Stdio::null())
         .output()
         .await
-        .context("cannot move a clock without a C compiler (cc)")?;
+        .context("shifting the clock needs a C compiler (cc)")?;
     ensure!(made.status.success(), "cc: {}", String::from_utf8_lossy(&made.stderr));
     Ok(library)
 }

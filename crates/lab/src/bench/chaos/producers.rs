@@ -1,4 +1,4 @@
-//! Producers: they create orders, say that they are paid, and cancel some.
+//! Producers: they create orders, report payments, and cancel some orders.
 
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
@@ -16,21 +16,22 @@ use super::{
 };
 use crate::testbed::{partner, producer::OrderDraft};
 
-/// Served by own drivers: asked one by one, and three at once.
+/// Service types of own drivers: offered to one driver at a time, and to three at once.
 pub(in crate::bench) const ONE_BY_ONE: &str = "RIDE";
 pub(in crate::bench) const BROADCAST: &str = "DELIVERY";
-/// The middle of the city, and half its width in degrees: some 3 km, so that all of it is near enough for a driver.
+/// Centre of the city, and half its width in degrees: about 3 km across, so that every place is near enough for a
+/// driver.
 const CENTRE: (f64, f64) = (-6.2088, 106.8456);
 const HALF_WIDTH: f64 = 0.015;
 
-/// A place in the city: latitude and longitude.
+/// Returns a random place in the city: latitude and longitude.
 pub(super) fn random_city_place(rng: &mut impl Rng) -> (f64, f64) {
     let mut offset = || rng.random_range(-HALF_WIDTH..HALF_WIDTH);
     (CENTRE.0 + offset(), CENTRE.1 + offset())
 }
 
-/// Creates orders at an even pace, each with a life of its own; returns when all of them have been cared for. So many
-/// producers as there are create at once: while all of them wait for an answer there are no new orders.
+/// Creates orders at a steady pace. Returns when the work on all of them is done. At most `producers` creations run at
+/// once: while all of them wait for an answer, no new orders are created.
 pub(in crate::bench) async fn create_orders(
     crowd: ChaosCrowd,
     rate: NonZeroU32,
@@ -44,7 +45,7 @@ pub(in crate::bench) async fn create_orders(
     let mut n = 0_u32;
     while pause * n < length {
         tokio::time::sleep_until(start + pause * n).await;
-        // Without a place until the end, the orders that are left are not created.
+        // If no producer is free until the end, the remaining orders are not created.
         let Ok(Ok(place)) = tokio::time::timeout_at(start + length, places.clone().acquire_owned()).await else {
             break;
         };
@@ -56,8 +57,8 @@ pub(in crate::bench) async fn create_orders(
     lives.join_all().await;
 }
 
-/// Creates order `n` and does with it what its producer wants. One in four requests loses its client on the way; half of
-/// those clients ask again and want to know. The producer's place is free once it was told of the order.
+/// Creates order `n` and performs its producer's actions. One request in four loses its client; half of those clients
+/// send the request again to get the answer. The producer is free again after the answer to the creation.
 async fn care_for_order(crowd: &ChaosCrowd, n: u32, place: OwnedSemaphorePermit) {
     let mut rng = crowd.rng_for(&["order", &n.to_string()]);
     let created = create_order(crowd, n, &mut rng).await;
@@ -78,7 +79,7 @@ async fn care_for_order(crowd: &ChaosCrowd, n: u32, place: OwnedSemaphorePermit)
     }
 }
 
-/// Returns the order's id, if the producer knows it.
+/// Creates an order. Returns its id if the producer knows it.
 async fn create_order(crowd: &ChaosCrowd, n: u32, rng: &mut impl Rng) -> Option<String> {
     let key = format!("chaos-{}-{n}", crowd.seed);
     let service_type = match rng.random_range(0..10) {
@@ -88,10 +89,10 @@ async fn create_order(crowd: &ChaosCrowd, n: u32, rng: &mut impl Rng) -> Option<
     };
     let pickup = random_city_place(rng);
     let payment_status = if rng.random_bool(0.7) { "UNPAID" } else { "PAID" };
-    // Some producers give their orders ids of their own.
+    // Some producers choose the ids of their orders.
     let id = rng.random::<bool>().then(|| format!("order-{key}"));
     let mut body = OrderDraft::new(service_type, pickup, payment_status).to_body(id.as_deref());
-    // So that two orders of one key would be seen.
+    // The customer id makes two orders with one key detectable.
     body["customer_id"] = json!(key);
     let request =
         ChaosRequest { what: "create", path: "/orders", key: &crowd.key, idempotency_key: Some(&key), body: &body };
@@ -104,7 +105,7 @@ async fn create_order(crowd: &ChaosCrowd, n: u32, rng: &mut impl Rng) -> Option<
     Some(order)
 }
 
-/// Sends a request about an order, some of them with an Idempotency-Key. Returns whether it was answered with success.
+/// Sends a request about an order, sometimes with an Idempotency-Key. Returns whether it succeeded.
 async fn ask_about(crowd: &ChaosCrowd, what: &'static str, order: &str, body: Value, rng: &mut impl Rng) -> bool {
     let (path, key) = (format!("/orders/{order}/{what}"), format!("{order}-{what}"));
     let idempotency_key = rng.random::<bool>().then_some(key.as_str());
@@ -112,7 +113,7 @@ async fn ask_about(crowd: &ChaosCrowd, what: &'static str, order: &str, body: Va
     !lose_some(crowd, request, rng).await && matches!(crowd.send_request(request).await, ChaosAnswer::Done(_))
 }
 
-/// Hangs up on one request in four. Returns whether the client is content with that and does not ask again.
+/// Hangs up on one request in four. Returns true if the client then does not send the request again.
 async fn lose_some(crowd: &ChaosCrowd, request: ChaosRequest<'_>, rng: &mut impl Rng) -> bool {
     if !rng.random_bool(0.25) {
         return false;

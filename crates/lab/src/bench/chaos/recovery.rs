@@ -1,4 +1,4 @@
-//! How soon after a fault all is as before: lateness, and the timers that the rows ask for.
+//! Recovery after a fault: lateness, and timers that the rows require.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -11,39 +11,42 @@ use maintenance::recovery::repair;
 
 const WINDOW: Duration = Duration::from_secs(5);
 const STEP: Duration = Duration::from_secs(1);
-/// All must be as before within this time of a fault's end.
+/// Maximum time from the end of a fault until everything has recovered.
 const GOAL: Duration = Duration::from_secs(10);
 const GOAL_P99_MS: f64 = 100.0;
-/// Two looks at timers that are missing lie so far apart: between a commit and its settle one may be missing.
+/// Interval between two checks for missing timers. Between a commit and its settle a timer may be missing, so a timer
+/// counts as missing only if two checks miss it.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Timers named where they are missing.
+/// Maximum number of missing timers that are listed.
 const SOME: usize = 5;
 
-/// What followed one fault. Seconds since its end; `None`: not before the next fault, or too little time to tell.
+/// Recovery after one fault, in seconds since its end. `None` means not before the next fault, or too little time to
+/// judge.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub(super) struct FaultRecovery {
-    /// From then on p99 stayed below the goal in every window.
+    /// Time after which p99 stayed below the goal in every window.
     pub(super) lateness_s: Option<f64>,
     pub(super) timers_s: Option<f64>,
-    /// Some timers that were missing in the last two looks, or why a look failed.
+    /// Some timers that were missing in the last two checks, or the reason for a failed check.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) without_timers: Option<String>,
-    /// The greatest p99 of all windows that begin after the goal's time.
+    /// Maximum p99 of all windows that start after the goal's time.
     pub(super) worst_p99_ms: Option<f64>,
-    /// Windows that begin after the goal's time in which no job began, although orders were created.
+    /// Windows after the goal's time in which no job started, although orders were created.
     pub(super) windows_without_jobs: usize,
 }
 
-/// Looks for timers that are missing until none is, or until a moment. Returns how long it took, or why they are not back.
+/// Waits until no timer is missing, at most until `until`. Returns the time it took, or the reason why timers are
+/// missing.
 pub(in crate::bench) async fn wait_for_timers(app: &App, end: Instant, until: Instant) -> Result<f64, String> {
     let mut before: Option<(f64, HashSet<String>)> = None;
-    let mut why = "there was no time to look".to_owned();
+    let mut why = "there was no time for a check".to_owned();
     let mut next = end;
     while next < until {
         sleep_until(next).await;
         next = Instant::now() + LOOK_EVERY;
         let looked_at = end.elapsed().as_secs_f64();
-        // A server that is not there yet has no timers.
+        // The check may hang while a server is down, so it is bounded by `until`.
         let missing = match tokio::time::timeout_at(until, repair::list_missing(&app.core)).await {
             Ok(Ok(missing)) => missing,
             Ok(Err(error)) => {
@@ -52,7 +55,7 @@ pub(in crate::bench) async fn wait_for_timers(app: &App, end: Instant, until: In
                 continue;
             }
             Err(_) => {
-                why = format!("the look begun after {looked_at:.1} s did not end");
+                why = format!("the check started after {looked_at:.1} s did not end");
                 break;
             }
         };
@@ -70,7 +73,8 @@ pub(in crate::bench) async fn wait_for_timers(app: &App, end: Instant, until: In
     Err(why)
 }
 
-/// Returns p99 in milliseconds of each window between a fault's end and the next fault, one a second; `None`: no job began in it.
+/// Returns the p99 in milliseconds of each window between a fault's end and the next fault, one window per second.
+/// `None` if no job started in the window.
 pub(super) fn read_windows(watch: &LatenessWatch, end: Instant, next: Instant) -> Vec<Option<f64>> {
     let begins = (0..).map(|n| end + STEP * n).take_while(|begin| *begin + WINDOW <= next);
     begins.map(|begin| watch.p99_ms(begin, begin + WINDOW)).collect()
@@ -90,7 +94,7 @@ impl FaultRecovery {
         }
     }
 
-    /// The worse of two. A time is unknown where one of them is.
+    /// Returns the worse values of two recoveries. A time is unknown if it is unknown in one of them.
     pub(super) fn merge_worst(self, other: Self) -> Self {
         let later = |a: Option<f64>, b: Option<f64>| a.zip(b).map(|(a, b)| a.max(b));
         Self {
@@ -102,20 +106,22 @@ impl FaultRecovery {
         }
     }
 
-    /// Returns a line for each goal that it misses.
+    /// Returns a line for each missed goal.
     pub(super) fn missed_goals(&self) -> Vec<String> {
         let (goal, mut missed) = (GOAL.as_secs_f64(), Vec::new());
         match self.timers_s {
             Some(seconds) if seconds <= goal => {}
-            Some(seconds) => missed.push(format!("timers were back after {seconds:.1} s, the goal is {goal} s")),
+            Some(seconds) => missed.push(format!("timers were restored after {seconds:.1} s, the goal is {goal} s")),
             None => {
-                let why = self.without_timers.as_deref().unwrap_or("no look");
-                missed.push(format!("timers were not back before the next fault: {why}"));
+                let why = self.without_timers.as_deref().unwrap_or("no check");
+                missed.push(format!("timers were not restored before the next fault: {why}"));
             }
         }
         if self.windows_without_jobs > 0 {
-            missed
-                .push(format!("no job began in {} windows from {goal} s after its end on", self.windows_without_jobs));
+            missed.push(format!(
+                "no job started in {} windows from {goal} s after its end on",
+                self.windows_without_jobs
+            ));
         }
         if let Some(p99) = self.worst_p99_ms.filter(|p99| *p99 >= GOAL_P99_MS) {
             missed.push(format!("lateness p99 was {p99:.0} ms in a window from {goal} s after its end on"));
@@ -129,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lateness_is_well_from_the_last_window_that_was_not() {
+    fn recovery_starts_after_the_last_bad_window() {
         let of = |windows: &[f64]| FaultRecovery::new(&windows.iter().copied().map(Some).collect::<Vec<_>>(), Ok(1.0));
         assert_eq!(of(&[5.0, 200.0, 9.0, 8.0]).lateness_s, Some(2.0));
         assert_eq!(of(&[5.0, 9.0, 100.0]).lateness_s, None);

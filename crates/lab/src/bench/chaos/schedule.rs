@@ -1,4 +1,4 @@
-//! What fails when. Pure: the same seed, the same schedule.
+//! Plan of faults. Pure: the same seed gives the same plan.
 
 use std::time::Duration;
 
@@ -7,26 +7,26 @@ use rand::{RngExt, seq::SliceRandom};
 use super::{ChaosOptions, fault::ChaosFault};
 use partner_sim::seeded_rng::ChoiceSeed;
 
-/// Orders are created for so long before the first fault.
+/// Time that orders are created before the first fault.
 const WARM_UP: Duration = Duration::from_secs(4);
-/// After each fault: so long that lateness can be judged from 10 s on; and in a short run.
+/// Time after each fault. It is long enough to judge lateness from 10 s on, and shorter in a short run.
 const RECOVERY: Duration = Duration::from_secs(21);
 const SHORT_RECOVERY: Duration = Duration::from_secs(4);
 
-/// One fault.
+/// A planned fault.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct PlannedFault {
     pub(super) fault: ChaosFault,
-    /// Since the first order.
+    /// Time since the first order.
     pub(super) at: Duration,
     pub(super) lasts: Duration,
-    /// Time between its end and the next.
+    /// Time between its end and the next fault.
     pub(super) recovery: Duration,
-    /// Decides what else is left to chance, such as which process it strikes.
+    /// Random number for other choices, such as the affected process.
     pub(super) dice: u64,
 }
 
-/// The faults of a run, in rounds of all of them; the order differs from round to round.
+/// Plans the faults of a run. Each round contains all of them in a new order.
 pub(super) fn plan_faults(options: &ChaosOptions) -> Vec<PlannedFault> {
     let end = Duration::from_secs_f64(options.minutes * 60.0);
     let recovery = if options.leaves_time_to_recover() { RECOVERY } else { SHORT_RECOVERY };
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn the_seed_decides_and_faults_follow_each_other() {
+    fn same_seed_plans_the_same_faults() {
         let planned = plan_faults(&options(8.0, 7));
         assert_eq!(planned, plan_faults(&options(8.0, 7)));
         assert_ne!(planned, plan_faults(&options(8.0, 8)));

@@ -1,4 +1,4 @@
-//! The installation that is put under faults, and time that passes there.
+//! Installation that faults are inflicted on.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::{
     testbed::{ServerProxies, Testbed},
 };
 
-/// A process that cannot reach its servers ends within this time of its start, for its supervisor to start it again.
+/// Maximum time after its start in which a process without its servers may end, to be restarted by its supervisor.
 const STARTING: Duration = Duration::from_secs(20);
 
 #[derive(Debug)]
@@ -21,11 +21,11 @@ pub(super) struct ChaosStage {
     pub(super) sim: PartnerSim,
     pub(super) receivers: MessageReceivers,
     pub(super) watch: LatenessWatch,
-    /// Processes that ended by themselves, and faults that could not be made or ended.
+    /// Processes that ended unexpectedly, and faults that could not be started or ended.
     pub(super) problems: Vec<String>,
-    /// Processes that could not start during a fault, and were started again.
+    /// Processes that could not start during a fault and were restarted.
     pub(super) false_starts: u64,
-    /// How far the clock of Redis is off by now.
+    /// Current difference of the clock of Redis.
     pub(super) clock_offset_secs: i64,
 }
 
@@ -51,7 +51,7 @@ impl PlayedStage for ChaosStage {
     }
 }
 
-/// Returns the proxies of the servers; fails for an installation without them.
+/// Returns the proxies of the servers. Fails for an installation without proxies.
 pub(super) fn require_proxies(testbed: &Testbed) -> anyhow::Result<&ServerProxies> {
     testbed.ways.as_ref().context("this installation has no proxies")
 }

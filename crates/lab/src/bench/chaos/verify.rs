@@ -1,4 +1,4 @@
-//! What clients were told, what receivers got and what outages may leave behind, against the tables.
+//! Compares answers to clients, messages at receivers and leftovers of outages with the tables.
 
 use std::collections::BTreeMap;
 
@@ -13,14 +13,14 @@ use maintenance::audit;
 use model::messages::{PARTNER_REFUSES_KEY, STATUS_UPDATE_FAILED, TIMER_DEAD};
 use queue::store::JobState;
 
-/// Lines of one kind; a broken rule tends to be broken often.
+/// Maximum lines of one kind, because a violated rule tends to be violated often.
 const MOST: usize = 20;
-/// The invariant of the history that is about the machine's time.
+/// Invariant of the history that depends on the speed of the machine.
 const ENDED_IN_TIME: &str = "ended_within_lifetime";
 
 const CLAIMS: &str = include_str!("verify.sql");
 
-/// Returns a line for each thing that differs.
+/// Returns a line for each difference.
 pub(in crate::bench) async fn verify_claims(
     app: &App,
     claims: &ClientClaims,
@@ -76,14 +76,15 @@ fn add_violations(found: &mut Vec<String>, what: &str, lines: Vec<String>) {
     }
 }
 
-/// The invariants that the history breaks; the one about time only where the machine is fast enough to judge it.
+/// Returns the violated invariants of the history. The invariant about time is judged only if the machine is fast
+/// enough.
 pub(in crate::bench) async fn verify_history(app: &App, judges_time: bool) -> anyhow::Result<Vec<String>> {
     let found = audit::check_history(&app.maintenance).await?;
     let found = found.iter().filter(|violation| judges_time || violation.invariant != ENDED_IN_TIME);
     Ok(found.map(ToString::to_string).collect())
 }
 
-/// Sessions that stay inside a transaction while all is at rest.
+/// Returns sessions that stay in a transaction while everything is at rest.
 pub(in crate::bench) async fn idle_in_transaction(db: &Pool) -> Result<Vec<String>, sqlx::Error> {
     sqlx::query_scalar(
         "-- idle in transaction
@@ -96,7 +97,7 @@ pub(in crate::bench) async fn idle_in_transaction(db: &Pool) -> Result<Vec<Strin
     .await
 }
 
-/// Some orders that did not end, each with its history.
+/// Returns some orders that did not end, each with its history.
 pub(in crate::bench) async fn open_orders(db: &Pool) -> Result<Vec<String>, sqlx::Error> {
     sqlx::query_scalar(
         "-- open orders with their history
@@ -110,7 +111,7 @@ pub(in crate::bench) async fn open_orders(db: &Pool) -> Result<Vec<String>, sqlx
     .await
 }
 
-/// Messages delivered, by kind.
+/// Counts delivered messages by kind.
 pub(in crate::bench) async fn count_delivered_messages(db: &Pool) -> Result<BTreeMap<String, i64>, sqlx::Error> {
     let rows: Vec<(String, i64)> = sqlx::query_as(
         "-- delivered messages by kind

@@ -1,5 +1,6 @@
 -- claims against the tables
--- Rows of what is wrong and about what. $1 has what clients were told and what receivers got, $2 is the channel of alerts.
+-- Returns rows with the kind of each difference and its subject. $1 contains the answers to
+-- clients and the messages at receivers, $2 is the channel of alerts.
 SELECT '201 on create, and no such order', x.line FROM (
     SELECT c->>'order' FROM jsonb_array_elements($1::jsonb->'created') c
     WHERE NOT EXISTS (SELECT 1 FROM orders o WHERE o.id = c->>'order')) x (line)

@@ -1,4 +1,4 @@
-//! Lateness of jobs, by the histograms that workers show: read once a second, compared between any two moments.
+//! Lateness of jobs from the workers' histograms. They are read once a second, and any two times can be compared.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -12,38 +12,38 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use crate::testbed::scrape::MetricsScrape;
 
 const EVERY: Duration = Duration::from_secs(1);
-/// A scrape asks both servers how things stand, for 3 s at most.
+/// Timeout of a scrape, which queries both servers for 3 s at most.
 const TIMEOUT: Duration = Duration::from_secs(5);
 const METRIC: &str = "dispatchq_job_lateness_seconds_bucket";
 
-/// Cheap to clone.
+/// Samples of all workers. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub(in crate::bench) struct LatenessWatch(Arc<Mutex<WatchSamples>>);
 
 #[derive(Debug, Default)]
 struct WatchSamples {
-    /// Names of workers, and where they show their metrics.
+    /// Names of workers, and addresses of their metrics.
     workers: Vec<(String, String)>,
-    /// Workers that are being asked.
+    /// Workers whose scrape is running.
     asked: HashSet<String>,
-    /// By worker, in the order of time.
+    /// Samples by worker, in order of time.
     samples: BTreeMap<String, Vec<MetricsSample>>,
 }
 
 #[derive(Debug, Clone)]
 struct MetricsSample {
     at: Instant,
-    /// Upper bounds in seconds, and jobs so far that were not later.
+    /// Upper bounds in seconds, and number of jobs so far that were not later.
     buckets: Vec<(f64, f64)>,
 }
 
 impl LatenessWatch {
-    /// These workers are there now.
+    /// Sets the current workers.
     pub(in crate::bench) fn set_workers(&self, workers: Vec<(String, String)>) {
         self.lock_samples().workers = workers;
     }
 
-    /// Asks all workers once a second, for ever.
+    /// Scrapes all workers once a second. Never returns without an error.
     pub(in crate::bench) async fn run(self) -> anyhow::Result<()> {
         let http = foundation::outbound::client_builder().no_proxy().timeout(TIMEOUT).build()?;
         let mut ticks = interval(EVERY);
@@ -72,7 +72,7 @@ impl LatenessWatch {
         }
     }
 
-    /// The 99th percentile in milliseconds over the jobs begun between two moments; `None` without jobs.
+    /// Returns the 99th percentile in milliseconds of the jobs that started between two times. `None` without jobs.
     pub(in crate::bench) fn p99_ms(&self, from: Instant, to: Instant) -> Option<f64> {
         let seen = self.lock_samples();
         let mut sum: Vec<(f64, f64)> = Vec::new();
@@ -96,7 +96,7 @@ impl LatenessWatch {
     }
 }
 
-/// Bounds and counts of the histogram, the smallest bound first.
+/// Returns bounds and counts of the histogram, smallest bound first.
 fn buckets_of(text: &str) -> Vec<(f64, f64)> {
     let counts = MetricsScrape::parse(text).sum_by("le", METRIC, &[]);
     let bound = |le: &str| if le == "+Inf" { f64::INFINITY } else { le.parse().unwrap_or(f64::NAN) };
@@ -105,7 +105,7 @@ fn buckets_of(text: &str) -> Vec<(f64, f64)> {
     buckets
 }
 
-/// By straight lines within a bucket, as Prometheus does; of those beyond the last bound that bound.
+/// Interpolates linearly within a bucket, like Prometheus. Above the last finite bound, returns that bound.
 fn percentile_s(buckets: &[(f64, f64)], part: f64) -> Option<f64> {
     let total = buckets.last()?.1;
     if total <= 0.0 {
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buckets_are_read_and_percentiles_lie_within_them() {
+    fn percentiles_are_interpolated_within_buckets() {
         let text = "# TYPE x histogram\n\
                     dispatchq_job_lateness_seconds_bucket{le=\"0.1\"} 98\n\
                     dispatchq_job_lateness_seconds_bucket{le=\"0.25\"} 100\n\

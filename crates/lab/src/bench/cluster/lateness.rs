@@ -1,5 +1,5 @@
-//! Jobs by how late they started, as workers tell Redis every two seconds. What they told is added up here as it grows, for a flush
-//! takes it away.
+//! Lateness of jobs, as workers report it to Redis every two seconds. This module sums up the growth of the counts,
+//! because a flush removes them.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -15,26 +15,26 @@ use queue::{Store, StoreError};
 
 const EVERY: Duration = Duration::from_millis(500);
 const HOUR_MS: u64 = 3_600_000;
-/// Workers have told what they saw within this time.
+/// Time within which workers have reported what they saw.
 pub(super) const TOLD_WITHIN: Duration = Duration::from_millis(2_500);
-/// The field beside the counts.
+/// Hash field next to the counts.
 const MAX: &str = "max";
 
 /// Jobs by lateness in milliseconds, rounded down to two digits.
 type JobsByLateness = BTreeMap<u64, u64>;
 
-/// All jobs so far. Cheap to clone.
+/// Counts of all jobs so far. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LatenessBook(Arc<Mutex<BookEntries>>);
 
 #[derive(Debug, Default)]
 struct BookEntries {
-    /// What Redis had at the last look, by hour.
+    /// Counts in Redis at the last read, by hour.
     seen: BTreeMap<u64, JobsByLateness>,
     total: LatenessTotal,
 }
 
-/// Jobs until some moment, or between two.
+/// Counts of jobs up to some time, or between two times.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct LatenessTotal {
     jobs: JobsByLateness,
@@ -42,15 +42,15 @@ pub(super) struct LatenessTotal {
 }
 
 impl LatenessBook {
-    /// Looks twice a second, for ever. The control shard has the counts of all.
+    /// Reads the counts twice a second and never returns. The control shard has the counts of all shards.
     pub(super) async fn keep_looking(self, control: Store) {
         let mut ticks = interval(EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            // Redis is away now and then.
+            // Redis may be down during a step.
             if let Err(error) = self.look(&control).await {
-                tracing::debug!(%error, "The lateness of jobs is not read.");
+                tracing::debug!(%error, "The lateness of jobs could not be read.");
             }
         }
     }
@@ -66,7 +66,7 @@ impl LatenessBook {
         Ok(())
     }
 
-    /// Returns all jobs so far.
+    /// Returns the counts of all jobs so far.
     pub(super) fn total(&self) -> LatenessTotal {
         self.lock_entries().total.clone()
     }
@@ -83,7 +83,7 @@ impl BookEntries {
         let before = self.seen.insert(hour, now.clone()).unwrap_or_default();
         self.total.max_ms = self.total.max_ms.max(max_ms);
         let count = |jobs: &JobsByLateness| jobs.values().sum::<u64>();
-        // A replica that took over may lack the last of them; after a flush there are few.
+        // A replica that took over may lack the last counts. After a flush there are only few.
         let is_new = count(&now) < count(&before) / 2;
         for (lateness, jobs) in now {
             let known = if is_new { 0 } else { before.get(&lateness).copied().unwrap_or_default() };
@@ -97,7 +97,8 @@ impl LatenessTotal {
         self.jobs.values().sum()
     }
 
-    /// Returns the jobs since an earlier moment. Their greatest lateness is rounded down, unless it is the greatest of all.
+    /// Returns the jobs since an earlier time. Their maximum lateness is rounded down, unless it is the maximum of all
+    /// jobs.
     pub(super) fn since(&self, before: &Self) -> Self {
         let grown = self.jobs.iter().map(|(lateness, jobs)| {
             let known = before.jobs.get(lateness).copied().unwrap_or_default();
@@ -119,7 +120,7 @@ impl LatenessTotal {
         JobLateness { p50: self.percentile(50), p99: self.percentile(99), max: self.max_ms, jobs: self.job_count() }
     }
 
-    /// The smallest lateness that at least `percent` % of the jobs do not exceed.
+    /// Returns the smallest lateness that at least `percent` % of the jobs do not exceed.
     fn percentile(&self, percent: u64) -> u64 {
         let wanted = (self.job_count() * percent).div_ceil(100);
         let mut seen = 0;
@@ -146,7 +147,7 @@ mod tests {
         let add = |hour, jobs: &[(u64, u64)], max_ms| book.lock_entries().add_hour(hour, fields(jobs, max_ms));
         add(7, &[(1, 90), (30, 10)], 37);
         let before = book.total();
-        // After a failover; then more; then a flush; and the next hour.
+        // Counts after a failover, more counts, counts after a flush, and counts of the next hour.
         add(7, &[(1, 88), (30, 10)], 37);
         add(7, &[(1, 90), (30, 12)], 37);
         add(7, &[(2, 5)], 2);

@@ -1,11 +1,12 @@
-//! `dispatchq bench cluster`: orders on a Redis Cluster of three masters and three replicas whose nodes fail, and whose queue is cut
-//! into more and fewer shards, while orders go on; then what clients were told is compared with the tables.
+//! `dispatchq bench cluster`: runs orders on a Redis Cluster of three masters and three replicas. Nodes fail, and the
+//! number of shards changes. Then it compares the answers to clients with the tables.
 //!
-//! The clients are those of `chaos`. One thing is done in each phase.
+//! The clients are those of `chaos`. Each phase performs one step.
 //!
-//! * `phases`: what is done when, with how many shards. `steps`: does what a phase asks for.
-//! * `nodes`: the six nodes as an operator sees and moves them. `shard_command`: `dispatchq shards`, if this binary has it.
-//! * `stage`: the installation. `lateness`: jobs by how late they started, kept over flushes. `verdict`: what was lost, doubled or early.
+//! * `phases`: the plan of steps and shards. `steps`: performs the step of a phase.
+//! * `nodes`: operations on the six nodes. `shard_command`: `dispatchq shards`, if this binary has it.
+//! * `stage`: the installation. `lateness`: lateness of jobs, kept over flushes. `verdict`: lost, doubled and early
+//!   attempts.
 
 mod lateness;
 mod nodes;
@@ -43,36 +44,36 @@ use settings::Config;
 
 const SERVES: usize = 2;
 const WORKERS: usize = 2;
-/// Decides what clients want.
+/// Seed of the clients' decisions.
 const SEED: u64 = 1;
-/// Time that follows a step at least: two looks at the timers.
+/// Minimum time after a step: two checks of the timers.
 const AFTER_STEP: Duration = Duration::from_secs(3);
-/// Drivers for each order created per second, at a speed of 30. Some ten of them are busy.
+/// Drivers per order created per second, at a speed of 30. About ten of them are busy.
 const DRIVERS_PER_RATE: u32 = 32;
 const USUAL_SPEED: f64 = 30.0;
 const FASTEST: f64 = 60.0;
 
 #[derive(Debug, Clone, Args)]
 #[command(after_long_help = "\
-Two serve and two work take orders of a simulated partner and of own drivers, on three masters and three replicas. While orders go \
-on, and the queue has one shard: a replica takes over by plan (CLUSTER FAILOVER); a master is killed (SIGKILL) and comes back; the \
-queue's slot moves to another master key by key; a master is flushed. Then the queue has 4 shards, a master stands still together \
-with its replica, a replica takes over; 16 shards, a master is flushed, slots move; and 4 shards again. Where this binary has no \
-command shards, the phases with more than one shard are left out, and the report says so.\n\n\
-At the end the run waits until every order is final or held and every message is delivered. It exits with 1 if a client was told \
-what is not in the tables, an order did not end, an attempt was made twice or ended before its time, the history breaks an \
-invariant, or a process ended by itself or not in good order. Speed is reported and never judged.\n\n\
+Two serve and two work processes run orders of a simulated partner and of own drivers, on three masters and three replicas. First \
+the queue has one shard: a planned failover (CLUSTER FAILOVER); a master is killed (SIGKILL) and restarts; the queue's slot moves to \
+another master key by key; a master is flushed. Then it has 4 shards: a master is frozen together with its replica; a planned \
+failover. Then 16 shards: a master is flushed; slots move. Then 4 shards again. If this binary has no command shards, the phases \
+with more than one shard are skipped and listed in the report.\n\n\
+At the end the run waits until every order is final or held and every message is delivered. It exits with 1 if an answer to a client \
+contradicts the tables, an order did not end, an attempt was made twice or ended early, the history violates an invariant, or a \
+process ended unexpectedly or not gracefully. Speed is reported but does not affect the exit code.\n\n\
 Example:\n  dispatchq bench cluster --seconds 280 --json > cluster.json")]
 pub struct ClusterOptions {
-    /// Orders created per second
+    /// Number of orders created per second
     #[arg(long, value_name = "N", default_value = "20")]
     pub rate: NonZeroU32,
 
-    /// Seconds for which orders are created, the same share in each phase; longer where the cluster takes longer
+    /// Seconds in which orders are created, shared equally by the phases; longer if the cluster takes longer
     #[arg(long, value_name = "N", default_value = "280")]
     pub seconds: NonZeroU32,
 
-    /// Divides the durations of orders, of trips and of the partner
+    /// Divisor for the durations of orders, of trips and of the partner
     #[arg(long, value_name = "X", default_value_t = USUAL_SPEED, value_parser = parse_number(1.0, FASTEST))]
     pub speed: f64,
 
@@ -82,12 +83,12 @@ pub struct ClusterOptions {
 }
 
 impl ClusterOptions {
-    /// Returns the shortest time of one of so many phases.
+    /// Returns the minimum time of each of `phases` phases.
     fn phase_length(&self, phases: usize) -> Duration {
         Duration::from_secs(u64::from(self.seconds.get())).div_f64(phases.max(1) as f64)
     }
 
-    /// Returns how many drivers it takes: trips last the longer, the lower the speed.
+    /// Returns the number of drivers. At a lower speed trips take longer, so more drivers are needed.
     fn driver_count(&self) -> usize {
         (f64::from(self.rate.get().saturating_mul(DRIVERS_PER_RATE)) * (USUAL_SPEED / self.speed)).ceil() as usize
     }
@@ -144,43 +145,43 @@ impl Measure for ClusterOptions {
     }
 }
 
-/// Returns lateness p99 of the other shards while a master stood still, over that of as many shards at rest. `None`: no master stood
-/// still.
+/// Returns the lateness p99 of the other shards while a master was frozen, relative to the p99 of as many shards at
+/// rest. `None` if no master was frozen.
 fn unreachable_p99_times(phases: &[ClusterPhaseFigures]) -> Option<f64> {
     let (shards, meanwhile) = phases.iter().find_map(|phase| Some((phase.shards, phase.meanwhile_ms?)))?;
     let rest = phases.iter().find(|phase| phase.at_rest && phase.shards == shards)?.lateness_ms;
-    // Whole milliseconds: none is less than one.
+    // Lateness is in whole milliseconds, so values below one count as one.
     Some(round_to_digits(meanwhile.p99.max(1) as f64 / rest.p99.max(1) as f64, 1))
 }
 
 #[derive(Debug, Serialize)]
 struct ClusterPhaseFigures {
     name: &'static str,
-    /// At its end.
+    /// Number of shards at its end.
     shards: u16,
-    /// Nothing was done: what to compare other numbers of shards by.
+    /// Whether the phase had no step. Such phases are the baseline for other numbers of shards.
     at_rest: bool,
-    /// How long it lasted.
+    /// Length of the phase.
     seconds: f64,
-    /// Orders that producers were told of.
+    /// Orders whose creation was answered.
     orders: usize,
     process_per_cpu_s: Option<f64>,
-    /// Of the jobs that began in it.
+    /// Lateness of the jobs that started in the phase.
     lateness_ms: JobLateness,
-    /// How long it took until the slot was served again, or all shards were settled.
+    /// Time until the slot was served again, or all shards were settled.
     #[serde(skip_serializing_if = "Option::is_none")]
     step_s: Option<f64>,
-    /// From then on, until no timer was missing that a row asks for; and why it is not known.
+    /// Time from then on until no required timer was missing, or the reason why that is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     timers_s: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     without_timers: Option<String>,
-    /// Of the jobs that began while a master stood still: those of the other shards.
+    /// Lateness of the other shards' jobs that started while a master was frozen.
     #[serde(skip_serializing_if = "Option::is_none")]
     meanwhile_ms: Option<JobLateness>,
 }
 
-/// What all phases saw.
+/// Totals of all phases.
 #[derive(Debug, Default)]
 struct RunTotals {
     lateness: LatenessTotal,
@@ -190,7 +191,7 @@ struct RunTotals {
 }
 
 impl RunTotals {
-    /// Returns the jobs of this phase for each second of processor time.
+    /// Adds a phase. Returns its jobs per second of CPU time.
     fn add_phase(&mut self, jobs: &LatenessTotal, used: &ProcessorUse, step: &StepOutcome) -> Option<f64> {
         let of = |kind: &str| used.by_kind.get(kind).copied().unwrap_or_default();
         let processor_ms = of(WORKER_KIND) + of(REDIS);
@@ -202,21 +203,21 @@ impl RunTotals {
     }
 }
 
-/// `None` where the system does not tell.
+/// Returns jobs per second of CPU time. `None` if the system does not report CPU time.
 fn per_cpu_s(jobs: u64, processor_ms: u64) -> Option<f64> {
     (processor_ms > 0).then(|| (jobs as f64 * 1e4 / processor_ms as f64).round() / 10.0)
 }
 
-/// What is known when everything is at rest.
+/// Results of a run, read when everything is at rest.
 struct RunOutcome {
     phases: Vec<ClusterPhaseFigures>,
-    /// Phases that were left out.
+    /// Skipped phases.
     left_out: Vec<&'static str>,
     totals: RunTotals,
     violations: Vec<String>,
 }
 
-/// Orders are created through all phases.
+/// Runs all phases while orders are created.
 async fn play_cluster(
     options: &ClusterOptions,
     stage: &mut ClusterStage,

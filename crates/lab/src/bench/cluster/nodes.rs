@@ -1,4 +1,4 @@
-//! The six nodes as an operator sees and moves them, by what each says of itself.
+//! Operations on the six nodes, based on each node's own view.
 
 use std::{ops::RangeInclusive, time::Duration};
 
@@ -10,36 +10,36 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-/// What a node may take to say how it stands, and to do what it is told.
+/// Timeouts for reading the state of a node, and for its commands.
 const VIEW_WAIT: Duration = Duration::from_secs(1);
 const ANSWER_WAIT: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(50);
-/// The nodes agree within this time, also on a busy machine.
+/// Timeout for the nodes to agree, also on a busy machine.
 const AGREED_WAIT: Duration = Duration::from_secs(60);
-/// A replica that lost its vote, or refused because it lagged behind, is asked once more after this time.
+/// Time after which a replica is asked again. It may have lost the vote, or refused because it lagged behind.
 const ASK_AGAIN: Duration = Duration::from_secs(3);
-/// Keys of a slot that go over in one call. Clients come in between.
+/// Keys of a slot that move in one call. Clients can run commands between the calls.
 const KEYS_AT_ONCE: &str = "10";
 const MOVE_TIMEOUT_MS: &str = "5000";
 
-/// What a node says of itself.
+/// State of a node, as the node reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct NodeView {
     id: String,
-    /// The id of its master; `None`: it is one.
+    /// Id of its master. `None` if the node is a master.
     master: Option<String>,
-    /// Of two masters that claim a slot the one with the higher epoch has it.
+    /// Configuration epoch. If two masters claim a slot, the one with the higher epoch owns it.
     epoch: u64,
     slots: Vec<RangeInclusive<u16>>,
 }
 
 impl NodeView {
-    /// Reads its own line of `CLUSTER NODES`: id, address, flags, master, two times, epoch, link, slots.
+    /// Parses the node's own line of `CLUSTER NODES`: id, address, flags, master, two times, epoch, link, slots.
     fn parse_own_line(nodes: &str) -> Option<Self> {
         let words: Vec<&str> =
             nodes.lines().map(|line| line.split(' ').collect()).find(|words: &Vec<&str>| is_own_line(words))?;
         let ranges = words.iter().skip(8).filter_map(|range| {
-            // Slots on their way stand in brackets and are no range.
+            // Migrating slots are in brackets and do not parse as a range.
             let (first, last) = range.split_once('-').unwrap_or((range, range));
             Some(first.parse().ok()?..=last.parse().ok()?)
         });
@@ -61,7 +61,7 @@ fn is_own_line(words: &[&str]) -> bool {
     words.get(2).is_some_and(|flags| flags.split(',').any(|flag| flag == "myself"))
 }
 
-/// Returns the number of the node that serves a slot; waits while one is being voted in.
+/// Returns the number of the node that serves a slot. Waits while a new master is elected.
 pub(super) async fn find_owner(cluster: &RedisCluster, slot: u16) -> anyhow::Result<usize> {
     let begun = Instant::now();
     loop {
@@ -73,7 +73,7 @@ pub(super) async fn find_owner(cluster: &RedisCluster, slot: u16) -> anyhow::Res
     }
 }
 
-/// `None`: no node says that it serves the slot.
+/// Returns the node that serves a slot. `None` if no node claims it.
 async fn look_for_owner(cluster: &RedisCluster, slot: u16) -> Option<usize> {
     let mut owner: Option<(u64, usize)> = None;
     for (number, node) in cluster.nodes().iter().enumerate() {
@@ -97,7 +97,7 @@ pub(super) async fn find_replicas(cluster: &RedisCluster, master: usize) -> anyh
     Ok(replicas)
 }
 
-/// Has a replica of a slot's master take over by plan. Returns how long it took until it served the slot.
+/// Performs a planned failover of a slot's master to a replica. Returns the time until the replica serves the slot.
 pub(super) async fn fail_over(cluster: &RedisCluster, slot: u16) -> anyhow::Result<Duration> {
     let before = find_owner(cluster, slot).await?;
     let (begun, mut asked): (_, Option<Instant>) = (Instant::now(), None);
@@ -120,8 +120,8 @@ async fn ask_to_take_over(cluster: &RedisCluster, master: usize) -> anyhow::Resu
     ask_node(&cluster.nodes()[replica], &["CLUSTER", "FAILOVER"]).await
 }
 
-/// Kills a slot's master as a crash would, and starts it again once its replica serves the slot. Returns how long that took.
-/// `before_kill` hears the process that is about to end.
+/// Kills a slot's master like a crash, and restarts it when its replica serves the slot. Returns the time until then.
+/// `before_kill` gets the pid of the master.
 pub(super) async fn kill_master(
     cluster: &mut RedisCluster,
     slot: u16,
@@ -151,13 +151,13 @@ async fn follows_closely(replica: &RedisServer) -> bool {
     is_replica && info.contains("master_link_status:up")
 }
 
-/// Moves a slot to another master, its keys first, as `redis-cli --cluster reshard` does. Returns how long it took.
+/// Moves a slot and its keys to another master, like `redis-cli --cluster reshard`. Returns the time it took.
 pub(super) async fn move_slot(cluster: &RedisCluster, slot: u16) -> anyhow::Result<Duration> {
     let begun = Instant::now();
-    // On a busy machine a node may be voted out meanwhile.
+    // On a busy machine a node may be voted out during the move.
     while let Err(error) = try_moving(cluster, slot).await {
-        ensure!(begun.elapsed() < AGREED_WAIT, "the slot {slot} does not go over: {error:#}");
-        tracing::debug!(%error, "A slot is moved once more.");
+        ensure!(begun.elapsed() < AGREED_WAIT, "the slot {slot} cannot be moved: {error:#}");
+        tracing::debug!(%error, "Moving a slot again.");
         sleep(LOOK).await;
     }
     Ok(begun.elapsed())
@@ -176,7 +176,7 @@ async fn try_moving(cluster: &RedisCluster, slot: u16) -> anyhow::Result<()> {
         if keys.is_empty() {
             break;
         }
-        // A call that broke off may have left a copy there; the one here is the newer.
+        // An interrupted call may have left a copy on the target. The copy on the source is newer.
         let mut words = vec!["MIGRATE", "127.0.0.1", &port, "", "0", MOVE_TIMEOUT_MS, "REPLACE", "KEYS"];
         words.extend(keys.iter().map(String::as_str));
         ask_node::<String>(source, &words).await?;
@@ -199,19 +199,19 @@ async fn find_other_master(cluster: &RedisCluster, master: usize) -> anyhow::Res
             return Ok(number);
         }
     }
-    anyhow::bail!("there is no other master than node {master}")
+    anyhow::bail!("node {master} is the only master")
 }
 
-/// Has a node lose its data.
+/// Flushes a node.
 pub(super) async fn flush_node(cluster: &RedisCluster, number: usize) -> anyhow::Result<()> {
     ask_node(&cluster.nodes()[number], &["FLUSHALL"]).await
 }
 
-/// Stops nodes where they are (SIGSTOP), or lets them go on (SIGCONT).
+/// Freezes nodes (SIGSTOP), or resumes them (SIGCONT).
 pub(super) async fn freeze_nodes(cluster: &RedisCluster, numbers: &[usize], frozen: bool) -> anyhow::Result<()> {
     let signal = if frozen { "-STOP" } else { "-CONT" };
     let pids = numbers.iter().map(|number| cluster.nodes()[*number].pid().to_string());
-    // The standard library sends no signal but SIGKILL; the shell's `kill` does.
+    // The standard library can only send SIGKILL, so the shell's `kill` sends the signal.
     let script = "signal=$1; shift; kill \"$signal\" \"$@\"";
     let sent = Command::new("/bin/sh").args(["-c", script, "kill", signal]).args(pids).status().await?;
     ensure!(sent.success(), "the nodes {numbers:?} could not be sent {signal}");
@@ -222,13 +222,13 @@ async fn read_id(node: &RedisServer) -> anyhow::Result<String> {
     ask_node(node, &["CLUSTER", "MYID"]).await
 }
 
-/// `None`: it does not answer.
+/// Returns the state of a node. `None` if it does not answer.
 async fn read_view(node: &RedisServer) -> Option<NodeView> {
     let nodes = timeout(VIEW_WAIT, ask_node::<String>(node, &["CLUSTER", "NODES"])).await.ok()?.ok()?;
     NodeView::parse_own_line(&nodes)
 }
 
-/// Over a connection of its own: nodes come and go.
+/// Runs a command over a new connection, because nodes come and go.
 async fn ask_node<T: FromRedisValue>(node: &RedisServer, words: &[&str]) -> anyhow::Result<T> {
     let patient =
         AsyncConnectionConfig::new().set_connection_timeout(Some(ANSWER_WAIT)).set_response_timeout(Some(ANSWER_WAIT));
@@ -244,7 +244,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn nodes_take_over_come_back_and_hand_over_slots() {
+    async fn nodes_fail_over_recover_and_move_slots() {
         let mut cluster = RedisCluster::start().await.unwrap();
         let (first, last) = (0, 16_383);
         let owner = find_owner(&cluster, first).await.unwrap();

@@ -1,29 +1,29 @@
-//! What is done when, and with how many shards. Pure.
+//! Plan of steps and numbers of shards. Pure.
 
-/// What an operator does to the cluster, or what befalls it, while orders go on.
+/// Operation or fault that a phase performs on the cluster while orders are open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ClusterStep {
-    /// Nothing: what the load alone takes.
+    /// No step: the load alone.
     Rest,
-    /// The replica of the master with the control shard takes over by plan.
+    /// Planned failover of the master with the control shard.
     FailOver,
-    /// The master with the control shard is killed; it comes back once its replica has taken over.
+    /// Kill of the master with the control shard. It restarts after its replica has taken over.
     KillMaster,
-    /// The slots of so many shards, the control shard among them, move to other masters.
+    /// Move of the slots of this many shards to other masters, including the control shard.
     MoveSlots(u16),
-    /// A master loses its data: one without the control shard, if such a master has shards.
+    /// Flush of a master, without the control shard if another master has shards.
     FlushMaster,
-    /// A master with shards, but without the control shard, stands still together with its replicas.
+    /// Freeze of a master with shards but without the control shard, together with its replicas.
     FreezeMaster,
-    /// The queue is cut into as many shards as the phase has.
+    /// Change of the number of shards to that of the phase.
     SetShards,
 }
 
-/// A step, and time that passes afterwards.
+/// A step, and the time after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ClusterPhase {
     pub(super) name: &'static str,
-    /// How many shards there are at its end.
+    /// Number of shards at its end.
     pub(super) shards: u16,
     pub(super) step: ClusterStep,
 }
@@ -47,7 +47,8 @@ const PHASES: [ClusterPhase; 14] = [
     ClusterPhase { name: "resharded_back_to_4", shards: 4, step: SetShards },
 ];
 
-/// Returns the phases of a run, and the names of those left out because the number of shards cannot be changed.
+/// Returns the phases of a run, and the names of phases that are skipped because the number of shards cannot be
+/// changed.
 pub(super) fn plan_phases(can_reshard: bool) -> (Vec<ClusterPhase>, Vec<&'static str>) {
     let (played, left_out): (Vec<_>, Vec<_>) = PHASES.into_iter().partition(|phase| can_reshard || phase.shards == 1);
     (played, left_out.into_iter().map(|phase| phase.name).collect())

@@ -1,4 +1,4 @@
-//! `dispatchq shards`, as an operator uses it: a process of this very binary.
+//! `dispatchq shards` as an operator runs it: as a process of this binary.
 
 use std::{
     env,
@@ -16,7 +16,7 @@ use tokio::{
 
 use crate::testbed::processes;
 
-/// What a command may take, and all shards to be settled, on a busy machine.
+/// Timeouts for a command, and for settling all shards, on a busy machine.
 const COMMAND_WAIT: Duration = Duration::from_secs(60);
 const SETTLED_WAIT: Duration = Duration::from_secs(120);
 const LOOK: Duration = Duration::from_millis(250);
@@ -28,14 +28,14 @@ pub(super) struct ShardCommand {
     config: PathBuf,
 }
 
-/// What `shards list --json` says, as far as it matters here.
+/// Fields of `shards list --json` that are needed here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 struct ShardMap {
     shards: u16,
-    /// All timers lie in their new shards.
+    /// Whether all timers are in their new shards.
     #[serde(default)]
     derived: bool,
-    /// And nothing is left in others.
+    /// Whether also no job is left in other shards.
     settled: bool,
 }
 
@@ -50,7 +50,7 @@ impl ShardCommand {
         Ok(self.run_command(&["set", "--help"]).await?.status.success())
     }
 
-    /// Cuts the queue into so many shards, and waits until all is settled. Returns how long it took.
+    /// Sets the number of shards, and waits until they are settled. Returns the time it took.
     pub(super) async fn set_shards(&self, count: u16) -> anyhow::Result<Duration> {
         let (begun, before) = (Instant::now(), self.read_map().await?.shards);
         self.read_output(&["set", &count.to_string()]).await?;
@@ -61,7 +61,8 @@ impl ShardCommand {
             }
             ensure!(begun.elapsed() < SETTLED_WAIT, "not settled {SETTLED_WAIT:?} after shards set {count}: {map:?}");
             if map.derived && count < before {
-                // Timers beyond the new number would end by themselves, each at its time. It fails while some are being performed.
+                // Without a drain, timers in the closed shards would run only at their times. The command fails while
+                // some of them are running.
                 let drained = self.run_command(&["drain"]).await?;
                 tracing::debug!(status = %drained.status, "Left-over shards were drained.");
             }

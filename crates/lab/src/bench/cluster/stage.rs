@@ -1,4 +1,4 @@
-//! The installation on six nodes of Redis, and time that passes there.
+//! Installation on six Redis nodes.
 
 use std::{collections::BTreeMap, fs};
 
@@ -22,7 +22,7 @@ use partner_sim::PartnerSim;
 use queue::Store;
 use settings::Config;
 
-/// The nodes of Redis among the processes whose processor time is read, and the workers.
+/// Names of the Redis nodes and of the workers among the processes whose CPU time is read.
 pub(super) const REDIS: &str = "redis";
 pub(super) const WORKERS: &str = "workers";
 
@@ -30,11 +30,11 @@ pub(super) const WORKERS: &str = "workers";
 #[derive(Debug)]
 pub(super) struct ClusterStage {
     pub(super) processes: ChildProcesses,
-    /// This process' own view of the servers.
+    /// This process's own connections to the servers.
     pub(super) app: App,
     pub(super) shards: ShardCommand,
     pub(super) sim: PartnerSim,
-    /// Processes that ended by themselves.
+    /// Processes that ended unexpectedly.
     pub(super) problems: Vec<String>,
     pub(super) cluster: RedisCluster,
     pub(super) postgres: PostgresServer,
@@ -50,7 +50,7 @@ impl ClusterStage {
     ) -> anyhow::Result<Self> {
         let cluster = async { anyhow::Ok(RedisCluster::start().await?) };
         let (cluster, postgres) = tokio::try_join!(cluster, start_private_postgres())
-            .context("this needs a Redis Cluster and a Postgres of its own")?;
+            .context("the benchmark needs a private Redis Cluster and Postgres")?;
         let mut config = settings.build_config(&cluster.url(), &postgres.url());
         configure(&mut config);
         let db = db::connect_pool(&config.database).await?;
@@ -74,17 +74,17 @@ impl ClusterStage {
         Ok(stage)
     }
 
-    /// Where each `serve` answers, as in `http://127.0.0.1:8080`.
+    /// Returns the base URL of each `serve`, such as `http://127.0.0.1:8080`.
     pub(super) fn bases(&self) -> Vec<String> {
         self.processes.serve_addresses().iter().map(|address| format!("http://{address}")).collect()
     }
 
-    /// The shard with signs of life, limits and breakers.
+    /// Returns the shard with worker heartbeats, limits and breakers.
     pub(super) fn control_store(&self) -> &Store {
         &self.app.core.store
     }
 
-    /// Looks at the servers once more, after the number of shards has changed.
+    /// Reconnects to the servers after the number of shards has changed.
     pub(super) async fn connect_again(&mut self) -> anyhow::Result<()> {
         let config = (*self.app.config).clone();
         self.app.core.close().await;

@@ -1,4 +1,4 @@
-//! Does what a phase asks for.
+//! Performs the step of a phase.
 
 use std::time::Duration;
 
@@ -13,17 +13,17 @@ use super::{
 use crate::bench::{played::PlayedStage, processor::ProcessorWatch};
 use queue::{Keys, store::key_slot};
 
-/// A master stands still for longer than a lease, which is 8 s.
+/// Time that a master is frozen: longer than a lease, which is 8 s.
 const FROZEN: Duration = Duration::from_secs(10);
 
-/// What came of a step.
+/// Result of a step.
 #[derive(Debug, Default)]
 pub(super) struct StepOutcome {
-    /// Until the slot was served again, or all shards were settled; `None`: nothing was done.
+    /// Time until the slot was served again, or all shards were settled. `None` if nothing was done.
     pub(super) took: Option<Duration>,
     pub(super) failovers: u32,
     pub(super) migrated_slots: u32,
-    /// Jobs that began while a master stood still.
+    /// Jobs that started while a master was frozen.
     pub(super) meanwhile: Option<LatenessTotal>,
 }
 
@@ -33,12 +33,12 @@ impl StepOutcome {
     }
 }
 
-/// The slot in which all keys of a shard lie.
+/// Returns the slot with all keys of a shard.
 pub(super) fn slot_of_shard(shard: u16) -> u16 {
     key_slot(Keys::of_shard(shard).epoch().as_bytes())
 }
 
-/// `watch` hears of the process that is killed.
+/// Performs a step. `watch` is told about a killed process.
 pub(super) async fn take_step(
     stage: &mut ClusterStage,
     phase: &ClusterPhase,
@@ -82,7 +82,7 @@ pub(super) async fn take_step(
     }
 }
 
-/// No failover helps: its replicas stand still, too.
+/// Freezes a master and its replicas, so that no failover is possible.
 async fn freeze_master(stage: &mut ClusterStage, shards: u16, book: &LatenessBook) -> anyhow::Result<StepOutcome> {
     let Some(master) = find_lesser_master(stage, shards).await? else { return Ok(StepOutcome::default()) };
     let mut frozen = nodes::find_replicas(&stage.cluster, master).await?;
@@ -94,16 +94,16 @@ async fn freeze_master(stage: &mut ClusterStage, shards: u16, book: &LatenessBoo
     Ok(StepOutcome { meanwhile: Some(watched?), ..StepOutcome::after(begun.elapsed()) })
 }
 
-/// Returns the jobs that began between now and `end`, as far as workers have told.
+/// Returns the jobs that started between now and `end`, as far as workers have reported them.
 async fn watch_frozen(stage: &mut ClusterStage, book: &LatenessBook, end: Instant) -> anyhow::Result<LatenessTotal> {
-    // What they tell until then may have begun before.
+    // Reports until then may contain jobs that started earlier.
     stage.wait_until(Instant::now() + TOLD_WITHIN).await?;
     let before = book.total();
     stage.wait_until(end).await?;
     Ok(book.total().since(&before))
 }
 
-/// The master of a shard, but not of the control shard; `None` where one master has them all.
+/// Returns a master with shards but without the control shard. `None` if one master has all shards.
 async fn find_lesser_master(stage: &ClusterStage, shards: u16) -> anyhow::Result<Option<usize>> {
     let control = nodes::find_owner(&stage.cluster, slot_of_shard(0)).await?;
     for shard in (1..shards).rev() {

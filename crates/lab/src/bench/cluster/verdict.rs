@@ -1,24 +1,24 @@
-//! What must never be, however the cluster fared: an order that is lost, an attempt made twice, one that ended before its time.
+//! Checks for errors that no fault excuses: a lost order, a doubled attempt, an attempt that ended early.
 
 use foundation::db::Pool;
 
 const VERDICT: &str = include_str!("verdict.sql");
-/// Named of each kind.
+/// Maximum number of findings of each kind that are listed.
 const SOME: usize = 5;
 
-/// Each count is of what `found` names some of.
+/// Counts of findings. `found` lists some of each kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct RunVerdict {
-    /// Orders that a client was told of and that are not there, and orders that did not end.
+    /// Orders that were confirmed to a client but do not exist, and orders that did not end.
     pub(super) lost: usize,
-    /// Attempts made twice, and requests with two orders.
+    /// Attempts that started twice, and requests with two orders.
     pub(super) doubled: usize,
-    /// Attempts and lifetimes that ended before their time.
+    /// Attempts and lifetimes that ended early.
     pub(super) early: usize,
     pub(super) found: Vec<String>,
 }
 
-/// At rest. `created` are the orders that clients were told of.
+/// Judges a run at rest. `created` are the orders confirmed to clients.
 pub(super) async fn judge_run(db: &Pool, created: &[String]) -> Result<RunVerdict, sqlx::Error> {
     let found: Vec<(String, String)> = sqlx::query_as(VERDICT).bind(created).fetch_all(db).await?;
     let count = |what: &str| found.iter().filter(|(of, _)| of == what).count();
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
     use crate::testbed::start_private_postgres;
 
-    // All moments are those of one transaction: an order that ended when it should, and one of each fault.
+    // All rows have the times of one transaction: an order that ended correctly, and one for each kind of error.
     const ROWS: &str = "SET session_replication_role = replica;
         INSERT INTO orders (id, customer_id, status, lifetime_deadline, closed_at,
                             service_type, pickup_lat, pickup_lng, created_at, updated_at)

@@ -1,5 +1,5 @@
 -- lost, doubled and early attempts
--- $1 are the orders that clients were told of.
+-- $1 are the orders confirmed to clients.
 SELECT 'lost', x.subject FROM (
     SELECT c.id || ' is missing' FROM unnest($1::text[]) AS c (id)
     WHERE NOT EXISTS (SELECT 1 FROM orders o WHERE o.id = c.id)

@@ -1,4 +1,4 @@
-//! A person's browser: signs in with a key, asks for pages on connections that stay open, and listens for changes.
+//! Browser of a viewer: signs in with a key, loads pages over persistent connections, and listens for changes.
 
 use std::time::{Duration, Instant};
 
@@ -10,34 +10,34 @@ use reqwest::{
 };
 use tokio::time::timeout;
 
-/// Longer than any answer of a server that is alive: it gives a page up itself after some seconds.
+/// Timeout for a page, longer than any answer of a working server, which aborts a page after some seconds.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A page as it came.
+/// A loaded page.
 #[derive(Debug)]
 pub(super) struct LoadedPage {
     pub(super) html: String,
-    /// From the request to the last byte.
+    /// Time from the request to the last byte.
     pub(super) took: Duration,
 }
 
-/// Cheap to clone; clones share connections and session.
+/// A signed-in browser. Cheap to clone; clones share connections and session.
 #[derive(Debug, Clone)]
 pub(super) struct Browser {
     client: reqwest::Client,
     base: String,
-    /// Where the console is.
+    /// Path of the console.
     home: String,
     cookie: String,
 }
 
 impl Browser {
-    /// `base` as in `http://127.0.0.1:8080`, `home` as in `/console`.
+    /// Signs in. `base` is a URL such as `http://127.0.0.1:8080`, `home` a path such as `/console`.
     pub(super) async fn sign_in(base: &str, home: &str, key: &str) -> anyhow::Result<Self> {
-        // A stream lasts: what bounds a page is its own timeout.
+        // No client timeout, because streams stay open; pages have their own timeout.
         let client = reqwest::Client::builder().no_proxy().redirect(Policy::none()).build();
-        let client = client.context("cannot make an HTTP client")?;
-        // A key has no character that a form would escape.
+        let client = client.context("cannot create an HTTP client")?;
+        // A key contains no character that needs escaping in a form.
         let answer = client
             .post(format!("{base}{home}/login"))
             .header("sec-fetch-site", "same-origin")
@@ -46,28 +46,28 @@ impl Browser {
             .send()
             .await?;
         ensure!(answer.status() == StatusCode::SEE_OTHER, "signing in to the console was answered {}", answer.status());
-        let cookie = answer.headers().get(SET_COOKIE).context("the console gave no cookie")?.to_str()?;
+        let cookie = answer.headers().get(SET_COOKIE).context("the console set no cookie")?.to_str()?;
         let cookie = cookie.split(';').next().unwrap_or_default().to_owned();
         Ok(Self { client, base: base.to_owned(), home: home.to_owned(), cookie })
     }
 
-    /// Where the console is, as in `/console`.
+    /// Returns the path of the console, such as `/console`.
     pub(super) fn home(&self) -> &str {
         &self.home
     }
 
-    /// Loads a page, as when a person opens it. The error says what else came.
+    /// Loads a page as when a person opens it. The error describes any other answer.
     pub(super) async fn open_page(&self, path: &str) -> Result<LoadedPage, String> {
         load(self.request(path)).await.map_err(|error| format!("{path} was answered {error}"))
     }
 
-    /// Loads a page again, as it does by itself while a person looks at it.
+    /// Reloads a page as it reloads itself while it is open.
     pub(super) async fn refresh_page(&self, path: &str) -> Result<LoadedPage, String> {
         let request = self.request(path).header("x-console-refresh", "1");
         load(request).await.map_err(|error| format!("{path} was answered {error} when it was refreshed"))
     }
 
-    /// Opens a stream of changes. `None`: the server has none to give.
+    /// Opens a stream of changes. `None` if the server has no stream for this page.
     pub(super) async fn open_stream(&self, path: &str) -> Result<Option<Response>, String> {
         let asked = self.request(path).header(ACCEPT, "text/event-stream").send();
         match timeout(PAGE_TIMEOUT, asked).await {

@@ -1,5 +1,5 @@
-//! What pages show: closed orders of 90 days with their history, open orders of all kinds, and what else staff look after. All of it is
-//! made in Postgres itself, by `fill.sql`.
+//! Data for the pages: closed orders of 90 days with their history, open orders of all kinds, and other records for
+//! staff. `fill.sql` creates all of it in Postgres.
 
 use std::{
     str::FromStr,
@@ -11,9 +11,9 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Connection, postgres::PgConnectOptions
 use super::ConsoleOptions;
 
 const SCRIPT: &str = include_str!("fill.sql");
-/// Closed orders that have offers, messages and rankings.
+/// Number of closed orders with offers, messages and rankings.
 pub(super) const EXPLAINED: u32 = 40_000;
-/// One open order in ten is with a driver or waits for a person; the others wait for a driver.
+/// One open order in this many has a driver or waits for a person. The others wait for a driver.
 const VARIED_PART: u32 = 10;
 
 #[derive(Debug)]
@@ -22,22 +22,24 @@ pub(super) struct FilledDatabase {
     pub(super) took: Duration,
 }
 
-/// Open orders that are with a driver or wait for a person.
+/// Returns the number of open orders that have a driver or wait for a person.
 pub(super) fn varied_count(open: u32) -> u32 {
     open / VARIED_PART
 }
 
-/// Id of the `n`-th order, from 1. `kind` is C for closed ones, N for those that wait for a driver, M for the others.
+/// Returns the id of the `n`-th order, from 1. `kind` is C for closed orders, N for orders that wait for a driver, and
+/// M for other open orders.
 pub(super) fn filled_id(kind: char, n: u32) -> String {
     format!("{kind}{n:09}")
 }
 
-/// Fills a database that holds no order. Its Redis must be flushed afterwards: the rebuild puts timers and dead jobs there.
+/// Fills a database without orders. Redis must be flushed afterwards, so that the rebuild enqueues timers and dead
+/// jobs.
 pub(super) async fn fill_console(url: &str, options: &ConsoleOptions) -> anyhow::Result<FilledDatabase> {
     let (begun, varied) = (Instant::now(), varied_count(options.open.get()));
-    // The statements take long, and that is worth no warning.
+    // The statements are slow by design, so they are not logged.
     let mut db = PgConnectOptions::from_str(url)?.disable_statement_logging().connect().await?;
-    // Rows fit each other by the way they are made: no trigger has to look.
+    // The script keeps the rows consistent, so triggers are off.
     let settings = "SET session_replication_role = replica; SET synchronous_commit = off; SET work_mem = '256MB'";
     sqlx::raw_sql(settings).execute(&mut db).await?;
     let numbers = [

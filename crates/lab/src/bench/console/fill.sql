@@ -1,10 +1,10 @@
--- Fills a database that holds no order: closed orders of 90 days with their history, open orders of all kinds, and what else staff look
--- after. The numbers in braces are replaced: {closed}, {waiting} and {varied} orders, {dead} dead jobs.
--- Of the closed orders the first 40,000 have offers, messages and rankings.
+-- Fills a database without orders: closed orders of 90 days with their history, open orders of all kinds, and other
+-- records for staff. The numbers in braces are replaced: {closed}, {waiting} and {varied} orders, {dead} dead jobs. The
+-- first 40,000 closed orders have offers, messages and rankings.
 
 SELECT dispatchq_add_history_day(((now() AT TIME ZONE 'UTC')::date) - n) FROM generate_series(1, 90) n;
 
--- One in 5,000 waits for its refund.
+-- One order in 5,000 waits for its refund.
 INSERT INTO orders (id, service_type, area_id, pickup_lat, pickup_lng, amount_minor, currency, payment_status, paid_at, status,
                     driver_id, attempt_no, lifetime_deadline, version, created_at, updated_at, closed_at)
 SELECT 'C' || lpad(n::text, 9, '0'), 'RIDE', 'A-' || n % 50, -6.2, 106.8, 25000, 'IDR',
@@ -55,7 +55,8 @@ FROM (SELECT jsonb_build_object('excluded', jsonb '[]', 'ranked', jsonb_agg(json
       FROM generate_series(1, 10) k) r,
      (SELECT id, created_at FROM orders ORDER BY id LIMIT 40000) o;
 
--- Of the open orders of the last ten hours one in ten is PENDING, one under review, four have a driver and four are under way.
+-- Open orders of the last ten hours. Of ten orders one is PENDING, one is under review, four have a driver and four are
+-- on the trip.
 INSERT INTO orders (id, service_type, area_id, customer_id, pickup_lat, pickup_lng, amount_minor, currency, payment_status,
                     status, driver_id, attempt_no, held_for_review, held_reason, trip_deadline, lifetime_deadline, version,
                     created_at, updated_at)

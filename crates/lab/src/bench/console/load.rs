@@ -1,7 +1,7 @@
-//! A steady load: orders of own drivers, created over HTTP, each driven to its end within seconds.
+//! Steady load: orders of own drivers, created over HTTP and completed within seconds.
 //!
-//! They are of a service type and a town of their own. A free driver is asked for the oldest order that waits nearby, and must not look
-//! through the thousands of filled orders for it.
+//! They have their own service type and town. A free driver is offered the oldest order that waits nearby, and must not
+//! search the thousands of filled orders for it.
 
 use std::time::Duration;
 
@@ -22,19 +22,19 @@ use accounts::api_keys;
 use foundation::db::Pool;
 
 const SERVICE_TYPE: &str = "DELIVERY";
-/// Latitude and longitude.
+/// Latitude and longitude of the town.
 const TOWN: (f64, f64) = (-6.9, 107.6);
-/// Drivers stand on a line of this length north of the town, so that each is near each pickup.
+/// Length of the line of drivers north of the town, so that each driver is near each pickup.
 const SPREAD_DEGREES: f64 = 0.02;
-/// Bounds of all trips.
+/// Bounds of trip durations.
 const TRIP_MS: (u64, u64) = (1_000, 3_000);
-/// Drivers for each order created per second. A third of them is busy.
+/// Drivers per order created per second. A third of them is busy.
 const DRIVERS_PER_RATE: u32 = 8;
-/// Far longer than any order of the load lives.
+/// Timeout, much longer than any order of the load takes.
 const END_WAIT: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Drivers accept each offer at once.
+/// Drivers that accept each offer immediately.
 #[derive(Debug)]
 struct WillingDrivers;
 
@@ -49,7 +49,7 @@ impl DriverScript for WillingDrivers {
     }
 }
 
-/// Drivers at work, and a producer. Dropping it ends their work.
+/// Running drivers, and a producer. Dropping it stops the drivers.
 #[derive(Debug)]
 pub(super) struct OrderLoad {
     producer: OrderProducer,
@@ -58,7 +58,7 @@ pub(super) struct OrderLoad {
 }
 
 impl OrderLoad {
-    /// `rate`: orders created per second.
+    /// Creates the drivers and the producer. `rate` is the number of orders created per second.
     pub(super) async fn prepare(testbed: &Testbed, offers: OfferReceiver, rate: u32) -> anyhow::Result<Self> {
         let count = rate.saturating_mul(DRIVERS_PER_RATE);
         let driver = |n: u32| {
@@ -71,8 +71,8 @@ impl OrderLoad {
         Ok(Self { producer: OrderProducer::hire(testbed, "console").await?, rate, _drivers: drivers })
     }
 
-    /// Creates orders while `meanwhile` runs, and waits until they have ended. Returns what went wrong with them. `name` is part of
-    /// their ids.
+    /// Creates orders while `meanwhile` runs, and waits until they have ended. Returns problems. `name` is part of the
+    /// order ids.
     pub(super) async fn run_while(
         &self,
         db: &Pool,
@@ -91,7 +91,7 @@ impl OrderLoad {
     }
 }
 
-/// Orders at an even pace, until they are told to stop.
+/// Returns orders at a steady pace until `stop`.
 fn order_creations(name: &str, rate: u32, stop: CancellationToken) -> impl Iterator<Item = ProducedOrder> {
     let pace = Duration::from_secs(1) / rate;
     (0_u32..)
@@ -99,12 +99,12 @@ fn order_creations(name: &str, rate: u32, stop: CancellationToken) -> impl Itera
         .map(move |n| OrderDraft::new(SERVICE_TYPE, TOWN, "UNPAID").at(pace * n, format!("{name}-{n:06}")))
 }
 
-/// Ids of the orders of this name lie between these.
+/// Returns the bounds of the ids of orders with this name.
 fn id_range(name: &str) -> (String, String) {
     (format!("{name}-"), format!("{name}-~"))
 }
 
-/// Waits until every order of this name has ended. Returns a line if some do not.
+/// Waits until every order of this name has ended. Returns a line if some do not end in time.
 async fn wait_for_end(db: &Pool, name: &str) -> anyhow::Result<Option<String>> {
     let (from, to) = id_range(name);
     let deadline = Instant::now() + END_WAIT;
@@ -125,8 +125,8 @@ async fn wait_for_end(db: &Pool, name: &str) -> anyhow::Result<Option<String>> {
     }
 }
 
-/// Returns how late the first attempt of each order of this name began, in microseconds. It is due when the order is created; Postgres
-/// dates both in whole milliseconds.
+/// Returns the lateness of the first attempt of each order of this name, in microseconds. The attempt is due when the
+/// order is created. Both times are in whole milliseconds.
 pub(super) async fn read_lateness(db: &Pool, name: &str) -> anyhow::Result<Vec<i64>> {
     let (from, to) = id_range(name);
     let lateness = sqlx::query_scalar(

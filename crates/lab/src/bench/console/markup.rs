@@ -1,4 +1,4 @@
-//! What a browser reads off a page of the console: where its menu and its rows lead, and how it wants to be kept fresh. Pure.
+//! Parses a console page: links of its menu and rows, and refresh settings. Pure.
 
 /// A link of the menu.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -7,7 +7,7 @@ pub(super) struct MenuLink {
     pub(super) path: String,
 }
 
-/// Returns the links of the menu, in its order.
+/// Returns the links of the menu in order.
 pub(super) fn menu_links(html: &str) -> Vec<MenuLink> {
     let menu = html.split_once("<nav class=\"menu").and_then(|(_, rest)| rest.split_once("</nav>"));
     let links = menu.map_or("", |(menu, _)| menu).split("<a href=\"").skip(1);
@@ -20,13 +20,13 @@ pub(super) fn menu_links(html: &str) -> Vec<MenuLink> {
         .collect()
 }
 
-/// Returns the value of the first attribute of this name; empty without one.
+/// Returns the value of the first attribute with this name. Empty if there is none.
 pub(super) fn attribute(html: &str, name: &str) -> String {
     let value = html.split_once(&format!(" {name}=\"")).and_then(|(_, rest)| rest.split_once('"'));
     unescape(value.map_or("", |(value, _)| value))
 }
 
-/// What pages escape in addresses and labels.
+/// Unescapes the entities that pages use in addresses and labels.
 fn unescape(text: &str) -> String {
     text.replace("&#38;", "&").replace("&amp;", "&")
 }

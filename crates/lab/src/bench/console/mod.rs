@@ -1,11 +1,12 @@
-//! `dispatchq bench console`: the time that pages of the console take with very many orders and fifty viewers, and whether viewers make
-//! dispatch late.
+//! `dispatchq bench console`: measures the load times of console pages with many orders and fifty viewers, and whether
+//! viewers make dispatch late.
 //!
-//! `serve` and `work` are processes of this binary on servers of their own. Pages are asked for as browsers ask: with a session, on
-//! connections that stay open, next to streams of changes.
+//! `serve` and `work` are processes of this binary on private servers. Pages are loaded as browsers load them: with a
+//! session, over persistent connections, next to streams of changes.
 //!
-//! * `fill`: the rows that pages show. `load`: orders that are dispatched meanwhile. `viewers`: people who look at pages.
-//! * `browser`: a person's browser. `markup`: what it reads off a page. `pages`: what is visited. `visits`: how long each visit takes.
+//! * `fill`: the rows that pages show. `load`: orders that are dispatched during the measurement. `viewers`: simulated
+//!   viewers.
+//! * `browser`: the browser of a viewer. `markup`: parses pages. `pages`: the visited pages. `visits`: times of visits.
 
 mod browser;
 mod fill;
@@ -44,49 +45,50 @@ use app::App;
 use queue::store::Takeable;
 use settings::{Config, ScheduledTask, TaskSchedule};
 
-/// Goals for the sizes that are the defaults: of a page, and of lateness with viewers compared with that without.
+/// Goals for the default sizes: p99 of a page, and lateness with viewers relative to lateness without.
 const MOST_PAGE_P99_MS: f64 = 50.0;
 const MOST_TIMES_LATER: f64 = 1.25;
 const MOST_LATER_MS: f64 = 2.0;
-/// Phases without viewers, each followed by one with them: what else goes on at the machine meets both.
+/// Number of phases without viewers. Each is followed by a phase with viewers, so that other load on the machine
+/// affects both.
 const PAIRS: u32 = 2;
-/// Areas of the filled orders.
+/// Number of areas of the filled orders.
 const AREAS: u32 = 50;
-/// Far longer than any rebuild that works.
+/// Timeout, much longer than a working rebuild takes.
 const REBUILD_WAIT: Duration = Duration::from_secs(600);
 const LOOK: Duration = Duration::from_millis(50);
-/// A cleanup comes once an hour: it would fall into one phase and not into another.
+/// Interval of the cleanup, longer than the benchmark. The default of one hour would hit one phase and not another.
 const NEVER: Duration = Duration::from_secs(7 * 24 * 3600);
 
 #[derive(Debug, Clone, Args)]
-#[command(after_help = "Example, to see that it works:\n  \
+#[command(after_help = "Example of a quick check:\n  \
     dispatchq bench console --open 2000 --closed 50000 --dead 200 --viewers 5 --seconds 5 --visits 20")]
 pub struct ConsoleOptions {
-    /// Open orders
+    /// Number of open orders
     #[arg(long, value_name = "N", default_value = "200000")]
     pub open: NonZeroU32,
 
-    /// Closed orders, of 90 days; 10 million take some 8 GB of disk
+    /// Number of closed orders within 90 days; 10 million take about 8 GB of disk
     #[arg(long, value_name = "N", default_value = "10000000")]
     pub closed: NonZeroU32,
 
-    /// Dead jobs
+    /// Number of dead jobs
     #[arg(long, value_name = "N", default_value_t = 20_000)]
     pub dead: u32,
 
-    /// People who look at pages, each with a session and a stream of changes
+    /// Number of viewers, each with a session and a stream of changes
     #[arg(long, value_name = "N", default_value = "50")]
     pub viewers: NonZeroU32,
 
-    /// How long lateness is measured each time: twice without viewers, twice with them
+    /// Seconds of each lateness measurement: twice without viewers, twice with them
     #[arg(long, value_name = "N", default_value = "30")]
     pub seconds: NonZeroU32,
 
-    /// Orders created per second while lateness is measured and pages are visited
+    /// Orders created per second during measurements
     #[arg(long, value_name = "N", default_value = "10")]
     pub rate: NonZeroU32,
 
-    /// How often each page is visited
+    /// Number of visits of each page
     #[arg(long, value_name = "N", default_value = "200")]
     pub visits: NonZeroU32,
 
@@ -121,7 +123,7 @@ async fn measure_on(options: &ConsoleOptions, testbed: &mut Testbed, offers: Off
     let announce = |step: &str| print::print_line(step, options.json);
     announce("filling the database")?;
     let filled = fill_testbed(options, testbed).await?;
-    announce("putting timers and dead jobs into Redis")?;
+    announce("enqueueing timers and dead jobs in Redis")?;
     rebuild_redis(&testbed.app, options.dead).await?;
 
     let (app, api) = (&testbed.app, &testbed.api);
@@ -160,7 +162,7 @@ async fn measure_on(options: &ConsoleOptions, testbed: &mut Testbed, offers: Off
     Ok(figures)
 }
 
-/// Judges pages, viewers and lateness: without viewers, and with them.
+/// Judges pages, viewers, and lateness without and with viewers.
 fn build_figures(
     options: &ConsoleOptions,
     pages: &[(ConsolePage, PageVisits)],
@@ -188,7 +190,7 @@ fn build_figures(
     }
     for (samples, phase) in lateness.iter().zip(["without", "with"]) {
         if samples.is_empty() {
-            violations.push(format!("no order was dispatched {phase} viewers: ask for a longer measurement"));
+            violations.push(format!("no order was dispatched {phase} viewers; use a larger --seconds"));
         }
     }
     let [without, with] = lateness.map(SamplePercentiles::from_samples);
@@ -212,17 +214,17 @@ fn build_figures(
     figures
 }
 
-/// Fills the database, and has Postgres keep to fsync from then on.
+/// Fills the database, and restarts Postgres with fsync.
 async fn fill_testbed(options: &ConsoleOptions, testbed: &mut Testbed) -> anyhow::Result<FilledDatabase> {
     let filled = fill::fill_console(&testbed.postgres.url(), options).await?;
     admission::stage::import_areas(&testbed.app, AREAS).await?;
-    // As an installation has it; private servers have small segments, and fewer of them.
+    // Default value of an installation; private servers have small segments and fewer of them.
     testbed.postgres.run_statement("ALTER SYSTEM SET max_wal_size = '1GB'").await?;
     testbed.postgres.restart_durable().await?;
     Ok(filled)
 }
 
-/// Flushes Redis, and waits until the worker has put back what the database asks for, and has done what was due.
+/// Flushes Redis, and waits until the worker has restored timers and dead jobs from the database and run the due jobs.
 async fn rebuild_redis(app: &App, dead: u32) -> anyhow::Result<()> {
     app.core.store.run_command::<()>("flush", &redis::cmd("FLUSHALL")).await?;
     let begun = Instant::now();
@@ -236,7 +238,7 @@ async fn rebuild_redis(app: &App, dead: u32) -> anyhow::Result<()> {
         }
         if begun.elapsed() > REBUILD_WAIT {
             bail!(
-                "{REBUILD_WAIT:?} after a flush the epoch is {takeable:?}, {buried} of {dead} jobs are dead, and {unfinished} are to be done"
+                "{REBUILD_WAIT:?} after a flush the epoch is {takeable:?}, {buried} of {dead} jobs are dead, and {unfinished} are unfinished"
             );
         }
         sleep(LOOK).await;
@@ -264,7 +266,7 @@ mod tests {
         let figures = build_figures(&options, &[(page, failed)], &ViewerTally::default(), [vec![1000], Vec::new()]);
         let expected = [
             "areas: 1 visits failed: /areas was answered 500",
-            "no order was dispatched with viewers: ask for a longer measurement",
+            "no order was dispatched with viewers; use a larger --seconds",
         ];
         assert_eq!(figures.violations, expected);
     }

@@ -1,4 +1,4 @@
-//! Which pages are visited: all that the menu of an admin leads to, what their rows lead to, and lists of orders by several filters.
+//! Visited pages: all links of an admin's menu, the first row of each, and order lists with several filters.
 
 use std::collections::BTreeSet;
 
@@ -9,8 +9,8 @@ use super::{
     markup,
 };
 
-/// Lists with filters: a name, and an address below the console's. Among them are lists that find nothing, which have most to look
-/// through: no filled order was cancelled by its user.
+/// Lists with filters: a name, and a path below the console's. Some lists find nothing and therefore have most rows to
+/// search: no filled order was cancelled by its user.
 const FILTERED: [(&str, &str); 15] = [
     ("Orders: with a driver", "/orders?status=DRIVER_ASSIGNED"),
     ("Orders: PENDING", "/orders?status=PENDING"),
@@ -28,14 +28,14 @@ const FILTERED: [(&str, &str); 15] = [
     ("Alerts: all", "/alerts?show=all"),
     ("Dead letters: of an error", "/dead?error=refused"),
 ];
-/// Orders whose pages are visited in turn.
+/// Number of orders whose pages are visited in turn.
 const ORDERS: u32 = 50;
 
-/// A page, and the addresses at which it is visited in turn.
+/// A page, and the addresses that are visited in turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ConsolePage {
     pub(super) name: String,
-    /// At least one.
+    /// Addresses; at least one.
     pub(super) paths: Vec<String>,
 }
 
@@ -44,13 +44,13 @@ impl ConsolePage {
         Self { name: name.to_owned(), paths: vec![path] }
     }
 
-    /// The address of the visit of this number.
+    /// Returns the address of the visit with this number.
     pub(super) fn path_of_visit(&self, visit: u32) -> &str {
         &self.paths[visit as usize % self.paths.len()]
     }
 }
 
-/// Asks the console for its pages, as a person finds them.
+/// Finds the pages of the console by following links.
 pub(super) async fn find_pages(browser: &Browser, options: &ConsoleOptions) -> Result<Vec<ConsolePage>, String> {
     let home = browser.home();
     let orders = format!("{home}/orders");
@@ -85,14 +85,14 @@ pub(super) async fn find_pages(browser: &Browser, options: &ConsoleOptions) -> R
     Ok(pages)
 }
 
-/// Where the first row leads, if to a page of a kind that is not known yet.
+/// Returns the link of the first row, if it leads to a page of a new kind.
 fn detail_of(html: &str, known: &mut BTreeSet<String>) -> Option<String> {
     let path = markup::attribute(html, "data-href");
     let kind = path.rsplit_once('/')?.0.to_owned();
     (!path.contains('?') && known.insert(kind)).then_some(path)
 }
 
-/// Numbers evenly over `1..=count`, [`ORDERS`] at most.
+/// Returns numbers spread evenly over `1..=count`, [`ORDERS`] at most.
 fn spread(count: u32) -> impl Iterator<Item = u32> {
     (1..=count).step_by((count / ORDERS).max(1) as usize).take(ORDERS as usize)
 }
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_lead_to_one_page_of_each_kind() {
+    fn one_row_link_of_each_kind_is_visited() {
         let mut known = BTreeSet::from(["/console/orders".to_owned()]);
         let row = |path: &str| format!("<tr data-href=\"{path}\"><td></td></tr>");
         assert_eq!(detail_of(&row("/console/orders/O-1"), &mut known), None, "orders are sampled");

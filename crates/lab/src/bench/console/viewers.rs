@@ -1,4 +1,4 @@
-//! People who look at pages: each has a page open that keeps itself fresh as its script does, with a stream that tells of changes.
+//! Simulated viewers. Each has a page open that refreshes like the console's script, with a stream of changes.
 
 use std::{future::pending, sync::Arc, time::Duration};
 
@@ -16,20 +16,20 @@ use crate::testbed::api::ApiClient;
 use accounts::{api_keys::AccountRole, key_admin};
 use app::App;
 
-/// A page that is told of changes asks by itself this often, as assets/console.js has it.
+/// Refresh interval of a page with a working stream, as in assets/console.js.
 const UNASKED: Duration = Duration::from_secs(30);
-/// After a stream that ended another is opened.
+/// Pause before a stream that ended is opened again.
 const NEXT_STREAM: Duration = Duration::from_secs(2);
 const CHANGE: &str = "event: change";
 
-/// What viewers did and met.
+/// Counts of what viewers did.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(super) struct ViewerTally {
-    /// Times a page was asked for again.
+    /// Refreshes of pages.
     pub(super) refreshes: u64,
-    /// Changes that streams told of.
+    /// Changes reported by streams.
     pub(super) changes: u64,
-    /// Pages and streams that did not come.
+    /// Pages and streams that failed.
     pub(super) failures: u64,
     pub(super) first_failure: Option<String>,
 }
@@ -41,10 +41,10 @@ impl ViewerTally {
     }
 }
 
-/// People who are signed in.
+/// Signed-in viewers.
 #[derive(Debug)]
 pub(super) struct Viewers {
-    /// With the page that each looks at.
+    /// Browsers, each with the page it shows.
     people: Vec<(Browser, String)>,
     tally: SharedTally,
 }
@@ -59,7 +59,7 @@ impl SharedTally {
 }
 
 impl Viewers {
-    /// Signs in so many operators, each with a key of its own. They look at the pages of their menu, one after the other.
+    /// Signs in this many operators, each with its own key. They are spread over the pages of the menu.
     pub(super) async fn sign_in(app: &App, api: &ApiClient, count: u32) -> anyhow::Result<Self> {
         let mut people = Vec::new();
         let mut menu = Vec::new();
@@ -77,7 +77,7 @@ impl Viewers {
         Ok(Self { people, tally: SharedTally::default() })
     }
 
-    /// Has all open their pages and streams, and look until what is returned is dropped.
+    /// Opens the pages and streams of all viewers. They stay open until the returned value is dropped.
     pub(super) async fn look(&self) -> anyhow::Result<LookingViewers> {
         let mut opening = JoinSet::new();
         for (browser, path) in self.people.clone() {
@@ -87,31 +87,31 @@ impl Viewers {
         while let Some(opened) = opening.join_next().await {
             match opened.context("a viewer panicked")? {
                 Ok(page) => looking.spawn(page.keep_fresh()),
-                Err(failure) => bail!("a viewer sees no page: {failure}"),
+                Err(failure) => bail!("a viewer got no page: {failure}"),
             };
         }
         Ok(LookingViewers { _pages: looking })
     }
 
-    /// What all of them did and met so far.
+    /// Returns the counts of all viewers so far.
     pub(super) fn tally(&self) -> ViewerTally {
         self.tally.lock().clone()
     }
 }
 
-/// Dropping it closes their pages.
+/// Open pages of the viewers. Dropping it closes them.
 #[derive(Debug)]
 pub(super) struct LookingViewers {
     _pages: JoinSet<()>,
 }
 
-/// A page in a browser.
+/// An open page in a browser.
 struct OpenPage {
     browser: Browser,
     path: String,
-    /// Zero: the page does not refresh itself.
+    /// Refresh interval. Zero if the page does not refresh itself.
     refresh: Duration,
-    /// Address of its stream; empty: it has none.
+    /// Address of its stream. Empty if there is none.
     changes: String,
     stream: Option<Response>,
     tally: SharedTally,
@@ -126,7 +126,7 @@ impl OpenPage {
         Ok(Self { browser, path, refresh: Duration::from_secs(refresh_s), changes, stream, tally })
     }
 
-    /// As assets/console.js does: no more often than the page's interval, and with a stream when something has changed.
+    /// Refreshes the page like assets/console.js: at most once per interval, and with a stream only after a change.
     async fn keep_fresh(mut self) {
         if self.refresh.is_zero() {
             pending::<()>().await;
@@ -160,7 +160,7 @@ impl OpenPage {
                 () = sleep_until(next_stream), if wants_stream => {
                     next_stream = Instant::now() + NEXT_STREAM;
                     match self.browser.open_stream(&self.changes).await {
-                        // Between two streams changes may have been missed.
+                        // Changes may have been missed between two streams.
                         Ok(stream) => (self.stream, is_stale) = (stream, true),
                         Err(failure) => self.tally.lock().record_failure(failure),
                     }
@@ -170,7 +170,8 @@ impl OpenPage {
     }
 }
 
-/// Returns whether what the stream says next is a change; `None` when it has ended. Without a stream it never returns.
+/// Returns whether the next part of the stream is a change. `None` when the stream has ended. Without a stream it never
+/// returns.
 async fn hear_change(stream: &mut Option<Response>) -> Option<bool> {
     let Some(stream) = stream else { return pending().await };
     let part = stream.chunk().await.ok()??;

@@ -1,14 +1,14 @@
-//! Visits of pages, and how long each takes.
+//! Visits of pages, and their times.
 
 use super::{browser::Browser, pages::ConsolePage};
 use crate::bench::spread::{SamplePercentiles, duration_micros};
 
-/// What was seen of one page.
+/// Visits of one page.
 #[derive(Debug, Clone, Default)]
 pub(super) struct PageVisits {
-    /// Microseconds from the request to the last byte.
+    /// Times in microseconds, from the request to the last byte.
     samples: Vec<i64>,
-    /// Visits that were answered otherwise.
+    /// Visits without a valid answer.
     pub(super) failures: u32,
     pub(super) first_failure: Option<String>,
 }

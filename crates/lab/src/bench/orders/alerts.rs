@@ -1,7 +1,8 @@
-//! `--scenario alerts`: how long each job id alert takes to fire after its cause, at real speed.
+//! `--scenario alerts`: measures the time from the cause of each job id alert until it fires, at real speed.
 //!
-//! The partner never calls back, half of its job ids are slow, and three orders in ten never get one. A Prometheus with the
-//! shipped rules watches. The run ends when each alert has fired, or after its length; orders that are open then stay open.
+//! The partner never calls back, half of its job ids are slow, and three orders in ten never get one. A Prometheus
+//! evaluates the shipped rules. The run ends when each alert has fired, or after its maximum length; open orders then
+//! stay open.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -24,10 +25,10 @@ use crate::{
     testbed::{figures, print},
 };
 
-/// How often the run looks whether another alert fires. Prometheus looks as often.
+/// Interval between checks for firing alerts. Prometheus evaluates the rules as often.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// One of the alerts that the design of the job id retrieval names.
+/// An alert from the design of the job id retrieval.
 struct WatchedAlert {
     name: &'static str,
     cause: &'static str,
@@ -62,7 +63,7 @@ const WATCHED: [WatchedAlert; 5] = [
     },
 ];
 
-/// When each cause came about, on Postgres' clock.
+/// Times of the causes, on Postgres' clock.
 #[derive(Debug, Clone, Copy, sqlx::FromRow)]
 struct Causes {
     started: Option<DateTime<Utc>>,
@@ -79,14 +80,14 @@ impl Causes {
     }
 }
 
-/// What became of one alert; seconds since the first order.
+/// Times of one alert, in seconds since the first order.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct AlertTimes {
     alert: &'static str,
     cause: &'static str,
     cause_s: Option<f64>,
     fired_s: Option<f64>,
-    /// From the cause to the alert.
+    /// Time from the cause to the alert.
     delay_s: Option<f64>,
 }
 
@@ -135,7 +136,7 @@ pub(super) async fn measure_alerts(options: &OrdersOptions) -> anyhow::Result<Fi
     Ok(figures)
 }
 
-/// Creates the orders and records when each alert first fires. Returns with the processes that ended by themselves.
+/// Creates the orders and records when each alert first fires. Returns a line for each process that ended unexpectedly.
 async fn watch_until_all_fired(
     options: &OrdersOptions,
     stage: &mut OrdersStage,

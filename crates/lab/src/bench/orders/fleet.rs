@@ -1,8 +1,8 @@
-//! `--scenario fleet`: lives of orders that own drivers serve, at a steady rate, at their real speed.
+//! `--scenario fleet`: orders that own drivers serve, at a steady rate and at real speed.
 //!
-//! Each life is the same: an order is created over HTTP with an idempotency key; the first driver lets the offer lapse after 2 s,
-//! the second accepts it after 0.2 s, and picks up and completes after half a second each. Drivers wait at a hundred places, so far
-//! from each other that no order is near two of them.
+//! Each order is the same. It is created over HTTP with an idempotency key. The first driver lets the offer expire
+//! after 2 s. The second driver accepts after 0.2 s, and picks up and completes after half a second each. Drivers wait
+//! at a hundred places, so far apart that each order is near only one of them.
 
 use std::time::Duration;
 
@@ -32,26 +32,26 @@ use accounts::api_keys;
 use settings::Config;
 
 const SERVICE_TYPE: &str = "RIDE";
-/// Drivers farther from an order are not asked.
+/// Maximum distance of a driver from an order.
 const RADIUS_M: f64 = 2_000.0;
-/// Places are in rows of this length, this many degrees (5.5 km) from each other.
+/// Length of a row of places, and distance between places in degrees (5.5 km).
 const ROW: u32 = 10;
 const DEGREES: f64 = 0.05;
 const PLACES: u32 = 100;
-/// Drivers for each order that comes in a second. An order has one for 2 s and another for 1.2 s; with as many again at each place
-/// there is a free one when orders come unevenly.
+/// Drivers per order created per second. An order occupies one driver for 2 s and another for 1.2 s. With twice as many
+/// at each place, one is free even if orders arrive unevenly.
 const DRIVERS_PER_RATE: u32 = 8;
-/// Minimum of drivers at a place.
+/// Minimum number of drivers at a place.
 const FEWEST: u32 = 4;
-/// How long an offer stands, how long the second driver thinks, and each part of the trip.
+/// Lifetime of an offer, answer time of the second driver, and duration of each part of the trip.
 const ATTEMPT: Duration = Duration::from_secs(2);
 const THINKS: Duration = Duration::from_millis(200);
 const DRIVES: Duration = Duration::from_millis(500);
-/// The pause between two searches that found no driver.
+/// Pause after a search without a driver.
 const RETRY: Duration = Duration::from_millis(200);
-/// What the orders that are still open may take once the last is created.
+/// Maximum time for the open orders to end after the last creation.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// A rate is held if jobs are no later than this at the 99th percentile, and the last order ends this long after its creation.
+/// Criteria for a rate: the p99 lateness of jobs, and the time from the last creation to the last end.
 const HELD_LATENESS_MS: u64 = 100;
 const HELD_REST_S: f64 = 10.0;
 
@@ -60,7 +60,7 @@ fn place(n: u32) -> Point {
     Point::new(106.6 + f64::from(column) * DEGREES, -6.5 + f64::from(row) * DEGREES)
 }
 
-/// Enough for orders at `rate` per second.
+/// Returns enough drivers for orders at `rate` per second.
 fn place_drivers(rate: u32) -> Vec<SimulatedDriver> {
     let count = rate.saturating_mul(DRIVERS_PER_RATE).max(PLACES * FEWEST);
     (0..count)
@@ -75,7 +75,7 @@ fn order_creations(rate: u32, orders: u32) -> impl Iterator<Item = ProducedOrder
     })
 }
 
-/// Each order's first offer lapses, the second is accepted.
+/// Script in which each order's first offer expires and the second is accepted.
 #[derive(Debug)]
 struct LifeScript;
 
@@ -92,7 +92,8 @@ impl DriverScript for LifeScript {
     }
 }
 
-/// What the tables say: milliseconds from the creation of orders to their first offer, and seconds from the last creation to the end.
+/// Times from the tables: milliseconds from the creation of orders to their first offer, and seconds from the last
+/// creation to the end.
 #[derive(Debug, Serialize, sqlx::FromRow)]
 struct LifeTimes {
     p50: Option<f64>,
@@ -202,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_order_is_near_two_places() {
+    fn each_order_is_near_one_place() {
         let nearest = |n: u32| {
             let others = (0..PLACES).filter(|other| *other != n);
             others.map(|other| Haversine.distance(place(n), place(other))).fold(f64::MAX, f64::min)

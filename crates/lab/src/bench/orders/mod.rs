@@ -1,10 +1,10 @@
-//! `dispatchq bench orders`: orders at a steady rate of wall time, served by a simulated partner or by own drivers.
+//! `dispatchq bench orders`: orders at a steady rate of real time, served by a simulated partner or by own drivers.
 //!
-//! The speed divides the durations of orders and partner, so an order's half hour fits into a minute. Work per second is that of real
-//! time; only fewer orders are open at once.
+//! The speed divides the durations of orders and partner, so that an order's half hour takes a minute. The work per
+//! second is that of real time; only fewer orders are open at once.
 //!
-//! * `partner`: the scenarios with a partner. `alerts`: how long the job id alerts take to fire, at real speed.
-//! * `fleet`: own drivers at real speed. `peer`: another system with the same lives.
+//! * `partner`: the scenarios with a partner. `alerts`: time until the job id alerts fire, at real speed.
+//! * `fleet`: own drivers at real speed. `peer`: another system with the same orders.
 
 mod alerts;
 mod fleet;
@@ -24,73 +24,73 @@ use serde::Serialize;
 use super::frame::{Figures, Measure};
 use crate::testbed::settings::parse_number;
 
-/// Orders come for this long unless their number is given.
+/// Default length of the creation of orders.
 const SECONDS: u32 = 120;
-/// Length of `--scenario alerts`. The first lifetime ends after 30 minutes; then the alert on failures needs 10 to 15 minutes.
+/// Maximum length of `--scenario alerts`. The first lifetime ends after 30 minutes; then the alert on failures needs 10
+/// to 15 minutes.
 const ALERTS_LENGTH: Duration = Duration::from_secs(45 * 60);
-/// Orders of `--scenario alerts`: one every 3 s.
+/// Number of orders of `--scenario alerts`: one every 3 s.
 const ALERTS_ORDERS: u32 = 900;
-/// Calls per second that the partner allows, for each order created per second. Without any callback an order is asked for
-/// some ten times in its life, and booked.
+/// Calls per second that the partner allows, per order created per second. Without callbacks an order needs about ten
+/// polls and a booking.
 const CALLS_PER_ORDER: u32 = 20;
-/// How long the partner is down, in the order's time.
+/// Length of the partner's outage, in simulated time.
 const OUTAGE: Duration = Duration::from_secs(600);
 
 #[derive(Debug, Clone, Args)]
 #[command(after_long_help = "\
-The order's time is compressed, the load is not: --speed divides the lifetime (30 min), attempts, polls, the breaker's \
-pauses, trips, the partner's delays and its outage. It divides neither --rate nor what belongs to machines: leases, HTTP \
-timeouts, repairs. At the defaults orders are created for 2 minutes, which are an hour of theirs; the last of them ends \
-within another 2 minutes: 30 min to find a driver and half an hour to ride, divided by 30. With --rate 100 that is 12,000 \
-orders in 4 minutes.\n\n\
-With --scenario fleet there is no partner and nothing is compressed: the first driver who is asked lets the offer lapse \
-after 2 s, the second accepts after 0.2 s, picks up and completes after half a second each. --speed, --seed and \
---partner-limit mean nothing there. A rate is held if jobs are less than 100 ms late at the 99th percentile and the last order \
-has ended 10 s after its creation.\n\n\
-With --scenario alerts the run lasts at most 45 minutes at real speed, and a Prometheus with the rules of deploy/prometheus watches \
-it. --orders (900 unless given) are created evenly over that time; --rate and --speed mean nothing there. The run ends when \
-each of the five job id alerts has fired, and reports how long each took after its cause. It exits with 1 if one did not fire.\n\n\
-Postgres fsyncs as in production. The run ends at rest: every order final or held for a person, no booking open at the partner, no message or callback \
-waiting. Then the history is checked. It exits with 1 if an invariant is violated, the partner's limit was exceeded, or it \
-did not come to rest; speed is reported and never judged.")]
+Orders are accelerated, the load is not. --speed divides the lifetime (30 min), attempts, polls, the breaker's pauses, trips, and the \
+partner's delays and outage. It does not divide --rate or durations of machines: leases, HTTP timeouts, repairs. With the defaults, \
+orders are created for 2 minutes of real time, which are an hour of simulated time. The last order ends within another 2 minutes: 30 \
+min to find a driver and half an hour to ride, divided by 30. With --rate 100 that is 12,000 orders in 4 minutes.\n\n\
+With --scenario fleet there is no partner and nothing is accelerated. The first driver lets the offer expire after 2 s. The second \
+accepts after 0.2 s, and picks up and completes after half a second each. --speed, --seed and --partner-limit have no effect. A rate \
+is sustained if jobs are less than 100 ms late at the 99th percentile and the last order ends within 10 s of its creation.\n\n\
+With --scenario alerts the run lasts at most 45 minutes at real speed, and a Prometheus with the rules of deploy/prometheus scrapes \
+it. --orders (default: 900) are created evenly over that time; --rate and --speed have no effect. The run ends when each of the five \
+job id alerts has fired, and reports the time from each cause to its alert. It exits with 1 if an alert did not fire.\n\n\
+Postgres fsyncs as in production. The run ends at rest: every order is final or held for a person, no booking is open at the partner, \
+and no message or callback waits. Then the history is checked. The command exits with 1 if an invariant is violated, the partner's \
+limit was exceeded, or the run did not come to rest. Speed is reported but does not affect the exit code.")]
 pub struct OrdersOptions {
-    /// What the partner does, or own drivers
+    /// Behaviour of the partner, or own drivers
     #[arg(long, value_name = "SCENARIO", default_value = "normal")]
     pub scenario: OrdersScenario,
 
-    /// Orders created per second, of wall time
+    /// Number of orders created per second of real time
     #[arg(long, value_name = "N", default_value = "100")]
     pub rate: NonZeroU32,
 
-    /// How much faster than life; divides the durations of orders and partner, never the rate nor the machine's durations
+    /// Speed of orders and partner; divides their durations, but not the rate or durations of machines
     #[arg(long, value_name = "X", default_value_t = 30.0, value_parser = parse_number(0.1, 1000.0))]
     pub speed: f64,
 
-    /// Orders to create [default: those of 120 s]
+    /// Number of orders to create [default: those of 120 s]
     #[arg(long, value_name = "N")]
     pub orders: Option<NonZeroU32>,
 
-    /// Worker processes
+    /// Number of worker processes
     #[arg(long, value_name = "N", default_value = "2")]
     pub workers: NonZeroUsize,
 
-    /// Calls per second that the partner allows, of wall time; more is a failure [default: 20 times the rate]
+    /// Limit of partner calls per second of real time; exceeding it is a failure [default: 20 times the rate]
     #[arg(long, value_name = "N")]
     pub partner_limit: Option<NonZeroU32>,
 
-    /// Decides what happens to each booking: the same seed, the same story
+    /// Seed of the bookings' fates; the same seed gives the same fates
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
 
-    /// With `--scenario fleet`: a folder whose measure.py gives another system the same lives, after dispatchq
+    /// With `--scenario fleet`: directory with a measure.py that runs the same orders on another system, after
+    /// dispatchq
     #[arg(long, value_name = "DIR")]
     pub peer: Option<PathBuf>,
 
-    /// Trace this share of the orders, from 0 to 1, and send the spans to a collector of this run [default: no traces]
+    /// Share of orders to trace, from 0 to 1; the spans go to a collector of this run [default: no traces]
     #[arg(long, value_name = "RATIO", value_parser = parse_number(0.0, 1.0))]
     pub trace_sampling: Option<f64>,
 
-    /// Watch the run with a Prometheus of its own and the rules of deploy/prometheus: alerts that fired, memory of processes
+    /// Run a Prometheus with the rules of deploy/prometheus, and report fired alerts and memory of processes
     #[arg(long)]
     pub prometheus: bool,
 
@@ -102,17 +102,17 @@ pub struct OrdersOptions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum OrdersScenario {
-    /// 95 % of its callbacks arrive
+    /// 95 % of the callbacks arrive
     Normal,
-    /// None arrives: everything by asking
+    /// No callbacks arrive; everything is polled
     NoCallback,
-    /// Half of the job ids come only after 10 to 15 minutes of the order's time
+    /// Half of the job ids arrive only after 10 to 15 minutes of simulated time
     Slow,
-    /// It is down for 10 minutes of the order's time, then recovers
+    /// The partner is down for 10 minutes of simulated time, then recovers
     Outage,
-    /// It calls back never, is slow and forgets job ids, at real speed, until each job id alert has fired
+    /// The partner never calls back, is slow and loses job ids, at real speed, until each job id alert has fired
     Alerts,
-    /// No partner: own drivers serve each order at its real speed, the second who is asked accepts
+    /// No partner: own drivers serve each order at real speed, and the second driver accepts
     Fleet,
 }
 
@@ -130,7 +130,7 @@ impl OrdersScenario {
             Self::Slow => {
                 PartnerKnobs { job_id_delay: "50% 500ms-2s, 50% 10m-15m".parse().expect("a test parses it"), ..knobs }
             }
-            // The last share comes after the lifetime of the order.
+            // The last share arrives after the order's lifetime.
             Self::Alerts => PartnerKnobs {
                 job_id_delay: "35% 500ms-2s, 35% 10m-14m, 30% 40m-50m".parse().expect("a test parses it"),
                 ..silent
@@ -148,7 +148,7 @@ impl OrdersOptions {
         self.orders.map_or(default, NonZeroU32::get)
     }
 
-    /// How long it takes to create all orders.
+    /// Returns the time to create all orders.
     fn creation_duration(&self) -> Duration {
         match self.scenario {
             OrdersScenario::Alerts => ALERTS_LENGTH,
@@ -160,7 +160,7 @@ impl OrdersOptions {
         self.partner_limit.map_or(self.rate.get().saturating_mul(CALLS_PER_ORDER), NonZeroU32::get)
     }
 
-    /// The partner is down from a quarter of the creations on: begin and end, of wall time.
+    /// Returns the start and end of the outage in real time. It starts after a quarter of the creations.
     fn outage_window(&self) -> Option<(Duration, Duration)> {
         let begin = self.creation_duration() / 4;
         (self.scenario == OrdersScenario::Outage).then(|| (begin, begin + OUTAGE.div_f64(self.speed)))
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn scenarios_are_those_of_the_design() {
+    fn scenarios_match_the_design() {
         let knobs = |scenario: OrdersScenario| {
             let knobs = scenario.partner_knobs();
             (f64::from(knobs.job_id_callback_rate), f64::from(knobs.callback_rate), knobs.job_id_delay.to_string())

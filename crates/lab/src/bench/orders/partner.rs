@@ -1,4 +1,4 @@
-//! Orders served by a partner: the installation, the run, and what the tables say of it.
+//! Orders served by a partner: the installation, the run, and the measurements from the tables.
 
 use std::time::Duration;
 
@@ -28,18 +28,18 @@ use crate::{
 use foundation::db::Pool;
 use settings::{Config, PartnerConfig};
 
-/// What may follow the lifetime, in the order's time: the longest way to the pickup and the longest trip, and questions
-/// that find out about their ends.
+/// Time that may follow the lifetime, in simulated time: the longest approach and trip, and polls that detect their
+/// ends.
 const LONGEST_RIDE: Duration = Duration::from_secs((6 + 20 + 14) * 60);
-/// What machines may need on top: a lease, a repair, backoff.
+/// Extra time for machines: a lease, a repair, backoff.
 const SLACK: Duration = Duration::from_secs(60);
-/// An integration without thought asks this often for a job id, in seconds of the order's time.
+/// Poll interval of a naive integration, in seconds of simulated time.
 const NAIVE_INTERVAL_S: f64 = 2.0;
 const PICKUP: (f64, f64) = (-6.2088, 106.8456);
-/// Payment states of the orders, in turn.
+/// Payment statuses of the orders, in turn.
 const PAYMENTS: [&str; 4] = ["PAID", "UNPAID", "SETTLEMENT", "PENDING"];
 
-/// Returns the orders, one after the other at an even pace, half of them paid.
+/// Returns the orders at a steady pace. Half of them are paid.
 pub(super) fn order_creations(options: &OrdersOptions) -> impl Iterator<Item = ProducedOrder> + use<> {
     let pause = options.creation_duration() / options.order_count().max(1);
     (0..options.order_count()).map(move |n| {
@@ -59,7 +59,7 @@ pub(super) struct OrdersStage {
 }
 
 impl OrdersStage {
-    /// Starts the partner, the receiver of alerts, the testbed and, where they are asked for, the collector and Prometheus.
+    /// Starts the partner, the receiver of alerts, the testbed and, if requested, the collector and Prometheus.
     pub(super) async fn start(options: &OrdersOptions) -> anyhow::Result<Self> {
         let (sim, served) = start_partner(options).await?;
         let desk = MessageReceivers::start_listening().await?;
@@ -78,7 +78,7 @@ impl OrdersStage {
             }
             if options.prometheus {
                 config.http.admin_bind = format!("127.0.0.1:{}", free_port());
-                // Each worker has an address of its own in place of this.
+                // Placeholder; each worker gets its own address.
                 config.worker.admin_bind = "127.0.0.1:0".to_owned();
             }
         };
@@ -96,8 +96,8 @@ impl OrdersStage {
     }
 }
 
-/// Starts the partner, and returns it with its settings. The partner enforces the rate limit that dispatchq is configured to keep. Its
-/// burst is that of dispatchq and the requests that dispatchq may have in flight.
+/// Starts the partner. Returns it with its settings. The partner enforces the rate limit that dispatchq is configured
+/// to keep. Its burst is dispatchq's burst plus the requests that dispatchq may have in flight.
 async fn start_partner(options: &OrdersOptions) -> anyhow::Result<(PartnerSim, ServedBy)> {
     let limit = options.partner_limit();
     let mut knobs = options.scenario.partner_knobs();
@@ -110,7 +110,7 @@ async fn start_partner(options: &OrdersOptions) -> anyhow::Result<(PartnerSim, S
     Ok((sim, served))
 }
 
-/// Memory of the largest worker process, in MiB: before the first order, at rest, and the most.
+/// Memory of the largest worker process in MiB: before the first order, at rest, and the maximum.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 struct WorkerMemory {
     first: f64,
@@ -195,7 +195,7 @@ pub(super) async fn measure_orders(options: &OrdersOptions) -> anyhow::Result<Fi
     let (delivered, arrived) =
         (alerts.get(ALERTS).copied().unwrap_or_default(), desk.received_ids(ALERTS).len() as u64);
     if arrived != delivered {
-        ended.violations.push(format!("{delivered} alerts count as delivered, and {arrived} arrived"));
+        ended.violations.push(format!("{delivered} alerts count as delivered, but {arrived} arrived"));
     }
     figures.set("alerts", alerts);
     figures.set("alert_delay_s", read_alert_delay(db).await?);
@@ -203,7 +203,9 @@ pub(super) async fn measure_orders(options: &OrdersOptions) -> anyhow::Result<Fi
     let known: i64 =
         sqlx::query_scalar("SELECT count(*) FROM bookings WHERE booking_id IS NOT NULL").fetch_one(db).await?;
     if partner.bookings != known.unsigned_abs() {
-        ended.violations.push(format!("the partner made {} bookings, and {known} are known here", partner.bookings));
+        ended
+            .violations
+            .push(format!("the partner made {} bookings, but the tables contain {known}", partner.bookings));
     }
     if partner.rate_limited > 0 {
         ended.violations.push(format!("the partner refused {} calls above its limit", partner.rate_limited));
@@ -219,18 +221,18 @@ pub(super) async fn measure_orders(options: &OrdersOptions) -> anyhow::Result<Fi
     Ok(figures)
 }
 
-/// The first job id of each order that had one, and questions for job ids over all attempts that got one.
+/// First job ids of orders that got one, and polls for job ids over all attempts that got one.
 #[derive(Debug, sqlx::FromRow)]
 struct JobIds {
     orders: i64,
     via_callback: i64,
-    /// From the order's creation, in seconds of wall time.
+    /// Time from the order's creation, in seconds of real time.
     p50_s: Option<f64>,
     p95_s: Option<f64>,
     asked: i64,
-    /// Questions if every attempt had been asked about every 2 s of the order's time.
+    /// Number of polls if every attempt had been polled every 2 s of simulated time.
     naive: i64,
-    /// Orders with an alert, or that a person must decide on.
+    /// Orders with an alert, or that wait for a person's decision.
     manual: i64,
 }
 
@@ -251,7 +253,7 @@ async fn add_job_ids(figures: &mut Figures, db: &Pool, options: &OrdersOptions, 
         "partner_calls_saved": saved,
     }));
     figures.goal("job_id_rate", with_id, Bound::AtLeast(0.999));
-    // The other goals are for a partner that works as it should.
+    // The other goals apply only to a healthy partner.
     if options.scenario == OrdersScenario::Normal {
         figures.goal("via_callback_rate", via_callback, Bound::AtLeast(0.9));
         figures.goal("p95_time_to_job_id_s", in_order_time(ids.p95_s).unwrap_or(f64::MAX), Bound::Below(10.0));
@@ -261,7 +263,7 @@ async fn add_job_ids(figures: &mut Figures, db: &Pool, options: &OrdersOptions, 
     Ok(())
 }
 
-/// From the transition that causes an alert to its arrival, in seconds of wall time; `None` without alerts.
+/// Time from the transition that causes an alert to its arrival, in seconds of real time. `None` without alerts.
 #[derive(Debug, Serialize, sqlx::FromRow)]
 struct AlertDelay {
     p50: Option<f64>,
@@ -282,7 +284,7 @@ async fn read_alert_delay(db: &Pool) -> Result<AlertDelay, sqlx::Error> {
     .await
 }
 
-/// Zero of nothing.
+/// Returns a ratio. Zero if the whole is zero.
 fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }

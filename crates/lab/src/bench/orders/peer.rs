@@ -1,7 +1,8 @@
-//! Another system that is given the same lives, by a program of its own.
+//! Benchmark of another system with the same orders, run by its own program.
 //!
-//! DIR has a `measure.py` that is told the rate by the environment variable `RATES` and whose part `rT` starts that system, plays the lives,
-//! ends it, and prints a line of JSON for each run: `{"w": "A", "rate", "late_p50", "late_p99", "rest_s", "cpu_ms_per_life", "ok", ..}`.
+//! DIR contains a `measure.py`. It gets the rate in the environment variable `RATES`. Its part `rT` starts the other
+//! system, runs the orders, and ends the system. It prints a line of JSON for each run: `{"w": "A", "rate", "late_p50",
+//! "late_p99", "rest_s", "cpu_ms_per_life", "ok", ..}`.
 
 use std::{path::Path, process::Stdio, time::Duration};
 
@@ -10,12 +11,12 @@ use serde_json::Value;
 use tokio::{process::Command, time::timeout};
 
 const PART: &str = "rT";
-/// Far longer than it takes to start the other system, play lives for half a minute, and end it.
+/// Timeout, much longer than the run of half a minute with start and end of the other system.
 const LIMIT: Duration = Duration::from_secs(240);
-/// What the program may take to end what it started, once it is told to.
+/// Timeout for the program to end its processes after SIGTERM.
 const END_WAIT: Duration = Duration::from_secs(60);
 
-/// Plays lives at `rate` per second on the other system, and returns what its program says of them.
+/// Runs orders at `rate` per second on the other system. Returns the line that its program printed.
 pub(super) async fn measure_peer(dir: &Path, rate: u32) -> anyhow::Result<Value> {
     let program = dir.join("measure.py");
     let name = program.display();
@@ -35,7 +36,7 @@ pub(super) async fn measure_peer(dir: &Path, rate: u32) -> anyhow::Result<Value>
     let (output, is_late) = match timeout(LIMIT, &mut ended).await {
         Ok(output) => (output?, false),
         Err(_) => {
-            // Only the program knows the processes it has started: it is asked to end them, and not killed at once.
+            // Only the program knows the processes that it started, so it gets SIGTERM to end them first.
             if let Some(pid) = pid {
                 Command::new("kill").arg(pid.to_string()).status().await.context("cannot run kill")?;
             }
@@ -45,7 +46,7 @@ pub(super) async fn measure_peer(dir: &Path, rate: u32) -> anyhow::Result<Value>
     };
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     if is_late {
-        bail!("{name} did not end within {LIMIT:?}. It said: {} {}", out.trim(), err.trim());
+        bail!("{name} did not end within {LIMIT:?}. Its output: {} {}", out.trim(), err.trim());
     }
     ensure!(output.status.success(), "{name} ended with {}: {} {}", output.status, out.trim(), err.trim());
     find_life_run(&out).with_context(|| format!("{name} printed no line of a run: {} {}", out.trim(), err.trim()))

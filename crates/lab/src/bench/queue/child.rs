@@ -1,4 +1,4 @@
-//! Starts worker processes of this very binary, and reads what they saw.
+//! Worker processes of this binary, and the results they print.
 
 use std::{env, process::Stdio, time::Duration};
 
@@ -11,21 +11,21 @@ use tokio::{
 
 use super::runs::ObservedRuns;
 
-/// What a drain may take.
+/// Timeout for a drain.
 const END_WITHIN: Duration = Duration::from_secs(30);
 
-/// A worker process. Dropping it kills it; should we die first, it ends by itself.
+/// A worker process. Dropping it kills the process. If this process dies first, the worker ends by itself.
 #[derive(Debug)]
 pub(super) struct WorkerChild {
     child: Child,
-    /// Closing it ends the worker.
+    /// Standard input of the worker. Closing it ends the worker.
     input: ChildStdin,
     output: Lines<BufReader<ChildStdout>>,
 }
 
 impl WorkerChild {
-    /// Starts a worker that performs timers 0..`jobs`; with 0 of them it idles. A `metered` worker records metrics, as one that is
-    /// scraped.
+    /// Starts a worker that performs timers 0..`jobs`. With 0 it is idle. A `metered` worker records metrics like one
+    /// that is scraped.
     pub(super) fn start(redis_url: &str, jobs: u32, metered: bool) -> anyhow::Result<Self> {
         let program = env::current_exe().context("cannot find this program's own file")?;
         let mut child = Command::new(&program)
@@ -42,7 +42,7 @@ impl WorkerChild {
         Ok(Self { child, input, output: BufReader::new(output).lines() })
     }
 
-    /// What it saw: once all its timers have run, or after `within`.
+    /// Waits until all timers have run, or for `within`. Returns the worker's results.
     pub(super) async fn wait_for_observed(mut self, within: Duration) -> anyhow::Result<ObservedRuns> {
         let line = timeout(within, self.output.next_line()).await;
         drop(self.input);
@@ -51,7 +51,7 @@ impl WorkerChild {
             Err(_) => timeout(END_WITHIN, self.output.next_line()).await.context("a worker process hangs")??,
         };
         let status = timeout(END_WITHIN, self.child.wait()).await.context("a worker process does not end")??;
-        let line = line.with_context(|| format!("a worker process ended without a word ({status})"))?;
-        serde_json::from_str(&line).with_context(|| format!("a worker process said: {line}"))
+        let line = line.with_context(|| format!("a worker process ended without output ({status})"))?;
+        serde_json::from_str(&line).with_context(|| format!("a worker process printed: {line}"))
     }
 }

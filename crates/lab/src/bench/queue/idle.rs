@@ -1,8 +1,8 @@
-//! What workers cost that have nothing to do: commands per second that eight worker processes send to Redis.
+//! Cost of idle workers: commands per second that eight worker processes send to Redis.
 //!
-//! A script call counts as one command, for it is one message and one answer; what scripts call inside of Redis is not
-//! traffic. INFO counts both in one table, so the commands that our scripts use are left out. No worker sends one of
-//! those as a plain command while it idles, and a command that is not listed here is counted.
+//! A script call counts as one command, because it is one message and one answer. Commands that scripts call inside
+//! Redis are not traffic. INFO counts both in one table, so the commands of the engine's scripts are excluded. An idle
+//! worker sends none of those as a plain command. Every other command is counted.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -11,16 +11,16 @@ use tokio::time::{Instant, sleep};
 use super::{child::WorkerChild, redis_info, stage::QueueStage};
 
 const WORKERS: usize = 8;
-/// What starting up sends is no idle cost.
+/// Pause after the start, so that its commands are not counted.
 const SETTLE_DOWN: Duration = Duration::from_secs(2);
 
 /// Commands that the engine's scripts call.
 const IN_SCRIPTS: &str = "del exists expire get hdel hexists hget hincrby hlen hmget hset hsetnx info pexpire publish \
     scard set sismember time zadd zcard zcount zintercard zmscore zpopmin zrange zrangebyscore zrem zremrangebyscore zscore";
-/// Commands with which we look.
+/// Commands of the measurement itself.
 const OURS: [&str; 2] = ["info", "quit"];
 
-/// Commands per second.
+/// Returns commands per second.
 pub(super) async fn measure_idle(idle_for: Duration) -> anyhow::Result<f64> {
     let stage = QueueStage::start().await?;
     let workers =
@@ -33,14 +33,14 @@ pub(super) async fn measure_idle(idle_for: Duration) -> anyhow::Result<f64> {
     let after = count_commands_sent(&stage.read_info("commandstats").await?);
     let took = begun.elapsed();
     for worker in workers {
-        // They wait for nothing but to be told.
+        // The workers only wait for the end of their input.
         worker.wait_for_observed(Duration::ZERO).await?;
     }
     let commands = after.saturating_sub(before) as f64;
     Ok(commands / took.as_secs_f64())
 }
 
-/// Commands that clients sent, by `INFO commandstats`.
+/// Returns the number of commands that clients sent, from `INFO commandstats`.
 fn count_commands_sent(commandstats: &BTreeMap<String, String>) -> u64 {
     let calls = commandstats.iter().filter_map(|(name, stats)| {
         let command = name.strip_prefix("cmdstat_")?;
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_list_names_the_commands_of_our_scripts() {
+    fn command_list_matches_the_engine_scripts() {
         let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../queue/src/scripts");
         let text: String =
             fs::read_dir(scripts).unwrap().map(|file| fs::read_to_string(file.unwrap().path()).unwrap()).collect();

@@ -1,8 +1,8 @@
-//! How late timers start, with a million others waiting in the same queue.
+//! Lateness of timers, with a million others waiting in the same queue.
 //!
-//! Timers are enqueued all the while, each two seconds ahead and 0.2 ms after the one before. Lateness is the start of
-//! the handler minus due, by the clock of Redis: it runs on this machine, so the handler reads the same clock. This
-//! includes what `Delivery::lateness_ms` cannot know: the way from Redis to the handler.
+//! Timers are enqueued during the whole run, each two seconds ahead and 0.2 ms after the previous one. Lateness is the
+//! start of the handler minus the due time, on Redis' clock. Redis runs on this machine, so the handler reads the same
+//! clock. The figure includes the time from Redis to the handler, which `Delivery::lateness_ms` does not.
 
 use std::time::{Duration, Instant};
 
@@ -14,18 +14,18 @@ use super::{
 };
 use queue::NewJob;
 
-/// How far ahead timers are enqueued.
+/// Time from enqueueing to the due time.
 const AHEAD: Duration = Duration::from_secs(2);
-/// The producer makes one call per such time.
+/// Interval between calls of the producer.
 const EVERY: Duration = Duration::from_millis(20);
-/// The waiting timers are due after this; nothing of them happens here.
+/// Minimum time until the waiting timers are due, so that none runs here.
 const FAR: Duration = Duration::from_secs(24 * 3600);
-/// Timers made at once while filling, to bound this program's own memory.
+/// Timers created at once while filling, to bound this program's memory.
 const FILL: u32 = 10_000;
-/// What the run may take on top of its length.
+/// Extra time for the run.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Fills the queue with timers of the coming days.
+/// Fills the queue with timers that are due in the coming days.
 pub(super) async fn fill_queue(stage: &QueueStage, pending: u32) -> anyhow::Result<()> {
     for from in (0..pending).step_by(FILL as usize) {
         let numbers = from..pending.min(from + FILL);
@@ -37,7 +37,7 @@ pub(super) async fn fill_queue(stage: &QueueStage, pending: u32) -> anyhow::Resu
     Ok(())
 }
 
-/// One run over a filled queue.
+/// Measures one run over a filled queue.
 pub(super) async fn measure_lateness(
     stage: &QueueStage,
     sizes: &RoundSizes,
@@ -67,7 +67,7 @@ pub(super) async fn measure_lateness(
     let observed = worker.wait_for_observed(AHEAD + DRAIN_TIMEOUT).await?;
     let took = micros_to_duration(observed.last_due_ms * 1000 - first_due_us);
     rounds.push_percentiles("lateness", observed.lateness_us);
-    // The rate that the producer reached.
+    // Rate that the producer reached.
     rounds.push("lateness_due_per_s", f64::from(jobs) / took.as_secs_f64().max(f64::EPSILON));
     observed.push_faults(rounds);
     Ok(())

@@ -1,8 +1,8 @@
-//! What one job costs in Redis' memory: `used_memory` after minus before, over many jobs.
+//! Redis memory of one job: the increase of `used_memory` over many jobs.
 //!
-//! `used_memory` is what Redis asked its allocator for, tables and pointers included; what the allocator wastes in
-//! fragments depends on the history and is left out. A first batch warms up: scripts, buffers, and encodings that small
-//! sets have.
+//! `used_memory` is the memory that Redis requested from its allocator, including tables and pointers. Fragmentation
+//! depends on the history and is not included. A first batch warms up scripts and buffers, and leaves behind the
+//! encodings of small sets.
 
 use std::time::Duration;
 

@@ -1,7 +1,8 @@
-//! `dispatchq bench queue`: what the queue engine does on this machine.
+//! `dispatchq bench queue`: throughput, lateness, memory and idle cost of the queue engine on this machine.
 //!
-//! Redis is a private server with the settings of production, jobs are those of `jobs`, and workers are processes of this binary that
-//! run the real `queue::Runtime` with a handler that does nothing. Every figure is the median of some rounds.
+//! Redis is a private server with production settings, and the jobs are those of `jobs`. Workers are processes of this
+//! binary that run the real `queue::Runtime` with a handler that does nothing. Every figure is the median of several
+//! rounds.
 
 mod child;
 mod herd;
@@ -43,7 +44,7 @@ const GOALS: [(&str, Bound); 9] = [
     ("bytes_per_job", Bound::AtMost(350.0)),
     ("idle_commands_per_s", Bound::AtMost(50.0)),
 ];
-/// Goal of our throughput over that of each other queue.
+/// Goal for dispatchq's throughput relative to that of each other queue.
 const PEER_GOAL: Bound = Bound::AtLeast(4.0);
 
 #[derive(Debug, Clone, Args)]
@@ -56,19 +57,19 @@ pub struct QueueOptions {
     #[arg(long, value_name = "N", default_value = "3")]
     pub rounds: NonZeroUsize,
 
-    /// A tenth of everything: to see that it works, not for figures
+    /// Run a tenth of everything, to check that it works; the figures are not meaningful
     #[arg(long)]
     pub quick: bool,
 
-    /// The benchmark program of another queue, to take its turn in every round (see docs/BENCHMARKS.md)
+    /// Benchmark program of another queue, run in every round (see docs/BENCHMARKS.md)
     #[arg(long, value_name = "PROGRAM")]
     pub peer: Vec<PathBuf>,
 }
 
-/// How much of everything there is in one round.
+/// Sizes of one round.
 #[derive(Debug, Clone, Copy)]
 struct RoundSizes {
-    /// Jobs enqueued, then performed.
+    /// Jobs that are enqueued and then performed.
     throughput_jobs: u32,
     /// Timers that are not due during the run.
     pending: u32,
@@ -131,7 +132,8 @@ impl Rounds {
         RoundSpread::over_rounds(self.values(name).iter().copied())
     }
 
-    /// Ours over theirs, round by round: both met the same machine. `None`: they have no such figure.
+    /// Returns the ratio of dispatchq's figure to the other queue's, round by round, because both ran on the same
+    /// machine state. `None` if the other queue has no such figure.
     fn ratio(&self, ours: &str, theirs: &str) -> Option<f64> {
         let pairs = self.values(ours).iter().zip(self.values(theirs));
         let ratios: Vec<f64> = pairs.map(|(ours, theirs)| ours / theirs.max(1.0)).collect();
@@ -144,7 +146,8 @@ impl Measure for QueueOptions {
         self.json
     }
 
-    /// Rounds of a kind follow each other, and peers take turns with us, so that whatever else the machine does meets all alike.
+    /// Runs all rounds. Rounds of one kind follow each other, and peers alternate with dispatchq, so that other load on
+    /// the machine affects all equally.
     async fn measure(&self) -> anyhow::Result<Figures> {
         let sizes = if self.quick { RoundSizes::QUICK } else { RoundSizes::FULL };
         let (mut rounds, mut peers) = (Rounds::default(), Vec::new());
@@ -236,7 +239,7 @@ impl QueueOptions {
     }
 }
 
-/// With no more digits than mean something.
+/// Rounds a figure to its meaningful digits.
 fn round_figure(figure: f64) -> f64 {
     if figure.abs() >= 100.0 { figure.round() } else { (figure * 100.0).round() / 100.0 }
 }
@@ -254,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_job_is_a_violation_and_ratio_is_per_round() {
+    fn lost_jobs_are_violations_and_ratios_per_round() {
         let mut rounds = Rounds::default();
         for (ours, theirs) in [(200.0, 100.0), (300.0, 100.0), (100.0, 100.0)] {
             rounds.push("process_per_s", ours);

@@ -1,8 +1,8 @@
-//! Another queue on the same machine, in the same run: a program that takes its turn in every round.
+//! Another queue on the same machine in the same run: a program that runs in every round.
 //!
-//! `PROGRAM process --jobs N` performs N no-op jobs that lie ready, and N
-//! that are enqueued at the same time; `PROGRAM lateness --pending N --due-per-s N
-//! --seconds N` runs timers on time. Each starts a Redis of its own and ends with one line of JSON on stdout.
+//! `PROGRAM process --jobs N` performs N no-op jobs that are ready, and N that are enqueued at the same time. `PROGRAM
+//! lateness --pending N --due-per-s N --seconds N` runs timers on time. Each command starts its own Redis and prints
+//! one line of JSON on stdout at the end.
 
 use std::{path::Path, process::Stdio, time::Duration};
 
@@ -15,25 +15,25 @@ use super::{RoundSizes, Rounds};
 
 const PEER_TIMEOUT: Duration = Duration::from_secs(180);
 
-/// What `PROGRAM process` answers.
+/// Output of `PROGRAM process`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 struct PeerThroughput {
     name: String,
     version: String,
-    /// What it was set to, in words.
+    /// Settings of the queue as text.
     settings: String,
     enqueue_per_s: f64,
     process_per_s: f64,
-    /// Enqueued and performed at the same time.
+    /// Throughput of jobs that are enqueued and performed at the same time.
     through_per_s: f64,
-    /// The same with the protection that dispatchq always has, where that is a matter of settings.
+    /// The same with leases, which dispatchq always uses, if the queue has such a setting.
     #[serde(default)]
     with_leases_per_s: Option<f64>,
-    /// Processor time of worker and Redis together.
+    /// CPU time of worker and Redis together.
     cpu_us_per_job: f64,
 }
 
-/// What `PROGRAM lateness` answers.
+/// Output of `PROGRAM lateness`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct PeerLateness {
     pub(super) pending: u32,
@@ -43,7 +43,7 @@ pub(super) struct PeerLateness {
     pub(super) max: f64,
 }
 
-/// Returns the name of the queue, and its version and settings.
+/// Measures throughput. Returns the name of the queue, and its version and settings.
 pub(super) async fn measure_peer_throughput(
     program: &Path,
     sizes: &RoundSizes,
@@ -83,5 +83,5 @@ async fn run_peer<T: DeserializeOwned>(program: &Path, args: &[&str]) -> anyhow:
     ensure!(output.status.success(), "{shown} {} failed: {}", args.join(" "), output.status);
     let text = String::from_utf8_lossy(&output.stdout);
     let line = text.lines().last().unwrap_or_default();
-    serde_json::from_str(line).with_context(|| format!("{shown} said: {line}"))
+    serde_json::from_str(line).with_context(|| format!("{shown} printed: {line}"))
 }

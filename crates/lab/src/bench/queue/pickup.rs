@@ -1,8 +1,8 @@
-//! How soon an idle worker starts a job that is due now: from the begin of the call that enqueues it to the start of its
+//! Time until an idle worker starts a job that is due now: from the start of the enqueue call to the start of the
 //! handler.
 //!
-//! Both ends are read from one monotonic clock, so both are in this process; each has its own connection. One job after
-//! the other, with pauses in which the worker falls asleep.
+//! Both times are read from one monotonic clock, so both sides run in this process, each with its own connection. Jobs
+//! run one after another, with pauses in which the worker falls asleep.
 
 use std::time::{Duration, Instant};
 
@@ -18,11 +18,11 @@ use super::{CONCURRENCY, stage::QueueStage, timers};
 use crate::bench::spread::SamplePercentiles;
 use queue::{Delivery, NewJob, Outcome, Registry, Runtime, Store};
 
-/// Long enough for the worker to have settled the job before and to sleep.
+/// Pause between jobs, long enough for the worker to settle the job and sleep.
 const PAUSE: Duration = Duration::from_millis(20);
 const PICKUP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// In microseconds.
+/// Returns the times in microseconds.
 pub(super) async fn measure_pickup(pickups: u32) -> anyhow::Result<SamplePercentiles> {
     let stage = QueueStage::start().await?;
     let (started, mut starts) = mpsc::unbounded_channel();
@@ -43,7 +43,7 @@ pub(super) async fn measure_pickup(pickups: u32) -> anyhow::Result<SamplePercent
         let begun = Instant::now();
         stage.store.enqueue(&job).await?;
         let start = timeout(PICKUP_TIMEOUT, starts.recv()).await.context("a job did not start")?;
-        let start = start.context("the worker is gone")?;
+        let start = start.context("the worker has ended")?;
         samples.push(i64::try_from((start - begun).as_micros()).unwrap_or(i64::MAX));
     }
     stop.cancel();

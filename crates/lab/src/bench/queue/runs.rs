@@ -1,4 +1,4 @@
-//! What a measured worker notes about every run.
+//! Records of all runs of a measured worker.
 
 use std::{
     sync::atomic::{AtomicI64, AtomicU8, AtomicU32, Ordering},
@@ -11,48 +11,48 @@ use tokio::sync::Notify;
 use super::Rounds;
 use crate::bench::{machine, spread::SamplePercentiles};
 
-/// Microseconds since 1970 by the clock that the Redis beside us reads, too.
+/// Returns microseconds since 1970, on the clock that the local Redis also reads.
 pub(super) fn now_us() -> i64 {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since_1970.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// Runs of timers 0..n. Written by many handlers at once, so all of it is atomic.
+/// Runs of timers 0..n. Many handlers write it concurrently, so all fields are atomic.
 #[derive(Debug)]
 pub(super) struct TimerRuns {
     times: Vec<AtomicU8>,
     lateness_us: Vec<AtomicI64>,
-    /// When the last of them was due.
+    /// Due time of the last timer.
     last_due_ms: AtomicI64,
     distinct: AtomicU32,
     complete: Notify,
 }
 
-/// What came of them; the line a measured worker prints.
+/// Summary of the runs, which a measured worker prints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ObservedRuns {
     /// Timers that ran.
     pub(super) jobs: u32,
-    /// Timers that did not.
+    /// Timers that did not run.
     pub(super) lost: u32,
     /// Timers that ran more than once.
     pub(super) doubled: u32,
     /// Timers that ran before they were due.
     pub(super) early: u32,
-    /// Start of the handler minus due.
+    /// Start of the handler minus the due time.
     pub(super) lateness_us: SamplePercentiles,
-    /// When the last of them was due.
+    /// Due time of the last timer.
     pub(super) last_due_ms: i64,
-    /// When the worker was started.
+    /// Start time of the worker.
     pub(super) began_us: i64,
-    /// Processor time of the worker process; `None` where the system does not tell.
+    /// CPU time of the worker process. `None` if the system does not report it.
     pub(super) cpu_ms: Option<u64>,
-    /// When the last result was written; `None` when some timers had not run by the end.
+    /// Time at which the last result was written. `None` if some timers had not run by the end.
     pub(super) settled_us: Option<i64>,
 }
 
 impl ObservedRuns {
-    /// Adds the jobs that break a promise.
+    /// Adds lost, doubled and early jobs.
     pub(super) fn push_faults(&self, rounds: &mut Rounds) {
         for (what, jobs) in [("lost", self.lost), ("doubled", self.doubled), ("early", self.early)] {
             rounds.push(what, f64::from(jobs));
@@ -71,8 +71,8 @@ impl TimerRuns {
         }
     }
 
-    /// Notes the start of a run at `now_us`. A number out of range is of a timer that was not to run at all: it counts
-    /// as no run, and as the jobs that are waited for never get complete, it does not go unseen.
+    /// Records the start of a run at `now_us`. A number out of range belongs to an unexpected timer and is not counted.
+    /// It is still noticed, because then the expected timers never become complete.
     pub(super) fn record_run(&self, number: u32, due_ms: u64, now_us: i64) {
         let due_ms = due_ms.cast_signed();
         let Some(times) = self.times.get(number as usize) else { return };
@@ -86,7 +86,7 @@ impl TimerRuns {
         }
     }
 
-    /// Every timer has run at least once. Without timers that is never.
+    /// Waits until every timer has run at least once. Without timers it never returns.
     pub(super) async fn wait_until_complete(&self) {
         self.complete.notified().await;
     }
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lost_doubled_and_early_runs_are_told_apart() {
+    fn lost_doubled_and_early_runs_are_counted() {
         let runs = TimerRuns::new(4);
         runs.record_run(0, 1_000, 1_001_500);
         runs.record_run(1, 1_002, 1_001_999);

@@ -1,4 +1,4 @@
-//! A private Redis with an epoch, so that workers take jobs; and what it says of itself.
+//! A private Redis with an epoch, so that workers take jobs, and its statistics.
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +15,7 @@ use queue::Store;
 const LOOK: Duration = Duration::from_millis(10);
 const STARTUP_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Dropping it ends the server and removes its data.
+/// The private server. Dropping it ends the server and removes its data.
 #[derive(Debug)]
 pub(super) struct QueueStage {
     redis: RedisServer,
@@ -24,9 +24,9 @@ pub(super) struct QueueStage {
 
 impl QueueStage {
     pub(super) async fn start() -> anyhow::Result<Self> {
-        let redis = RedisServer::start().await.context("the benchmark needs a Redis of its own")?;
+        let redis = RedisServer::start().await.context("the benchmark needs a private Redis")?;
         let store = Store::connect(&redis.url()).await?;
-        // There is nothing to rebuild, and workers take no job before that is established.
+        // There is nothing to rebuild, but workers take no job until the rebuild is finished.
         let run_id = store.run_id().await?;
         let marker = store.begin_rebuild().await?;
         if !store.finish_rebuild(&marker, &run_id).await? {
@@ -39,7 +39,7 @@ impl QueueStage {
         self.redis.url()
     }
 
-    /// Returns once so many workers have given a sign of life.
+    /// Waits until this many workers have sent a heartbeat.
     pub(super) async fn wait_for_workers(&self, count: usize) -> anyhow::Result<()> {
         let begun = Instant::now();
         while self.store.list_workers().await?.len() < count {
@@ -51,17 +51,17 @@ impl QueueStage {
         Ok(())
     }
 
-    /// Returns once the append-only file is not being rewritten.
+    /// Waits until the append-only file is not being rewritten.
     pub(super) async fn wait_for_aof_rewrite(&self) -> anyhow::Result<()> {
         redis_info::wait_for_aof_rewrite(self.redis.port()).await
     }
 
-    /// One section of INFO.
+    /// Reads one section of INFO.
     pub(super) async fn read_info(&self, section: &str) -> anyhow::Result<BTreeMap<String, String>> {
         redis_info::read_info(self.redis.port(), section).await
     }
 
-    /// Used memory, once it stands still.
+    /// Reads the used memory when it is stable.
     pub(super) async fn read_used_memory(&self) -> anyhow::Result<u64> {
         redis_info::read_used_memory(self.redis.port()).await
     }

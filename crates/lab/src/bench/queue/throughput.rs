@@ -1,9 +1,8 @@
-//! How many jobs one producer enqueues and one worker process performs in a second: first one, then the other, and then
-//! both at once.
+//! Jobs per second that one producer enqueues and one worker process performs: first separately, then at the same time.
 //!
-//! The producer makes one call after another, 500 jobs each. The worker starts when all jobs lie in the queue, due: take,
-//! decode, run the handler, settle. Its clock runs from its start until the last result is written. At once, the clock
-//! runs from the first call to the last result.
+//! The producer makes one call after another, with 500 jobs each. The worker starts when all jobs are in the queue and
+//! due: take, decode, run the handler, settle. Its time counts from its start until the last result is written. With
+//! both at the same time, the time counts from the first call to the last result.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +18,7 @@ pub(super) async fn measure_throughput(jobs: u32, rounds: &mut Rounds) -> anyhow
     measure_processing(jobs, "metered", rounds).await
 }
 
-/// Enqueues jobs, then has a worker perform them: one that records metrics if `what` is `metered`.
+/// Enqueues jobs, then starts a worker that performs them. The worker records metrics if `what` is `metered`.
 async fn measure_processing(jobs: u32, what: &str, rounds: &mut Rounds) -> anyhow::Result<()> {
     let stage = QueueStage::start().await?;
     let timers = bench_timers(jobs, Duration::ZERO);
@@ -32,7 +31,7 @@ async fn measure_processing(jobs: u32, what: &str, rounds: &mut Rounds) -> anyho
     let redis_cpu_s = read_redis_cpu_s(&stage).await?;
     let worker = WorkerChild::start(&stage.url(), jobs, what == "metered")?;
     let observed = worker.wait_for_observed(DRAIN_TIMEOUT).await?;
-    let settled_us = observed.settled_us.with_context(|| format!("of {jobs} jobs only {} ran", observed.jobs))?;
+    let settled_us = observed.settled_us.with_context(|| format!("only {} of {jobs} jobs ran", observed.jobs))?;
     let took = micros_to_duration(settled_us - observed.began_us);
     let redis_cpu_s = read_redis_cpu_s(&stage).await? - redis_cpu_s;
     rounds.push(format!("{what}_per_s"), f64::from(jobs) / took.as_secs_f64());
@@ -56,18 +55,18 @@ async fn measure_flow_through(jobs: u32, rounds: &mut Rounds) -> anyhow::Result<
     let begun_us = now_us();
     stage.store.enqueue(&timers).await?;
     let observed = worker.wait_for_observed(DRAIN_TIMEOUT).await?;
-    let settled_us = observed.settled_us.with_context(|| format!("of {jobs} jobs only {} ran", observed.jobs))?;
+    let settled_us = observed.settled_us.with_context(|| format!("only {} of {jobs} jobs ran", observed.jobs))?;
     rounds.push("through_per_s", f64::from(jobs) / micros_to_duration(settled_us - begun_us).as_secs_f64());
     observed.push_faults(rounds);
     Ok(())
 }
 
-/// Reads the seconds of processor time that Redis has used.
+/// Reads the CPU time of Redis in seconds.
 async fn read_redis_cpu_s(stage: &QueueStage) -> anyhow::Result<f64> {
     Ok(redis_info::cpu_seconds_in(&stage.read_info("cpu").await?))
 }
 
-/// A span of time between two moments; zero if they stand the wrong way round.
+/// Converts microseconds to a duration. Negative values become zero.
 pub(super) fn micros_to_duration(us: i64) -> Duration {
     Duration::from_micros(u64::try_from(us).unwrap_or_default())
 }

@@ -1,8 +1,8 @@
-//! The worker process that is measured: the real runtime, with a handler that does nothing but note its run.
+//! The measured worker process: the real runtime with a handler that only records its run.
 //!
-//! A process of its own, so that the producer shares neither its threads nor its connection, as in production. It
-//! ends when all timers have run and are settled, or with its standard input: when its parent closes that, or dies. Metrics
-//! are recorded only when asked for: the queues it is compared with record none.
+//! It is a separate process, so that the producer shares neither its threads nor its connection, as in production. It
+//! ends when all timers have run and are settled, or when its standard input ends because its parent closed it or died.
+//! Metrics are recorded only on request, because the compared queues record none.
 
 use std::{
     io::{self, Write},
@@ -23,10 +23,10 @@ use super::{
 use foundation::telemetry;
 use queue::{Delivery, Outcome, Registry, Runtime, Store};
 
-/// How often to look whether the last results are written.
+/// Interval between checks whether the last results are written.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Options of the measured worker process; not for people.
+/// Options of the measured worker process. Internal.
 #[derive(Debug, Clone, Args)]
 pub struct WorkerOptions {
     #[arg(long, value_name = "URL")]
@@ -44,7 +44,7 @@ pub struct WorkerOptions {
     pub metrics: bool,
 }
 
-/// Works, then prints what it saw as one line of JSON.
+/// Runs the worker, then prints its results as one line of JSON.
 pub async fn run(options: WorkerOptions) -> anyhow::Result<()> {
     if options.metrics {
         telemetry::init_metrics()?;
@@ -68,12 +68,12 @@ pub async fn run(options: WorkerOptions) -> anyhow::Result<()> {
     };
     let observed = runs.summarize_runs(began_us, settled_us);
     stop.cancel();
-    runtime.await.context("the worker panicked")?.context("the worker ended by itself")?;
+    runtime.await.context("the worker panicked")?.context("the worker ended unexpectedly")?;
     writeln!(io::stdout(), "{}", serde_json::to_string(&observed)?)?;
     Ok(())
 }
 
-/// Waits until every timer has run and no lease is left, and answers when that was.
+/// Waits until every timer has run and no lease is left. Returns that time.
 async fn wait_until_settled(runs: &TimerRuns, store: &Store) -> anyhow::Result<i64> {
     runs.wait_until_complete().await;
     while store.queue_stats(&[QUEUE]).await?.iter().any(|stats| stats.leased > 0) {
@@ -82,8 +82,8 @@ async fn wait_until_settled(runs: &TimerRuns, store: &Store) -> anyhow::Result<i
     Ok(now_us())
 }
 
-/// Cancelled when standard input ends. A thread and not a task: nothing can interrupt a read, so the process must be able
-/// to end in the middle of it.
+/// Returns a token that is cancelled when standard input ends. It uses a thread, not a task: a blocking read cannot be
+/// interrupted, and the process must be able to end during it.
 fn input_closed() -> CancellationToken {
     let closed = CancellationToken::new();
     let token = closed.clone();

@@ -1,4 +1,4 @@
-//! What very many open orders cost once all timers are back: a look of the reconciler at all of them, and /metrics.
+//! Cost of many open orders after the rebuild: one pass of the reconciler over all of them, and /metrics.
 
 use std::time::{Duration, Instant};
 
@@ -11,16 +11,16 @@ use crate::{
 };
 use maintenance::recovery::repair;
 
-/// Scrapes, so far apart that what they show is counted again in between.
+/// Number of scrapes, and pause between them. The pause is long enough for the metrics to be counted again.
 const SCRAPES: u32 = 5;
 const BETWEEN_SCRAPES: Duration = Duration::from_secs(2);
 
-/// What was seen once all timers were back.
+/// Measurements after all timers were restored.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FiguresAtRest {
-    /// A look at all timers, each compared with its row.
+    /// Time of one pass over all timers, each compared with its row.
     pub(super) look: Duration,
-    /// The longest answer of `serve` to a scrape.
+    /// Longest answer of `serve` to a scrape.
     pub(super) scrape: Duration,
     pub(super) serve_bytes: Option<u64>,
     pub(super) worker_bytes: Option<u64>,

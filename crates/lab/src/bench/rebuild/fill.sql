@@ -1,4 +1,4 @@
--- {orders} open orders, the first attempts of which fall due within {spread_s} seconds.
+-- Creates {orders} open orders. Their first attempts fall due within {spread_s} seconds.
 INSERT INTO orders (id, service_type, pickup_lat, pickup_lng, payment_status, status, next_attempt_at, lifetime_deadline,
                     created_at, updated_at)
 SELECT 'R' || lpad(n::text, 9, '0'), 'RIDE', -6.2, 106.8, 'UNPAID', 'DISPATCHING', due, due + interval '1 day', at, at

@@ -1,8 +1,9 @@
-//! `dispatchq bench rebuild`: Redis is flushed while very many orders are open. Measures the time until all timers are back and until
-//! the workers take the first of them.
+//! `dispatchq bench rebuild`: flushes Redis while many orders are open. It measures the time until all timers are
+//! restored, and until the workers take the first of them.
 //!
-//! * `fill`: the orders, and drivers to serve some of them. `watch`: from the flush to the epoch. `at_rest`: what they cost after that.
-//! * `verify`: what must never be.
+//! * `fill`: the orders, and drivers for some of them. `watch`: from the flush to the epoch. `at_rest`: cost after the
+//!   rebuild.
+//! * `verify`: errors that must never occur.
 
 mod at_rest;
 mod fill;
@@ -24,13 +25,13 @@ use super::{
 use crate::testbed::{Testbed, TestbedSettings, settings::free_port};
 use settings::Config;
 
-/// The goal is for 250,000 orders.
+/// Goal for 250,000 orders.
 const GOAL_S: f64 = 10.0;
 
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "Example:\n  dispatchq bench rebuild --orders 250000 --json > rebuild.json")]
 pub struct RebuildOptions {
-    /// Open orders, each with two timers
+    /// Number of open orders, each with two timers
     #[arg(long, value_name = "N", default_value = "250000")]
     pub orders: NonZeroU32,
 
@@ -66,7 +67,7 @@ impl Measure for RebuildOptions {
             "worker_mib": at_rest.worker_bytes.map(bytes_as_mib),
         }));
         figures.goal("rebuild_s", rebuild_s, Bound::AtMost(GOAL_S));
-        // Jobs are taken before all timers are back.
+        // Workers take jobs before all timers are restored.
         figures.goal("first_taken_s", first_taken_s, Bound::Below(rebuild_s));
         figures.violations = ended.violations;
         Ok(figures)

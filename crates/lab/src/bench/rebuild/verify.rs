@@ -1,4 +1,4 @@
-//! What must never be, however Redis was lost: a timer that is missing, an attempt before its time, an attempt made twice.
+//! Checks for errors that must never occur: a missing timer, an early attempt, a doubled attempt.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -6,9 +6,10 @@ use app::App;
 use maintenance::recovery::repair;
 use tokio::time::sleep;
 
-/// Between a commit and its settle a timer may be missing: one that is in two looks is lost.
+/// Pause between two checks. Between a commit and its settle a timer may be missing, so a timer counts as lost only if
+/// both checks miss it.
 const SECOND_LOOK: Duration = Duration::from_secs(2);
-/// Of each kind.
+/// Maximum number of findings of each kind that are listed.
 const SOME: usize = 5;
 
 pub(super) async fn find_violations(app: &App) -> anyhow::Result<Vec<String>> {
@@ -17,7 +18,7 @@ pub(super) async fn find_violations(app: &App) -> anyhow::Result<Vec<String>> {
     if !lost.is_empty() {
         violations.push(format!("{} timers are lost, such as {}", lost.len(), lost[..lost.len().min(SOME)].join(" ")));
     }
-    for (what, query) in [("began before its time", EARLY), ("was made twice", DOUBLED)] {
+    for (what, query) in [("started early", EARLY), ("was made twice", DOUBLED)] {
         let orders: Vec<String> = sqlx::query_scalar(query).fetch_all(&app.core.db).await?;
         violations.extend(orders.into_iter().take(SOME).map(|order| format!("an attempt of {order} {what}")));
     }

@@ -1,4 +1,4 @@
-//! From the flush to the epoch.
+//! Measures the rebuild from the flush to the epoch.
 
 use std::time::{Duration, Instant};
 
@@ -10,23 +10,23 @@ use app::App;
 use queue::store::Takeable;
 
 const LOOK: Duration = Duration::from_millis(2);
-/// A worker's memory is read with every so many looks.
+/// Number of checks per read of a worker's memory.
 const MEMORY_LOOKS: u32 = 10;
-/// Far longer than any rebuild that works.
+/// Timeout, much longer than a working rebuild takes.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// What a rebuild took, from the flush on.
+/// Times of a rebuild since the flush.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RebuildFigures {
-    /// Until the first horizon.
+    /// Time until the first horizon.
     pub(super) horizon: Duration,
-    /// Until a worker held a job again.
+    /// Time until a worker leased a job again.
     pub(super) first_taken: Duration,
-    /// Until the epoch.
+    /// Time until the epoch.
     pub(super) whole: Duration,
-    /// Timers that were put back.
+    /// Number of restored timers.
     pub(super) timers: i64,
-    /// What the worker that rebuilds grew by, at most.
+    /// Maximum memory growth of the worker that rebuilds.
     pub(super) grown_bytes: Option<u64>,
 }
 
@@ -82,7 +82,8 @@ async fn count_rebuilds(app: &App) -> Result<i64, sqlx::Error> {
     .await
 }
 
-/// What the reconciler says of the rebuild that came after so many others, once it says so.
+/// Returns the number of timers that the reconciler recorded for the rebuild after the first `rebuilds`. Waits for that
+/// record.
 async fn count_timers(app: &App, rebuilds: i64) -> anyhow::Result<i64> {
     let begun = Instant::now();
     while count_rebuilds(app).await? <= rebuilds {

@@ -1,11 +1,11 @@
-//! `dispatchq bench upgrade`: two versions serve orders on one database and one Redis, through an upgrade, a rollback and the next
-//! upgrade; then what clients were told is compared with the tables.
+//! `dispatchq bench upgrade`: two versions serve orders on one database and one Redis, through an upgrade, a rollback
+//! and a second upgrade. Then it compares the answers to clients with the tables.
 //!
-//! The old version is another binary, this one the new. The clients are those of `chaos`. No fault is made, so no answer may be a
-//! failure.
+//! The old version is another binary, this one is the new version. The clients are those of `chaos`. No faults are
+//! injected, so no answer may be a failure.
 //!
-//! * `phases`: which version migrates, joins and leaves when. `stage`: servers, processes of both versions, and where clients send their
-//!   requests.
+//! * `phases`: the version that migrates, joins or leaves in each phase. `stage`: servers, processes of both versions,
+//!   and routing of requests.
 
 mod phases;
 mod stage;
@@ -31,32 +31,33 @@ use super::{
 use crate::testbed::print;
 use settings::Config;
 
-/// Divides the durations of orders, of trips and of the partner: an order's half hour is a minute, an offer stands for 4 s.
+/// Divisor for the durations of orders, of trips and of the partner: an order's half hour is a minute, an offer lives 4
+/// s.
 const SPEED: f64 = 30.0;
-/// Decides what clients want.
+/// Seed of the clients' decisions.
 const SEED: u64 = 1;
-/// Drivers for each order created per second. At this speed some ten of them are busy.
+/// Drivers per order created per second. At this speed about ten of them are busy.
 const DRIVERS_PER_RATE: u32 = 32;
 
 #[derive(Debug, Clone, Args)]
 #[command(after_long_help = "\
-The old binary migrates a database, and two serve and two work of it take orders of a simulated partner and of own drivers. Then, \
-while orders go on: this binary migrates; its processes join; the old ones leave one by one (SIGTERM); the old ones join again on the \
-new schema, and the new ones leave; the new ones join again, and the old ones leave.\n\n\
-At the end the run waits until every order is final or held and every message is delivered. It exits with 1 if a client was told \
-what is not in the tables, an answer was a failure (5xx but 503), the history breaks an invariant, or a process ended by itself or not \
-in good order.\n\n\
+The old binary migrates a database. Two of its serve and two of its work processes run orders of a simulated partner and of own \
+drivers. Then, while orders are open: this binary migrates; its processes join; the old ones leave one by one (SIGTERM); the old ones \
+join again on the new schema, and the new ones leave; the new ones join again, and the old ones leave.\n\n\
+At the end the run waits until every order is final or held and every message is delivered. It exits with 1 if an answer to a client \
+contradicts the tables, an answer was a failure (5xx except 503), the history violates an invariant, or a process ended unexpectedly \
+or not gracefully.\n\n\
 Example:\n  dispatchq bench upgrade --old target/upgrade/old/release/dispatchq --seconds 240 --json > upgrade.json")]
 pub struct UpgradeOptions {
-    /// The binary of the previous version; needs `migrate`, `serve` and `work` alone
+    /// Binary of the previous version; only `migrate`, `serve` and `work` are used
     #[arg(long, value_name = "BINARY")]
     pub old: PathBuf,
 
-    /// Orders created per second
+    /// Number of orders created per second
     #[arg(long, value_name = "N", default_value = "20")]
     pub rate: NonZeroU32,
 
-    /// Seconds for which orders are created, the same share in each of eight phases; longer where processes take longer to start
+    /// Seconds in which orders are created, shared equally by eight phases; longer if processes take longer to start
     #[arg(long, value_name = "N", default_value = "240")]
     pub seconds: NonZeroU32,
 
@@ -69,9 +70,9 @@ pub struct UpgradeOptions {
 struct UpgradePhaseFigures {
     name: &'static str,
     seconds: f64,
-    /// Orders that producers were told of.
+    /// Orders whose creation was answered.
     orders: usize,
-    /// Lateness of the jobs of all workers; `None`: no worker said.
+    /// Lateness of the jobs of all workers. `None` if no worker reported it.
     p99_ms: Option<f64>,
 }
 
@@ -112,7 +113,7 @@ impl Measure for UpgradeOptions {
     }
 }
 
-/// Orders are created through all phases. Returns what each of them saw, and what is wrong.
+/// Runs all phases while orders are created. Returns the figures of each phase, and problems.
 async fn play_upgrade(
     options: &UpgradeOptions,
     stage: &mut UpgradeStage,

@@ -1,4 +1,4 @@
-//! Who migrates, joins and leaves when. Pure.
+//! Plan of migrations, joins and leaves. Pure.
 
 /// One of the two binaries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,13 +11,13 @@ pub(super) enum RunningVersion {
 pub(super) enum UpgradeStep {
     /// This version runs `migrate`.
     Migrate(RunningVersion),
-    /// Processes of this version start, and take requests and jobs once they are ready.
+    /// Processes of this version start, and take requests and jobs when they are ready.
     Join(RunningVersion),
-    /// Processes of this version end one by one, in good order.
+    /// Processes of this version stop gracefully, one after another.
     Leave(RunningVersion),
 }
 
-/// Steps, and time that passes afterwards.
+/// Steps, and the time after them.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct UpgradePhase {
     pub(super) name: &'static str,
@@ -27,7 +27,7 @@ pub(super) struct UpgradePhase {
 use RunningVersion::{New, Old};
 use UpgradeStep::{Join, Leave, Migrate};
 
-/// They begin with processes of the old version on its own schema.
+/// Phases of a run. The first has processes of the old version on its own schema.
 pub(super) const PHASES: [UpgradePhase; 8] = [
     UpgradePhase { name: "old", steps: &[] },
     UpgradePhase { name: "migrated", steps: &[Migrate(New)] },

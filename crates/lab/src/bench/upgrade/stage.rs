@@ -1,4 +1,4 @@
-//! Servers, processes of both versions, and where clients send their requests.
+//! Servers, processes of both versions, and routing of requests.
 
 use std::{
     fs,
@@ -29,22 +29,22 @@ use partner_sim::PartnerSim;
 use queue::Store;
 use settings::Config;
 
-/// Processes of each version.
+/// Number of processes of each version.
 pub(super) const SERVES: usize = 2;
 pub(super) const WORKERS: usize = 2;
-/// No request is sent to a `serve` for so long before it is told to end.
+/// Time between the last request to a `serve` and its SIGTERM.
 const DRAIN: Duration = Duration::from_secs(1);
 
 // Dropped in this order: processes before the servers they use.
 #[derive(Debug)]
 pub(super) struct UpgradeStage {
     pub(super) processes: ChildProcesses,
-    /// This process' own view of the servers.
+    /// This process's own connections to the servers.
     pub(super) app: App,
     pub(super) client: ChaosClient,
     pub(super) watch: LatenessWatch,
     pub(super) sim: PartnerSim,
-    /// Processes that ended by themselves, or not in good order.
+    /// Processes that ended unexpectedly, or not gracefully.
     pub(super) problems: Vec<String>,
     old: PathBuf,
     new: PathBuf,
@@ -54,7 +54,7 @@ pub(super) struct UpgradeStage {
 }
 
 impl UpgradeStage {
-    /// Starts the servers, has the old binary migrate, and starts its processes.
+    /// Starts the servers, runs the migration of the old binary, and starts its processes.
     pub(super) async fn set_up(
         old: &Path,
         sim: PartnerSim,
@@ -62,10 +62,10 @@ impl UpgradeStage {
         settings: &TestbedSettings,
         configure: impl FnOnce(&mut Config),
     ) -> anyhow::Result<Self> {
-        let old = fs::canonicalize(old).with_context(|| format!("there is no binary {}", old.display()))?;
+        let old = fs::canonicalize(old).with_context(|| format!("the binary {} does not exist", old.display()))?;
         let new = std::env::current_exe().context("cannot find the dispatchq binary that is running")?;
         let (redis, postgres) = tokio::try_join!(RedisServer::start(), PostgresServer::start())
-            .context("this needs a Redis and a Postgres of its own")?;
+            .context("the benchmark needs a private Redis and Postgres")?;
         let mut config = settings.build_config(&redis.url(), &postgres.url());
         configure(&mut config);
         let dir = RunDir::create_unique()?;
@@ -121,7 +121,7 @@ impl UpgradeStage {
         self.route_requests(None)
     }
 
-    /// Where both versions are one binary, those that joined first leave.
+    /// Stops the processes of a version. If both versions are the same binary, stops those that joined first.
     async fn leave(&mut self, version: RunningVersion) -> anyhow::Result<()> {
         let program = self.program_of(version);
         for _ in 0..WORKERS {
@@ -144,7 +144,7 @@ impl UpgradeStage {
         }
     }
 
-    /// Has clients and the partner ask all `serve` but the one that is about to end.
+    /// Routes requests of clients and the partner to all `serve` processes except the leaving one.
     fn route_requests(&self, leaving: Option<&str>) -> anyhow::Result<()> {
         let mut addresses = self.processes.serve_addresses();
         addresses.retain(|address| Some(address.as_str()) != leaving);

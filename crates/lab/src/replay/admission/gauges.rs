@@ -1,8 +1,8 @@
-//! Waiting orders and utilisation as /metrics shows them, beside the rows.
+//! Compares the gauges for waiting orders and utilisation in /metrics with the rows.
 //!
-//! The two can be compared only while nothing changes. So the rows are read before and after a scrape, each time with the
-//! snapshot of Postgres; where that is the same, no transaction has ended in between, and the gauges must be the rows to the last
-//! order.
+//! The two can be compared only while nothing changes. So the rows are read before and after a scrape, each time with
+//! Postgres' snapshot. If the snapshots are equal, no transaction has ended in between, and the gauges must match the
+//! rows exactly.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,18 +15,18 @@ use crate::testbed::scrape::{MetricsReader, MetricsScrape};
 
 const WAITING: &str = "dispatcher_waiting_orders_total";
 const UTILISATION: &str = "dispatcher_threshold_utilization_ratio";
-/// A gauge of the same count.
+/// Gauge from the same count.
 const HELD: &str = "dispatchq_orders_held";
-/// Of areas whose id is no label.
+/// Label of areas whose id is not a label.
 const OTHER: &str = "other";
-/// What could not be counted within the time of a scrape is shown as it was before.
+/// Maximum time of a scrape. A count that takes longer is shown with its previous value.
 const LONGEST_SCRAPE: Duration = Duration::from_secs(2);
-/// With more open orders a scrape may show a count of a moment ago.
+/// Maximum number of open orders. With more, a scrape may show an older count.
 const MOST_OPEN: i64 = 10_000;
-/// Ratios are shown to three decimals.
+/// Ratios are shown with three decimals.
 const TOLERANCE: f64 = 1e-6;
 
-/// Compares, and keeps what it found.
+/// Compares the gauges with the rows, and collects the differences.
 #[derive(Debug)]
 pub(in crate::replay) struct GaugeWatch {
     reader: MetricsReader,
@@ -35,12 +35,12 @@ pub(in crate::replay) struct GaugeWatch {
     differences: BTreeSet<String>,
 }
 
-/// What waits, as of one snapshot.
+/// Waiting orders in one snapshot.
 #[derive(Debug, PartialEq)]
 struct WaitingRows {
     snapshot: String,
     open: i64,
-    /// By area.
+    /// Number of waiting orders by area.
     waiting: BTreeMap<String, f64>,
 }
 
@@ -53,12 +53,12 @@ impl GaugeWatch {
         self.reader.scrape().await
     }
 
-    /// Compares once, if nothing changes meanwhile. A process that does not answer is not compared with.
+    /// Compares once, if nothing changes during the scrape. Skips a process that does not answer.
     pub(in crate::replay) async fn compare_once(&mut self, db: &Pool) -> anyhow::Result<()> {
         let before = read_waiting(db).await?;
         let begun = Instant::now();
         let Ok(shown) = self.reader.scrape().await else { return Ok(()) };
-        // Without a count the gauges stay as they were.
+        // Without a count the gauges keep their previous values.
         let is_counted = shown.value(HELD, &[]).is_some_and(|held| !held.is_nan());
         let is_late = begun.elapsed() > LONGEST_SCRAPE;
         if !is_counted || is_late || before.open > MOST_OPEN || before != read_waiting(db).await? {
@@ -69,7 +69,7 @@ impl GaugeWatch {
         Ok(())
     }
 
-    /// Moments at which orders waited and the gauges were compared, and what differed.
+    /// Returns the number of comparisons with waiting orders, and the differences.
     pub(super) fn into_findings(self) -> (u64, Vec<String>) {
         (self.moments, self.differences.into_iter().collect())
     }
@@ -95,7 +95,7 @@ async fn read_waiting(db: &Pool) -> Result<WaitingRows, sqlx::Error> {
     Ok(WaitingRows { snapshot, open, waiting })
 }
 
-/// Returns a line for each gauge that is not as the rows.
+/// Returns a line for each gauge that differs from the rows.
 fn compare_gauges(shown: &MetricsScrape, waiting: &BTreeMap<String, f64>, threshold: f64) -> Vec<String> {
     let (waiting_shown, ratios) = (shown.sum_by("area_id", WAITING, &[]), shown.sum_by("area_id", UTILISATION, &[]));
     if waiting_shown.contains_key(OTHER) {
@@ -109,20 +109,22 @@ fn compare_gauges(shown: &MetricsScrape, waiting: &BTreeMap<String, f64>, thresh
         if (rows - gauge).abs() > TOLERANCE {
             differences.push(format!("gauges_agree: area '{area}': {rows} orders wait, {WAITING} shows {gauge}"));
         }
-        // An area that is no area of the file has no threshold, and so no ratio.
+        // An area that is not in the file has no threshold, and therefore no ratio.
         let Some(ratio) = ratios.get(area) else { continue };
         // A threshold of 0 is always reached.
         let used = if threshold < 1.0 { rows.max(1.0) } else { rows / threshold };
         let expected = (used * 1000.0).round() / 1000.0;
         if (ratio - expected).abs() > TOLERANCE {
-            differences
-                .push(format!("gauges_agree: area '{area}': {expected} of it is used, {UTILISATION} shows {ratio}"));
+            differences.push(format!(
+                "gauges_agree: area '{area}': the utilisation is {expected}, {UTILISATION} shows {ratio}"
+            ));
         }
     }
     differences
 }
 
-/// Returns whether a process shows the utilisation of this area: it knows its limits, and all that was set before.
+/// Returns whether a process shows the utilisation of this area. It then knows the area's limits, and all earlier
+/// settings.
 pub(in crate::replay) fn knows_area(shown: &MetricsScrape, area: &str) -> bool {
     [area, OTHER].iter().any(|label| shown.value(UTILISATION, &[("area_id", label)]).is_some())
 }
@@ -132,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gauge_that_is_one_order_off_is_a_difference() {
+    fn gauge_off_by_one_order_is_reported() {
         let shown = |waiting: u32, ratio: f64| {
             MetricsScrape::parse(&format!(
                 "{WAITING}{{area_id=\"A\",service_type=\"RIDE\"}} {waiting}\n{UTILISATION}{{area_id=\"A\"}} {ratio}\n\

@@ -1,21 +1,21 @@
-//! What each party counted, and where two differ. Pure.
+//! Counts of each source, and their differences. Pure.
 
 use std::collections::BTreeSet;
 
 use crate::testbed::place_log::{PlaceCounts, PlaceLine};
 
-/// What one party counted of what it knows.
+/// Counts of one source.
 #[derive(Debug)]
 pub(super) struct PlaceLedger {
     pub(super) by: &'static str,
     pub(super) knows: &'static [PlaceLine],
-    /// Whether it counts requests from outside of all areas, too.
+    /// Whether it also counts requests outside all areas.
     pub(super) knows_outside: bool,
     pub(super) counts: PlaceCounts,
 }
 
 impl PlaceLedger {
-    /// As the answers had it. No answer to a check says that shadow mode let it in.
+    /// Returns the counts of the client. Answers to checks do not say whether shadow mode admitted the request.
     pub(super) fn of_client(counts: PlaceCounts) -> Self {
         const KNOWS: &[PlaceLine] = &[
             PlaceLine::ChecksRefused,
@@ -36,7 +36,7 @@ impl PlaceLedger {
     }
 }
 
-/// Returns a line for each count that not all who know it agree on.
+/// Returns a line for each count on which the sources that know it differ.
 pub(super) fn find_differences(ledgers: &[PlaceLedger]) -> Vec<String> {
     let areas: BTreeSet<&str> = ledgers.iter().flat_map(|ledger| ledger.counts.areas()).collect();
     let lines: BTreeSet<PlaceLine> = ledgers.iter().flat_map(|ledger| ledger.knows).copied().collect();
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_of_one_is_named_with_all_who_counted() {
+    fn difference_of_one_names_all_sources() {
         const KNOWS: &[PlaceLine] = &[PlaceLine::ChecksRefused];
         let three = |refused: i64| {
             find_differences(&[

@@ -1,8 +1,9 @@
-//! Admission in a replay: what became of requests for places, by all who count it. They must agree to the last one.
+//! Admission in a replay: results of admission requests, as each source counts them. All counts must be equal.
 //!
-//! * `ledgers`: what each of them counted, and where two differ.
-//! * `rows`: what the tables and the report of areas say. `shown`: what /metrics says, which the dashboard draws.
-//! * `gauges`: waiting orders and utilisation as /metrics shows them, beside the rows.
+//! * `ledgers`: the counts of each source, and their differences.
+//! * `rows`: counts from the tables and from the report of areas. `shown`: counts from /metrics, which the dashboard
+//!   uses.
+//! * `gauges`: gauges for waiting orders and utilisation, compared with the rows.
 
 mod gauges;
 mod ledgers;
@@ -25,23 +26,23 @@ use crate::{
 };
 use app::App;
 
-/// What became of requests for places.
+/// Results of admission requests.
 #[derive(Debug, Serialize)]
 pub(super) struct AdmissionSummary {
     pub(super) mode: AdmissionMode,
-    /// Orders that may wait in each area.
+    /// Maximum number of waiting orders in each area.
     threshold: i64,
-    /// Who counted, by area, and what was counted; what is 0 is left out.
+    /// Counts by source and area. Zero counts are omitted.
     counted_by: BTreeMap<&'static str, PlaceCounts>,
-    /// Requests without an answer. With any, what the client counted is compared with nothing.
+    /// Requests without an answer. If there are any, the client's counts are not compared.
     unanswered: u64,
-    /// Moments with waiting orders at which the gauges of /metrics were compared with the rows.
+    /// Number of times, with waiting orders, at which the gauges were compared with the rows.
     moments_compared: u64,
-    /// Zones that can be no areas, and why.
+    /// Zones that cannot be areas, with the reason.
     left_out: Vec<String>,
 }
 
-/// Reads what all parties counted, once the processes have ended; returns it with a line for each difference.
+/// Reads the counts of all sources after the processes have ended. Returns them with a line for each difference.
 pub(super) async fn compare_counts(
     app: &App,
     options: &ReplayOptions,
@@ -69,25 +70,31 @@ pub(super) async fn compare_counts(
 }
 
 impl AdmissionSummary {
-    /// A row for each count of all areas together, then what was compared.
+    /// Returns a row for each count over all areas, followed by the compared sources.
     pub(super) fn to_text(&self) -> String {
         let mut table = table_with_header(&["thresholds, all areas", "requests"]);
         if let Some(counts) = self.counted_by.get(rows::COUNTS) {
             for (name, line) in [
                 ("checks refused", PlaceLine::ChecksRefused),
                 ("creations refused", PlaceLine::CreationsRefused),
-                ("let in by a rule, though full", PlaceLine::Bypassed),
-                ("let in by shadow mode", PlaceLine::InShadow),
+                ("admitted by bypass", PlaceLine::Bypassed),
+                ("admitted by shadow mode", PlaceLine::InShadow),
             ] {
                 add_table_row(&mut table, &[name, &counts.total(line).to_string()]);
             }
         }
         let parties: Vec<_> = self.counted_by.keys().copied().collect();
-        let compared =
-            format!("Counted alike by {}; gauges compared at {} moments.", parties.join(", "), self.moments_compared);
+        let compared = format!(
+            "All counts are equal in {}; gauges were compared {} times.",
+            parties.join(", "),
+            self.moments_compared
+        );
         let mut lines = vec![table.to_string(), compared];
         if self.unanswered > 0 {
-            lines.push(format!("The client is left out: {} of its requests had no answer.", self.unanswered));
+            lines.push(format!(
+                "The client's counts are not compared: {} of its requests had no answer.",
+                self.unanswered
+            ));
         }
         lines.extend(self.left_out.iter().cloned());
         lines.join("\n")

@@ -1,4 +1,4 @@
-//! What the tables, and the report of areas that is made of them, say of requests for places.
+//! Counts of admission requests from the tables, and from the report of areas that is made from them.
 
 use super::ledgers::PlaceLedger;
 use crate::testbed::place_log::{PlaceCounts, PlaceLine};
@@ -10,14 +10,14 @@ use desk::reports::{
 use foundation::db::Pool;
 
 const LEDGERS: &str = include_str!("ledgers.sql");
-/// The ledger that knows everything.
+/// Source with all counts.
 pub(super) const COUNTS: &str = "counts";
-/// More than any replay lasts.
+/// Hours of the report, more than any replay lasts.
 const HOURS: u32 = 8_760;
 
 const ALL_KNOW: &[PlaceLine] = &[PlaceLine::Refused, PlaceLine::Bypassed, PlaceLine::InShadow];
 
-/// Each table with the lines that it knows, and whether it counts requests from outside of all areas, too.
+/// Each table with the lines that it counts, and whether it also counts requests outside all areas.
 const TABLES: [(&str, &[PlaceLine], bool); 4] = [
     (
         COUNTS,
@@ -44,9 +44,10 @@ const TABLES: [(&str, &[PlaceLine], bool); 4] = [
     ("snapshots", ALL_KNOW, false),
 ];
 
-/// Reads them all. The processes must have ended: what they counted in their last second is written then.
+/// Reads the counts of all tables. The processes must have ended, because they write the counts of their last second
+/// then.
 pub(super) async fn read_ledgers(app: &App) -> anyhow::Result<Vec<PlaceLedger>> {
-    // So that the snapshots have what was counted since the last.
+    // Saves a snapshot with the counts since the last one.
     app.areas.reload_if_changed().await?;
     area_status::save_snapshot(&app.desk).await?;
     let rows: Vec<(String, String, String, i64)> = sqlx::query_as(LEDGERS).fetch_all(&app.core.db).await?;
@@ -65,7 +66,7 @@ pub(super) async fn read_ledgers(app: &App) -> anyhow::Result<Vec<PlaceLedger>> 
     Ok(ledgers)
 }
 
-/// Adds how many orders waited, as checks were told.
+/// Adds the numbers of waiting orders that checks returned.
 async fn add_waiting(counts: &mut PlaceCounts, db: &Pool) -> Result<(), sqlx::Error> {
     let rows: Vec<(String, i64, i64)> = sqlx::query_as(
         "-- replay waiting orders that checks met

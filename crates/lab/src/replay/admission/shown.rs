@@ -1,4 +1,4 @@
-//! What /metrics says of requests for places: the counters that the dashboard draws.
+//! Counts of admission requests from /metrics, which the dashboard uses.
 
 use crate::testbed::{
     place_log::{PlaceCounts, PlaceLine},
@@ -7,7 +7,7 @@ use crate::testbed::{
 
 use super::ledgers::PlaceLedger;
 
-/// A counter of one line.
+/// Counter of one line.
 struct ShownCounter {
     line: PlaceLine,
     name: &'static str,
@@ -40,10 +40,10 @@ const KNOWS: &[PlaceLine] = &[
     PlaceLine::ThresholdReached,
 ];
 
-/// Of areas whose id is no label, or that are too many.
+/// Label of areas whose id is not a label, or when there are too many areas.
 const OTHER: &str = "other";
 
-/// Reads the counters; `None` where areas share a label.
+/// Reads the counters. `None` if areas share a label.
 pub(super) fn read_ledger(shown: &MetricsScrape) -> Option<PlaceLedger> {
     let mut counts = PlaceCounts::default();
     for ShownCounter { line, name, labels } in COUNTERS {
@@ -61,7 +61,7 @@ pub(super) fn read_ledger(shown: &MetricsScrape) -> Option<PlaceLedger> {
     are_apart.then_some(PlaceLedger { by: "metrics", knows: KNOWS, knows_outside: true, counts })
 }
 
-/// Counters are whole numbers.
+/// Converts a counter to a whole number.
 #[expect(clippy::cast_possible_truncation, reason = "it saturates")]
 fn whole(count: f64) -> i64 {
     count.round() as i64
