@@ -10,7 +10,6 @@ use settings::Config;
 #[derive(Debug, Clone)]
 pub struct Accounts(Arc<AccountsParts>);
 
-/// Parts of [`Accounts`].
 #[derive(Debug, Clone)]
 pub struct AccountsParts {
     pub keys: KnownKeys,

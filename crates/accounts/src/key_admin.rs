@@ -46,7 +46,6 @@ pub enum KeyError {
     Database(#[from] sqlx::Error),
 }
 
-/// A key that was created.
 #[derive(Debug)]
 pub(super) struct IssuedKey {
     pub(super) row: ApiKey,
@@ -195,7 +194,6 @@ pub(super) async fn replace_key(
     Ok((id, insert_key(tx, &new, &KeyIdentity { name: name.clone(), name_key }).await?))
 }
 
-/// A key as listed.
 #[derive(Debug, Clone, Serialize, sqlx::FromRow)]
 pub struct ListedKey {
     pub id: Uuid,

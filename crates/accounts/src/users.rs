@@ -105,7 +105,6 @@ pub(super) async fn save_user(db: impl PgExecutor<'_>, user: &UserAccount) -> Re
     .map(drop)
 }
 
-/// A user as listed.
 #[derive(Debug, Clone, PartialEq, Serialize, sqlx::FromRow)]
 pub struct ListedUser {
     #[sqlx(flatten)]

@@ -12,7 +12,6 @@ use settings::Config;
 #[derive(Debug, Clone)]
 pub struct Areas(Arc<AreasParts>);
 
-/// Parts of [`Areas`].
 #[derive(Debug, Clone)]
 pub struct AreasParts {
     pub core: Core,

@@ -86,7 +86,6 @@ impl PendingCounts {
 }
 
 impl AdmissionTally {
-    /// Counts a request.
     pub fn record_request(&self, now: DateTime<Utc>, request: CountedRequest) {
         self.lock_pending().add_requests(hour_of(now), request, 1);
     }

@@ -44,7 +44,6 @@ use queue::{JobId, SlotGrant};
 /// Pause between two attempts to write an answer while Postgres rejects it.
 const WRITE_PAUSE: Duration = Duration::from_millis(250);
 
-/// Result of a call.
 #[derive(Debug)]
 pub enum CallEnd {
     /// The answer was written, or another run has declared the call lost. Contains the present row.
@@ -270,7 +269,6 @@ fn log_call(ended: &EndedCall) {
     tracing::debug!(latency_ms, "A provider's call has ended.");
 }
 
-/// Returns whether the call starts a cycle.
 pub fn begins_cycle(before: &Binding, call: &ProviderCall) -> bool {
     call.action == CallAction::Start && call.cycle > before.cycle
 }

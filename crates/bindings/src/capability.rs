@@ -14,7 +14,6 @@ use settings::Config;
 #[derive(Debug, Clone)]
 pub struct Bindings(Arc<BindingsParts>);
 
-/// Parts of [`Bindings`].
 #[derive(Debug, Clone)]
 pub struct BindingsParts {
     pub core: Core,

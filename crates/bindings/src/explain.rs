@@ -14,7 +14,6 @@ use sqlx::FromRow;
 
 use super::list::BindingEventRow;
 
-/// Explanation of a binding for an operator.
 #[derive(Debug, Serialize)]
 pub struct BindingExplanation {
     pub binding: Binding,
@@ -32,7 +31,6 @@ pub struct BindingExplanation {
     pub to_do: Vec<BindingAdvice>,
     /// Events, newest first.
     pub events: Vec<BindingEventRow>,
-    /// Error of the Redis queries.
     pub redis_error: Option<String>,
 }
 
@@ -88,7 +86,6 @@ pub struct OpenClaim {
     pub call_until: DateTime<Utc>,
 }
 
-/// Slots of one job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SlotsOfJob {
     pub job: String,

@@ -73,7 +73,6 @@ pub async fn list_transactions(
     .await
 }
 
-/// A transaction with its calls.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ShownTransaction {
     #[serde(flatten)]

@@ -82,7 +82,6 @@ pub struct CallRecord {
     pub response: Option<String>,
 }
 
-/// A call that has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndedCall {
     pub answer: ProviderAnswer,

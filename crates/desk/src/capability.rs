@@ -14,7 +14,6 @@ use settings::Config;
 #[derive(Debug, Clone)]
 pub struct Desk(Arc<DeskParts>);
 
-/// Parts of [`Desk`].
 #[derive(Debug, Clone)]
 pub struct DeskParts {
     pub core: Core,

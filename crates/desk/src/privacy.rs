@@ -21,7 +21,6 @@ use foundation::{core::Core, db};
 /// Minimum age of an unfinished erasure before it is resumed. A younger one is probably still running.
 const RESUMED_AFTER: Duration = Duration::from_secs(600);
 
-/// Subject of an erasure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, sqlx::Type, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
@@ -31,7 +30,6 @@ pub enum ErasureSubject {
     Customer,
     /// A driver of the own fleet, or `PARTNER:ID`.
     Driver,
-    /// One order.
     Order,
 }
 
@@ -131,7 +129,6 @@ impl KnownData {
     }
 }
 
-/// Result of an erasure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ErasureOutcome {
     /// Number of orders that had data.

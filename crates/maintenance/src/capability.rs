@@ -15,7 +15,6 @@ use settings::Config;
 #[derive(Debug, Clone)]
 pub struct Maintenance(Arc<MaintenanceParts>);
 
-/// Parts of [`Maintenance`].
 #[derive(Debug, Clone)]
 pub struct MaintenanceParts {
     pub core: Core,

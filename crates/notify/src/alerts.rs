@@ -146,7 +146,6 @@ pub async fn settle_alerts(
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AlertSelection {
     One(i64),
-    /// All alerts of this order.
     Order(OrderId),
 }
 
@@ -189,7 +188,6 @@ pub async fn acknowledge_alerts(
     Ok(rows.into_iter().map(|row| row.alert).collect())
 }
 
-/// A row of [`acknowledge_alerts`].
 #[derive(sqlx::FromRow)]
 struct AcknowledgedAlert {
     #[sqlx(flatten)]
@@ -229,7 +227,6 @@ pub async fn list_alerts(db: &Pool, filter: &AlertFilter) -> Result<Vec<RaisedAl
     .await
 }
 
-/// Returns the alert with this id, if it exists.
 pub async fn load_alert(db: &Pool, id: i64) -> Result<Option<RaisedAlert>, sqlx::Error> {
     sqlx::query_as(AssertSqlSafe(format!(
         "-- load alert

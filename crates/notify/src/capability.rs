@@ -13,7 +13,6 @@ use settings::Config;
 #[derive(Debug, Clone)]
 pub struct Notify(Arc<NotifyParts>);
 
-/// Parts of [`Notify`].
 #[derive(Debug, Clone)]
 pub struct NotifyParts {
     pub channels: MessageChannels,

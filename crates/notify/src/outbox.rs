@@ -297,7 +297,6 @@ pub async fn offer_of(db: &Pool, channel: &str, message_id: Uuid) -> Result<Opti
     .await
 }
 
-/// One try to deliver a message.
 #[derive(Debug, Clone, serde::Serialize, sqlx::FromRow)]
 pub struct DeliveryTry {
     pub attempt_no: i32,

@@ -29,7 +29,6 @@ impl AlertTicket {
     }
 }
 
-/// A ticket of an order.
 #[derive(sqlx::FromRow)]
 struct TicketRow {
     order_id: String,

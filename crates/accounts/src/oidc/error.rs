@@ -14,7 +14,7 @@ pub enum SignInError {
     #[error("the provider is unavailable: {0}")]
     Away(String),
     /// The code was already used, or the client's settings are wrong.
-    #[error("the provider refused the code: {0}")]
+    #[error("the provider issued no token: {0}")]
     Refused(String),
     #[error(transparent)]
     Untrusted(#[from] TokenFault),

@@ -68,7 +68,6 @@ impl fmt::Debug for SignInAnswer {
     }
 }
 
-/// A sign-in that has started.
 pub struct BegunSignIn {
     /// Address that the browser is sent to.
     pub address: String,

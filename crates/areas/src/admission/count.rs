@@ -21,7 +21,6 @@ use crate::{
     tally::{CountedRequest, ShadowCheck},
 };
 
-/// A request for a place.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PlaceRequest<'a> {
     pub(super) source: AdmissionSource,

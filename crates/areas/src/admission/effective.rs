@@ -34,7 +34,6 @@ pub struct EffectiveLimits {
     pub time_zone: &'static str,
 }
 
-/// Returns the limits at `now`.
 pub fn resolve_limits(
     areas: &Areas,
     rules: &AdmissionRules,

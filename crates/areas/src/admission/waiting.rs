@@ -435,7 +435,6 @@ pub async fn is_complete(core: &Core) -> Result<bool, ServiceError> {
     Ok(core.store.run_command::<i64>("look at sets", cmd("EXISTS").arg(redis_keys::WAITING_COMPLETE)).await? == 1)
 }
 
-/// Returns whether the set has its marker.
 pub async fn is_set_complete(core: &Core, area: &AreaId, service_type: &ServiceType) -> Result<bool, ServiceError> {
     let mut exists = cmd("EXISTS");
     exists.arg(redis_keys::waiting_complete(area, service_type));

@@ -19,7 +19,6 @@ const MOST_GEOHASHES: usize = 10_000;
 /// Properties of a feature, not validated.
 pub(super) struct Properties(pub(super) JsonObject);
 
-/// Validated properties of an area.
 pub(super) struct AreaProperties {
     pub(super) name: String,
     pub(super) priority: i32,

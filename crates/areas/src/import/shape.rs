@@ -84,7 +84,6 @@ pub(super) fn checked(geometry: &Geometry, budget: &mut Budget) -> Result<(Multi
     Ok((polygons, kept))
 }
 
-/// Parses a stored geometry.
 pub fn read_stored(geometry: Value) -> Result<MultiPolygon, ImportError> {
     let geometry: Geometry = serde_json::from_value(geometry).map_err(|error| ImportError::new(error.to_string()))?;
     to_polygons(&geometry)

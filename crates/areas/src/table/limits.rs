@@ -211,7 +211,6 @@ pub async fn list_limits(db: &Pool, area: Option<&AreaId>) -> Result<Vec<LimitsR
     .await
 }
 
-/// Limits after a change.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChangedLimits {
     pub row: LimitsRow,

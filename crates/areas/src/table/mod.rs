@@ -32,7 +32,6 @@ pub enum TableError {
     Database(#[from] sqlx::Error),
 }
 
-/// Author of a change, and the reason.
 #[derive(Debug, Clone, Copy)]
 pub struct ChangeAuthor<'a> {
     pub actor: &'a Actor,

@@ -22,7 +22,6 @@ const SHOWN_EVENTS: i64 = 5;
 /// Maximum slot holders that are searched.
 const MOST_HOLDERS: usize = 1000;
 
-/// Values from Redis.
 #[derive(Debug, Default)]
 struct RedisView {
     place: Option<JobPlace>,

@@ -137,7 +137,6 @@ struct WaitingCopies {
     is_writing: bool,
 }
 
-/// Copy of a binding to write.
 #[derive(Debug, Clone)]
 struct BindingCopy {
     row: Binding,

@@ -163,7 +163,6 @@ pub async fn list_servers(db: &Pool, after: Option<&ServerId>, limit: i64) -> Re
     .await
 }
 
-/// Returns the disabled servers.
 pub async fn list_disabled(db: &Pool) -> Result<Vec<ServerId>, sqlx::Error> {
     sqlx::query_scalar(
         "-- disabled provider servers

@@ -32,7 +32,6 @@ pub struct BindingWrite {
     pub call: Option<EndedCallRecord>,
 }
 
-/// Result of a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WriteVerdict {
     /// The change was written. `messages` are the ids of its new outbox messages, whose jobs must exist now.

@@ -30,14 +30,12 @@ use orders::{
 };
 use queue::{Job, JobId, store::DeadEntry};
 
-/// Author of a decision, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DecisionAuthor {
     pub who: Actor,
     pub why: Option<String>,
 }
 
-/// Result of a decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DecisionOutcome {
     Done,
@@ -46,7 +44,6 @@ pub enum DecisionOutcome {
     Refused(RequeueRefusal),
 }
 
-/// Subject of a dead job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DeadJobSubject {
     Timer(OrderId),
@@ -85,7 +82,6 @@ pub fn subject_of(job: &JobId) -> DeadJobSubject {
     timers::order_of(job).map_or(DeadJobSubject::Other, DeadJobSubject::Timer)
 }
 
-/// Returns the job if it is dead.
 pub(super) async fn find_dead(core: &Core, job: &JobId) -> Result<Option<DeadEntry>, ServiceError> {
     let found = core.queue().find_job(job, &jobs::queues::ALL).await?;
     Ok(found.and_then(|found| Some(DeadEntry { id: found.id, record: found.dead? })))
@@ -254,7 +250,6 @@ async fn run_again(
     Ok(())
 }
 
-/// Discards a dead job.
 pub async fn discard_job(core: &Core, job: &JobId, by: &DecisionAuthor) -> Result<DecisionOutcome, ServiceError> {
     let Some(dead) = find_dead(core, job).await? else { return Ok(DecisionOutcome::NotDead) };
     record_resolution(core, &dead, ResolutionKind::Discarded, by).await?;

@@ -37,7 +37,6 @@ pub struct ExplainedJob {
     pub note: Option<String>,
 }
 
-/// State of an order.
 #[derive(Debug, Serialize)]
 pub struct OrderLine {
     pub id: OrderId,

@@ -40,7 +40,6 @@ const PASS: TimeDelta = TimeDelta::hours(1);
 /// Lock key. The number is arbitrary, the same in every replica, and different from the reconciler's.
 const LOCK: i64 = 0x6470_6465_6164_6c74;
 
-/// Result of one turn.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct MirrorTurn {
     /// Dead letters restored in Redis.
@@ -97,7 +96,6 @@ async fn mirror_queues(core: &Core) -> Result<MirrorTurn, ServiceError> {
     Ok(turn)
 }
 
-/// Mirror of one shard.
 struct ShardMirror<'a> {
     core: &'a Core,
     shards: &'a Shards,

@@ -35,7 +35,6 @@ pub struct OutboxMessage {
     pub delivered_at: Option<DateTime<Utc>>,
 }
 
-/// One entry of the delivery log.
 #[derive(Debug, Clone, Serialize, sqlx::FromRow)]
 pub struct DeliveryLogEntry {
     pub at: DateTime<Utc>,

@@ -81,7 +81,6 @@ impl DeadWalk {
     }
 }
 
-/// A page of dead letters.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DeadLetterPage {
     pub entries: Vec<DeadEntry>,

@@ -20,7 +20,6 @@ use queue::store::{JobDetail, JobState, WorkerEntry};
 /// Maximum number of latest searches that are shown.
 const MOST_RANKINGS: i64 = 10;
 
-/// Values from Redis.
 #[derive(Default)]
 struct RedisView {
     standings: Vec<JobStanding>,

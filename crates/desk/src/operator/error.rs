@@ -44,7 +44,6 @@ pub enum JobRefusal {
 }
 
 impl JobRefusal {
-    /// Returns the error code for programs.
     pub fn error_code(&self) -> &'static str {
         match self {
             Self::Running(_) => "RUNNING",

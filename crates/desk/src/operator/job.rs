@@ -32,7 +32,6 @@ pub enum RescheduleTime {
     At(DateTime<Utc>),
 }
 
-/// A job that was rescheduled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RescheduledJob {
     pub due: DateTime<Utc>,

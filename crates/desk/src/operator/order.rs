@@ -17,11 +17,9 @@ use orders::{
     update::update_order,
 };
 
-/// Action on an order.
 #[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum OrderAction {
-    /// Assigns this driver.
     Assign(DriverId),
     /// Removes the driver and continues the search.
     Release,

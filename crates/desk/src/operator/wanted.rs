@@ -32,7 +32,6 @@ pub enum JobAsker {
     Schedule(&'static str),
 }
 
-/// A job that is needed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WantedJob {
     pub by: JobAsker,

@@ -27,7 +27,6 @@ pub struct PlanDraft {
     pub items: Vec<PlanItem>,
 }
 
-/// Mode of a new plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlanMode {
     /// The plan is only stored and shown. It can be started by its id.
@@ -73,7 +72,6 @@ pub async fn store_draft(
     }
 }
 
-/// Returns the plan with this id.
 pub async fn find_plan(core: &Core, id: PlanId) -> Result<Plan, PlanError> {
     let loaded = store::load_plan(&core.db, id).await?;
     loaded.map(|loaded| loaded.plan).ok_or(PlanError::NotFound(id))

@@ -30,14 +30,12 @@ const MOST_ITEMS: usize = 10_000;
 /// Note of an item whose job is no longer dead when the item runs.
 const NOT_DEAD: &str = "no longer dead";
 
-/// Action on a dead job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum DeadJobVerb {
     /// Requeues the job, if its order or message still needs it.
     Requeue,
-    /// Discards the job.
     Discard,
 }
 

@@ -15,7 +15,6 @@ use crate::capability::Desk;
 use areas::tally::hour_of;
 use foundation::db;
 
-/// Scope of a report.
 #[derive(Debug, Clone, Copy)]
 pub struct ReportScope<'a> {
     /// `None`: all areas.

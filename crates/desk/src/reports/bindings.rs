@@ -36,7 +36,6 @@ pub struct CallCensus {
     pub servers: Vec<ServerCensus>,
 }
 
-/// Calls of one server.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServerCensus {
     pub server: ProviderServer,
@@ -52,7 +51,6 @@ pub struct ServerCensus {
     pub is_paused: bool,
 }
 
-/// Counts all bindings in one statement.
 pub async fn count_bindings(core: &Core) -> Result<BindingCensus, sqlx::Error> {
     sqlx::query_as(
         "-- count bindings

@@ -18,7 +18,6 @@ const PAGE: i64 = 2000;
 pub struct OrderCensus {
     /// Start of the count, on Postgres' clock.
     pub at: DateTime<Utc>,
-    /// All open orders.
     pub orders: u64,
     pub held: u64,
     /// Orders that are searching for a driver after their first attempt failed.

@@ -48,7 +48,6 @@ struct StatusCount {
     oldest: DateTime<Utc>,
 }
 
-/// Counts open orders by status.
 pub async fn count_open_orders(db: &Pool) -> Result<OpenOrders, sqlx::Error> {
     let rows: Vec<StatusCount> = sqlx::query_as(
         "-- glance at open orders
@@ -89,7 +88,6 @@ struct RefundSum {
     oldest: Option<DateTime<Utc>>,
 }
 
-/// Counts refunds that are owed or started.
 pub async fn count_refunds(db: &Pool) -> Result<OwedRefunds, sqlx::Error> {
     let rows: Vec<RefundSum> = sqlx::query_as(
         "-- glance at refunds

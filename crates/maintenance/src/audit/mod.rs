@@ -20,7 +20,6 @@ use crate::capability::Maintenance;
 use bindings::servers;
 use foundation::error::ServiceError;
 
-/// Violation of an invariant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct InvariantViolation {
     pub invariant: &'static str,

@@ -99,7 +99,6 @@ impl TrailSpan {
     }
 }
 
-/// One change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, sqlx::FromRow)]
 pub struct TrailEntry {
     pub at: DateTime<Utc>,

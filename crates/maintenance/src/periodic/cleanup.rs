@@ -48,7 +48,6 @@ pub struct CleanupReport {
     /// Finished offer messages of orders that are kept, messages about orders that do not exist, messages about
     /// bindings, and acknowledged alerts about bindings.
     pub messages: u64,
-    /// Rankings of drivers.
     pub rankings: u64,
     pub idempotency_keys: u64,
     /// Steps of orders, runs of schedules, snapshots of queues, areas and totals, admission counts, shadow refusals,

@@ -123,7 +123,6 @@ impl TimerPages {
         Self { scope, page_began: cursor.clone(), cursor }
     }
 
-    /// Reads the latest page again.
     pub(super) async fn read_again(&self, core: &Core) -> Result<Option<TimerPage>, sqlx::Error> {
         let mut again =
             Self { scope: self.scope, cursor: self.page_began.clone(), page_began: self.page_began.clone() };

@@ -62,7 +62,6 @@ pub async fn rebuild_timers(maintenance: &Maintenance, lost: &[Store]) -> Result
     Ok(report)
 }
 
-/// A shard in the rebuild.
 #[derive(Debug)]
 struct ShardRebuild {
     store: Store,

@@ -30,7 +30,6 @@ const PAGE: usize = 1_000;
 const DRAIN_TRIES: u32 = 60;
 const DRAIN_PAUSE: Duration = Duration::from_millis(500);
 
-/// Counts of one shard.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ShardStanding {
     pub shard: u16,
@@ -148,7 +147,6 @@ pub(super) async fn open_empty(stores: &[Store]) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Result of a drain.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct DrainReport {
     /// Jobs moved to their present shard.

@@ -26,7 +26,6 @@ const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
 /// Timeout for the whole delivery; a job has 30 s.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The SMTP server.
 #[derive(Debug, Clone)]
 pub struct SmtpServer {
     pub host: String,

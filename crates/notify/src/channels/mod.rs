@@ -189,7 +189,6 @@ impl MessageChannels {
         }
     }
 
-    /// Returns the voice channel of this name.
     pub fn voice_channel(&self, name: &str) -> Option<&voice::VoiceChannel> {
         match self.by_name.get(name) {
             Some(MessageChannel::Voice(voice)) => Some(voice),

@@ -11,7 +11,6 @@ use super::{DeliveryError, OutgoingMessage, webhook::WebhookChannel};
 #[derive(Debug, Clone)]
 pub struct ProducerChannel {
     webhook: WebhookChannel,
-    /// Whether private addresses are allowed.
     allow_private: bool,
 }
 

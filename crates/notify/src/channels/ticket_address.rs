@@ -40,7 +40,6 @@ impl TicketAddress {
         Ok(Self { before: start.into(), after: after.to_owned() })
     }
 
-    /// Returns the address of this ticket.
     pub fn link_to(&self, ticket: &TicketId) -> String {
         let mut link = self.before.clone();
         for byte in ticket.bytes() {
