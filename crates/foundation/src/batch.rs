@@ -32,7 +32,7 @@ pub struct BatchSize {
     pub most: usize,
     /// Maximum batches that run at the same time.
     pub lanes: usize,
-    /// Queued items per busy lane that start another lane. An item that has waited for [`SLOW`] starts one too. A slow
+    /// Queued items per busy lane that start another lane. An item that has waited for `SLOW` starts one too. A slow
     /// batch therefore delays few items, and a fast batch is shared by many.
     pub crowd: usize,
 }

@@ -23,7 +23,7 @@ pub struct Secret<'a> {
     pub file: Option<&'a Path>,
 }
 
-/// Returns the [`Secret`] `$name` of a table with the `Option` fields `$name`, `$env` and `$file`.
+/// Returns the `Secret` `$name` of a table with the `Option` fields `$name`, `$env` and `$file`.
 #[macro_export]
 macro_rules! secret {
     ($config:expr, $name:ident, $env:ident, $file:ident) => {
