@@ -109,7 +109,7 @@ mod tests {
             assert_eq!(key(one), key(other), "{one:?} and {other:?}");
         }
         assert_eq!(KeyName::parse(" Anna  Ｍ ").unwrap().as_str(), "Anna M", "case and inner blanks stay readable");
-        assert_eq!(fold("an\u{200b}na"), "an\u{200b}na", "any text can be looked up");
+        assert_eq!(fold("an\u{200b}na"), "an\u{200b}na", "any text is accepted");
     }
 
     // Rule F22: a key name contains no format character and no invisible character.

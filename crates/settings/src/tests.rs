@@ -82,7 +82,7 @@ fn invalid_value_is_refused_with_its_path() {
 #[test]
 fn templates_are_checked_at_startup() {
     let own = with_file("[texts.templates.en]\ntrip_taken = \"Too late\"").unwrap();
-    assert_eq!(own.notifications.texts, own.texts, "customers are told by these");
+    assert_eq!(own.notifications.texts, own.texts, "customer messages use these texts");
     let told = error("[texts.templates.vi]\ntrip_taken = \"{driver}\"\nvoice_news = \"\"");
     assert!(told.contains("texts.templates.vi.trip_taken: no placeholder {driver}; this text has none"), "{told}");
     assert!(told.contains("texts.templates.vi.voice_news is empty"), "{told}");
@@ -164,7 +164,7 @@ fn business_hours_that_never_open_are_refused() {
 
 #[test]
 fn shipped_oidc_example_has_the_defaults() {
-    assert_eq!(Config::defaults().console.oidc, None, "people sign in with keys");
+    assert_eq!(Config::defaults().console.oidc, None, "no OIDC by default");
     let shown = shipped_example("[console.oidc]");
     let least = shown.lines().filter(|line| !["scopes", "name_claim"].iter().any(|name| line.starts_with(name)));
     let least: String = least.map(|line| format!("{line}\n")).collect();
@@ -249,7 +249,7 @@ fn wrong_values_are_named_at_once_in_plain_words() {
     ] {
         assert!(told.contains(problem), "{problem}: {told}");
     }
-    assert_eq!(told.lines().count(), 15, "one line each, and none that follows from another: {told}");
+    assert_eq!(told.lines().count(), 15, "one line per problem, without consequential errors: {told}");
     for jargon in ["invalid type", "enum ", "variant", "struct", "u32", "sequence", "serde"] {
         assert!(!told.contains(jargon), "{jargon}: {told}");
     }

@@ -358,7 +358,7 @@ mod tests {
         let (tenth, half) = (held(10), held(50));
         assert!((150..250).contains(&tenth.len()), "{}", tenth.len());
         assert!((900..1_100).contains(&half.len()), "{}", half.len());
-        assert!(tenth.iter().all(|user| half.contains(user)), "who is in stays in");
+        assert!(tenth.iter().all(|user| half.contains(user)), "a higher percentage keeps all users");
         assert_eq!((held(0).len(), held(100).len()), (0, 2_000));
     }
 }

@@ -157,6 +157,6 @@ mod tests {
         let elite = Some(LoyaltyLevel::Elite);
         assert_eq!([39, 40, 47, 48].map(|waiting| refused(40, elite, waiting)), [false, false, false, true]);
         let explorer = Some(LoyaltyLevel::Explorer);
-        assert!(refused(40, explorer, 40), "a level that bypasses nothing");
+        assert!(refused(40, explorer, 40), "this level does not bypass");
     }
 }

@@ -266,7 +266,7 @@ mod tests {
             let ProviderAnswer::Unreachable(kept) =
                 ProviderAnswer::Unreachable(shorten_text(&text)).hide_secret("4711")
             else {
-                panic!("it is no other answer")
+                panic!("unexpected answer")
             };
             assert_eq!(kept, format!("{}{HIDDEN_SECRET}", "x".repeat(before)));
         }

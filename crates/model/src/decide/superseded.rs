@@ -83,7 +83,7 @@ mod tests {
         let offer = &s.offers[0];
         let accepted = after(&s, actions::accept_offer(&s, &offer.driver_id, offer.id));
         let superseded = superseded_timers(&s, &accepted);
-        assert_eq!(ids(&s, &accepted), ["timeout:ORD-1:1"], "the lifetime would come back with a lost driver");
+        assert_eq!(ids(&s, &accepted), ["timeout:ORD-1:1"], "an order that loses its driver needs the lifetime again");
         assert_eq!(superseded[0].queue, jobs::queues::DISPATCH_TIMEOUT);
     }
 
@@ -99,7 +99,7 @@ mod tests {
     fn started_or_cancelled_attempt_supersedes_its_job() {
         let s = fixture::created_snapshot();
         let held = after(&s, review::hold_order(&s, &Actor::SYSTEM, "wait"));
-        assert_eq!(ids(&s, &held), Vec::<String>::new(), "it goes on with this attempt");
+        assert_eq!(ids(&s, &held), Vec::<String>::new(), "the order continues with this attempt");
         let cancelled = after(&s, actions::cancel_order(&s, &Actor::SYSTEM, None));
         assert_eq!(ids(&s, &cancelled), ["dispatch:ORD-1:1", "lifetime:ORD-1"]);
         let mut begun = s.clone();
@@ -132,7 +132,7 @@ mod tests {
         let mut late = aboard.clone();
         late.now = late.order.lifetime_deadline;
         let done = after(&late, actions::complete_trip(&late, &"D1".into()));
-        assert_eq!(ids(&late, &done), Vec::<String>::new(), "it has fired by then");
+        assert_eq!(ids(&late, &done), Vec::<String>::new(), "the timer has already fired");
     }
 
     #[test]

@@ -95,7 +95,7 @@ mod tests {
         let rules = CallRules { margin: TimeDelta::zero(), repeats_are_safe: true, otp_is_readable: true };
         let ClaimDecision::Call(claim) = decide_claim(row, rules, moment(now())) else { panic!("no call of {row:?}") };
         *row = row.apply(&claim.change);
-        assert_eq!(binding_messages(&claim.change).count(), 0, "a claim tells nothing");
+        assert_eq!(binding_messages(&claim.change).count(), 0, "a claim sends no message");
         let decided = decide_answer(row, claim.call.call_no, answer, moment(now()));
         let AnswerDecision::Write(change) = decided else { panic!("{decided:?}") };
         *row = row.apply(&change);
@@ -108,7 +108,7 @@ mod tests {
         let message = messages.remove(0);
         assert_eq!(message.to_stored().read_body(), message.body, "it is read as it was written");
         assert_eq!((message.body.subject_id(), message.body.told_at()), ("B-7".into(), Some(now())));
-        assert_eq!(message.is_alert(), message.kind() == TRANSACTION_UNRESOLVED, "an OTP that is wanted is none");
+        assert_eq!(message.is_alert(), message.kind() == TRANSACTION_UNRESOLVED, "an OTP request is not an alert");
         message
     }
 
@@ -160,6 +160,6 @@ mod tests {
         for line in ["Account ID: A-1\n", "Transaction ID: B-7.1\n", "Deadline: 2027-01-15T08:02:00Z\n", "Submit it"] {
             assert!(shown.body.contains(line), "{}", shown.body);
         }
-        assert!(!shown.body.contains("SLA"), "the deadline is the time there is: {}", shown.body);
+        assert!(!shown.body.contains("SLA"), "no SLA besides the deadline: {}", shown.body);
     }
 }

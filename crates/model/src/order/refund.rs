@@ -99,6 +99,6 @@ mod tests {
         assert!(order.was_ever_paid() && !order.owes_refund());
         assert_eq!(order.refund_progress(), None);
         order.amount_minor = None;
-        assert!(order.owes_refund(), "an amount that is not known is settled by a person");
+        assert!(order.owes_refund(), "a person settles an unknown amount");
     }
 }

@@ -23,7 +23,7 @@ fn answers_never_store_nul() {
     }
     let failed = read(200, r#"{"status":"GAGAL","reason":"account\u0000locked"}"#);
     let ProviderAnswer::Failed { reason, .. } = &failed else { panic!("{failed:?}") };
-    assert_eq!(reason.as_str(), "unspecified", "it is no word of the contract");
+    assert_eq!(reason.as_str(), "unspecified", "the contract does not allow this word");
 
     let error = r#"{"error_code":"BAD\u0000CODE","message":"no\u0000thing"}"#;
     for (status, body) in [

@@ -104,7 +104,7 @@ fn otp_is_stored_once_while_wanted() {
     assert_eq!((again.action, &again.key, bench.row.otp_tries), (CallAction::Otp, &otp.key, 0));
 
     bench.answer(&again, &failed(FailureReason::WrongOtp));
-    assert_eq!((bench.row.otp_value.as_ref(), bench.row.otp_tries), (None, 1), "erased after use");
+    assert_eq!((bench.row.otp_value.as_ref(), bench.row.otp_tries), (None, 1), "erased after its call");
     bench.advance(15_000);
     assert_eq!(conflict(bench.submit(&call.trx_id)), BindingConflict::OtpOver);
     let change = decide_deadline(&bench.row, at(bench.now)).unwrap();
@@ -141,7 +141,7 @@ fn open_call_names_its_job() {
     bench.answer(&start, &OTP_WANTED);
     bench.take_otp();
     assert_eq!(bench.claim().action, CallAction::Otp);
-    assert_eq!(names(&bench.row), ["otp:B:1", "cycle:B:1"], "the cycle's job repeats what was lost");
+    assert_eq!(names(&bench.row), ["otp:B:1", "cycle:B:1"], "the cycle's job repeats the lost call");
     let settles = Binding {
         phase: BindingPhase::Calling,
         call_action: Some(CallAction::Settle),
@@ -223,7 +223,7 @@ fn long_cycle_is_followed_by_one_cycle() {
     let long = bench.claim();
     bench.advance(2_000);
     bench.answer(&long, &SUCCESS);
-    assert_eq!(bench.row.next_at, Some(bench.now), "those that were missed are this one");
+    assert_eq!(bench.row.next_at, Some(bench.now), "one cycle replaces the missed ones");
     let due = bench.now;
     let short = bench.claim();
     bench.advance(50);

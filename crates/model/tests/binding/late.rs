@@ -89,7 +89,9 @@ fn unavailable_server_is_not_a_binding_failure() {
         let waited = bench.wait_for_timer();
         match answer {
             ProviderAnswer::Throttled { .. } => assert_eq!(waited, 4_000),
-            ProviderAnswer::Unreachable(_) => assert_eq!(bench.now, call.call_until, "it may still be at it"),
+            ProviderAnswer::Unreachable(_) => {
+                assert_eq!(bench.now, call.call_until, "the provider may still work on the call")
+            }
             _ => assert_eq!(waited, 200),
         }
     }
@@ -127,7 +129,7 @@ fn lost_call_ends_at_the_transaction_deadline() {
             bench.command(command);
         }
         bench.advance(20_000);
-        let change = decide_deadline(&bench.row, at(bench.now)).expect("a job that waits for this would spin");
+        let change = decide_deadline(&bench.row, at(bench.now)).expect("an overdue lost call ends");
         assert_eq!(change.ending.as_ref().map(|end| end.result), Some("lost"));
         bench.row = bench.row.apply(&change);
         assert_eq!((bench.row.state, bench.row.phase, bench.row.unresolved), (state, BindingPhase::Idle, 1));

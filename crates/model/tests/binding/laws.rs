@@ -12,7 +12,7 @@ impl World {
     pub(crate) fn check_change(&self, change: &BindingChange) {
         let (before, after) = (&self.row, &change.binding);
         if let Some(HeaderChange::Begin(header)) = &change.header {
-            assert_eq!(before.state, BindingState::Running, "no cycle begins but while RUNNING");
+            assert_eq!(before.state, BindingState::Running, "a cycle starts only while RUNNING");
             assert_eq!((header.cycle, before.phase), (before.cycle + 1, BindingPhase::Idle), "cycles are gapless");
         }
         self.check_next_cycle(change);
@@ -20,7 +20,7 @@ impl World {
         if before.has_open_call() && change.ending.is_none() {
             let call =
                 |b: &model::binding::Binding| (b.phase, b.call_no, b.call_action, b.call_until, b.trx_id.clone());
-            assert_eq!(call(before), call(after), "an open call is cut by nothing but its end");
+            assert_eq!(call(before), call(after), "only its end changes an open call");
         }
         if before.state == BindingState::Stopped && after.state != BindingState::Stopped {
             let kinds: Vec<_> = change.events.iter().map(|e| e.kind.as_str()).collect();
@@ -48,7 +48,7 @@ impl World {
         let (before, after, now) = (&self.row, &change.binding, change.at);
         let millis = |ms: u32| chrono::TimeDelta::milliseconds(ms.into());
         if let Some(HeaderChange::Begin(_)) = &change.header {
-            let start = after.interval_start.expect("a cycle says from when its interval counts");
+            let start = after.interval_start.expect("a started cycle has an interval start");
             let due = before.next_at.expect("it was due");
             assert!(start <= now && (start == due || now - due >= millis(after.config.interval_ms.least)), "{after:?}");
             assert!(start == now || now - start < millis(after.config.interval_ms.least), "{after:?}");
@@ -92,7 +92,7 @@ impl World {
         let is_broke = matches!(answer, ProviderAnswer::Failed { reason: FailureReason::InsufficientBalance, .. });
         if is_broke && call.action != CallAction::Settle {
             let wanted = (BindingState::Stopped, Some(StopReason::InsufficientBalanceBeforeStart));
-            assert_eq!((after.state, after.reason), wanted, "no money stops with exactly that reason");
+            assert_eq!((after.state, after.reason), wanted, "a low balance stops with exactly this reason");
         } else if after.state == BindingState::Stopped && self.row.state == BindingState::Stopping {
             assert_eq!(after.reason, self.row.reason, "a stop keeps its reason");
         }
@@ -100,11 +100,11 @@ impl World {
         assert_ne!(after.phase, BindingPhase::Calling);
         let asks_on = after.phase == BindingPhase::Processing || after.otp_value.is_some();
         let latest = after.processing_deadline.max(Some(call.call_until));
-        assert!(!asks_on || after.next_at <= latest, "it is asked about too late: {after:?}");
+        assert!(!asks_on || after.next_at <= latest, "the status request is too late: {after:?}");
     }
 
     pub(crate) fn check_command(&self, command: &BindingCommand, change: &BindingChange) {
-        assert!(change.opening.is_none() && change.ending.is_none(), "{command:?} touches no call");
+        assert!(change.opening.is_none() && change.ending.is_none(), "{command:?} changes no call");
         let after = change.binding.state;
         match command {
             BindingCommand::Stop { .. } if self.row.has_open_call() => assert_eq!(after, BindingState::Stopping),

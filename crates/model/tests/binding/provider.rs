@@ -64,7 +64,7 @@ impl Provider {
         }
         if let Some(key) = &call.key {
             let known = self.contents.entry(key.clone()).or_insert_with(|| call.otp_value.clone());
-            assert_eq!(*known, call.otp_value, "the key {key} came with another content");
+            assert_eq!(*known, call.otp_value, "the key {key} has different content");
         }
         let answer = match call.action {
             CallAction::Start => {

@@ -64,7 +64,7 @@ fn stop_uses_up_a_submitted_otp() {
         bench.command(&BindingCommand::Start);
         bench.call(&OTP_WANTED);
         bench.take_otp();
-        assert_eq!(bench.claim().key.as_deref(), Some("B:1:otp:2"), "another OTP, another key: way {way}");
+        assert_eq!(bench.claim().key.as_deref(), Some("B:1:otp:2"), "another OTP gets another key: case {way}");
     }
 }
 

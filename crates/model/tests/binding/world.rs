@@ -223,7 +223,7 @@ impl World {
                 self.calls.push(WorkerCall { call, answer: None, is_open: false });
             }
             ClaimDecision::Write(change) => self.apply(*change),
-            ClaimDecision::NotYet(at) => assert!(at > self.now, "a job would spin"),
+            ClaimDecision::NotYet(at) => assert!(at > self.now, "the next time is in the future"),
             ClaimDecision::Nothing => {}
         }
     }
@@ -351,6 +351,6 @@ impl World {
                 }
             }
         }
-        panic!("it never comes to rest: {:?} {:?}", self.row, self.headers);
+        panic!("the model never becomes idle: {:?} {:?}", self.row, self.headers);
     }
 }

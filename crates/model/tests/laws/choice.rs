@@ -144,7 +144,7 @@ proptest! {
         match chosen {
             None => prop_assert!(eligible.is_empty()),
             Some(chosen) => {
-                prop_assert!(can_call(&chosen), "{} is left alone", chosen);
+                prop_assert!(can_call(&chosen), "{} cannot be called", chosen);
                 prop_assert_eq!(Some(tries(&chosen)), least);
                 let first = eligible.iter().find(|name| Some(tries(name)) == least);
                 prop_assert!(has_shares || first == Some(&chosen.as_str()), "{} before {:?}", chosen, first);

@@ -235,7 +235,7 @@ impl Model {
 
     fn check(&self) {
         let order = &self.s.order;
-        assert_eq!(order.was_ever_paid(), self.ever_paid, "one fact, whatever words came: {order:?}");
+        assert_eq!(order.was_ever_paid(), self.ever_paid, "paid does not depend on later words: {order:?}");
         assert_eq!(order.paid_at.is_some(), self.ever_paid);
         let ended = matches!(
             order.status,
@@ -255,12 +255,12 @@ impl Model {
         };
         assert_eq!(order.refund_progress(), expected, "{order:?}");
         assert_eq!(self.alerts, usize::from(owes), "one refund alert: {order:?}");
-        assert!(self.s.refund_at.is_none() || order.amount_minor > Some(0), "no request for nothing");
+        assert!(self.s.refund_at.is_none() || order.amount_minor > Some(0), "no request without an amount");
         let is_accepted = self.s.refund.as_ref().is_some_and(|refund| refund.refund_id.is_some());
         let may_ask = self.s.refund_at.is_none() || is_accepted || !self.reported_back;
-        assert!(may_ask, "no request for money that is reported as back");
+        assert!(may_ask, "no request after a reported refund");
         let contradicts = self.settled_by_hand && self.service_paid || self.failed_after;
-        assert_eq!(self.contradicted, contradicts, "support is told of a second payment, and of one that was lost");
+        assert_eq!(self.contradicted, contradicts, "support is notified of contradictions");
         assert!(self.mismatches <= 3, "each other refund id is recorded once");
     }
 }

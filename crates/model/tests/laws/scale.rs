@@ -107,7 +107,7 @@ fn timers_falling_due_raise_the_replicas() {
         places: 2,
         calls: None,
     };
-    assert_eq!(advise_scale(std::slice::from_ref(&quiet), &limits).replicas, 1, "the least, and never none");
+    assert_eq!(advise_scale(std::slice::from_ref(&quiet), &limits).replicas, 1, "at least the minimum");
     // 100 jobs per second of 50 ms are five at a time. A replica has two slots, of which one is to be used.
     let busy = QueueLoad { falling_due: 6_000, ..quiet };
     let advice = advise_scale(&[busy], &limits);

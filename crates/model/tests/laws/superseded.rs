@@ -21,24 +21,24 @@ impl SupersededTimers {
         let (asked_for, is_asked_for) = (wanted(before), wanted(after));
         for timer in superseded_timers(before, after) {
             let id = timer.id.to_string();
-            assert!(!is_asked_for.contains(&id), "{id} is asked for");
+            assert!(!is_asked_for.contains(&id), "{id} is still needed");
             if id.starts_with("lifetime:") {
                 let status = after.order.status;
-                assert!(!status.is_searching() && !status.occupies_driver(), "{id} may come again: {after:?}");
+                assert!(!status.is_searching() && !status.occupies_driver(), "{id} may be needed again: {after:?}");
             } else {
-                assert!(asked_for.contains(&id), "{id} was not asked for");
-                assert!(id.split(':').count() == 3, "{id} has no number: it may come again");
+                assert!(asked_for.contains(&id), "{id} was not needed before");
+                assert!(id.split(':').count() == 3, "{id} has no number and may be needed again");
             }
             self.0.insert(id);
         }
         let again: Vec<_> = self.0.intersection(&is_asked_for).collect();
-        assert!(again.is_empty(), "{again:?} came again in {after:?}");
+        assert!(again.is_empty(), "{again:?} is needed again in {after:?}");
         // The timeout of a finished attempt is always superseded.
         let left = asked_for.difference(&is_asked_for).find(|id| id.starts_with("timeout:") && !self.0.contains(*id));
         assert_eq!(left, None, "of {after:?}");
         // So is the lifetime timer of an order that ends within its lifetime.
         let has_ended = after.order.status.is_closed() && after.now < after.order.lifetime_deadline;
         let lifetime = format!("lifetime:{}", after.order.id);
-        assert!(!has_ended || self.0.contains(&lifetime), "{lifetime} is left by {after:?}");
+        assert!(!has_ended || self.0.contains(&lifetime), "{lifetime} is not superseded by {after:?}");
     }
 }

@@ -44,14 +44,14 @@ fn told_customer(language: Option<&str>, cause: CancelCause, paid: bool, texts: 
 #[test]
 fn texts_exist_in_every_language() {
     for key in TextKey::ALL {
-        assert_eq!(serde_json::to_value(key).unwrap(), json!(key.name()), "the settings spell it so");
+        assert_eq!(serde_json::to_value(key).unwrap(), json!(key.name()), "the key in the settings");
         let used = |language: Language| {
             let text = key.builtin_text(language);
             let used = key.placeholders().iter().filter(|placeholder| text.contains(&placeholder.to_string()));
             used.copied().collect::<Vec<_>>()
         };
         let texts: BTreeSet<_> = Language::ALL.iter().map(|language| key.builtin_text(*language)).collect();
-        assert_eq!(texts.len(), Language::ALL.len(), "{key:?} is one text in two languages");
+        assert_eq!(texts.len(), Language::ALL.len(), "{key:?} is the same in two languages");
         for language in Language::ALL {
             let text = key.builtin_text(language);
             assert_eq!(problems_of(&catalog_with(language, *key, text)), "", "{key:?} in {language}");

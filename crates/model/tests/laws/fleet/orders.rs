@@ -156,7 +156,7 @@ impl Model {
         assert!(decide::awaits_driver(&self.s), "{:?}", self.s.order);
         self.s.now = next;
         let due = timers::order_timers(&self.s.order, next).into_iter().map(|timer| timer.due).min();
-        assert!(due <= Some(next), "the next search is due when it is announced");
+        assert!(due <= Some(next), "the next search is due at the announced time");
     }
 
     fn fire_next(&mut self) {
@@ -196,7 +196,7 @@ impl Model {
             at = event.to;
         }
         assert_eq!(at, change.order.status, "the last event leads to the row's state");
-        assert!(!change.events.is_empty() || self.repeats_empty_search(&change), "a change says why");
+        assert!(!change.events.is_empty() || self.repeats_empty_search(&change), "a change has an event");
         for end in &change.offers {
             let known = self.s.offers.iter().find(|o| o.id == end.offer.id).unwrap();
             let given_back = known.state == OfferState::Accepted && end.to == OfferState::Withdrawn;
@@ -244,7 +244,7 @@ impl Model {
         assert!(o.attempt_deadline.is_none() || o.next_attempt_at.is_none());
         assert_eq!(o.held_for_review, o.held_reason.is_some());
         assert_eq!(o.closed_at.is_some(), o.status.is_closed());
-        assert!(!o.held_for_review || !o.status.is_closed(), "what is over is not under review");
+        assert!(!o.held_for_review || !o.status.is_closed(), "a closed order is not held");
 
         let live: Vec<_> = self.s.offers.iter().filter(|f| f.state == OfferState::Offered).collect();
         assert!(live.len() <= usize::from(self.policy.ask_at_once), "{live:?}");
@@ -254,7 +254,7 @@ impl Model {
                 (OrderStatus::Dispatching, false, offer.attempt_no)
             );
             assert_eq!(o.attempt_deadline, Some(offer.expires_at), "the attempt ends with its offers");
-            assert!(!o.former_drivers.contains(&offer.driver_id), "no driver is asked for an order he gave back");
+            assert!(!o.former_drivers.contains(&offer.driver_id), "a former driver is not asked again");
             assert!(offer.expires_at <= o.lifetime_deadline, "an offer does not outlive its order");
         }
         assert!(self.s.offers.iter().filter(|f| f.state == OfferState::Accepted).count() <= 1);
@@ -262,9 +262,9 @@ impl Model {
 
         let timers = timers::order_timers(o, now);
         if o.status.is_closed() || o.held_for_review || o.status.occupies_driver() {
-            assert_eq!(timers, [], "nothing moves it on");
+            assert_eq!(timers, [], "no timer in this state");
         } else {
-            assert!(!timers.is_empty() || o.lifetime_waived, "something must move it on: {o:?}");
+            assert!(!timers.is_empty() || o.lifetime_waived, "no timer left: {o:?}");
         }
         if o.status == OrderStatus::Dispatching && !o.held_for_review {
             assert!(o.attempt_deadline.is_some() || o.next_attempt_at.is_some(), "the search goes on: {o:?}");

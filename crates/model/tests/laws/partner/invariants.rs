@@ -55,7 +55,7 @@ impl Model {
         let live: Vec<_> = self.s.bookings.iter().filter(|b| b.state.is_live()).collect();
         assert!(live.len() <= 1, "{live:?}");
         if let Some(booking) = live.first() {
-            assert_eq!(booking.attempt_no, o.attempt_no, "only the latest attempt is wanted");
+            assert_eq!(booking.attempt_no, o.attempt_no, "only the latest attempt has a live booking");
             let wanted = matches!(o.status, OrderStatus::PendingJobId | OrderStatus::Assigned) && !o.held_for_review;
             assert!(wanted || o.status.occupies_driver(), "{booking:?} of {o:?}");
         }
@@ -82,7 +82,7 @@ impl Model {
                 | OrderStatus::Refunded
         );
         let owed = usize::from(cancelled && o.owes_refund());
-        assert!(self.refund_alerts.len() <= 1, "support is told once");
+        assert!(self.refund_alerts.len() <= 1, "support is notified once");
         assert!(self.refund_alerts.len() >= owed, "{} {}, without an alert", o.status, o.payment_status);
         assert!(o.status != OrderStatus::CancelledBySystem || !o.owes_refund(), "paid, without an alert");
     }
@@ -103,7 +103,7 @@ impl Model {
         assert!(has("lifetime"), "{ids:?}");
         match o.status {
             OrderStatus::Assigned => assert!(has("timeout") && s.live_booking().is_some(), "{ids:?} of {s:?}"),
-            _ => assert!(has("dispatch") || s.live_booking().is_some(), "nothing is booked, and nothing to be: {s:?}"),
+            _ => assert!(has("dispatch") || s.live_booking().is_some(), "no booking and no dispatch timer: {s:?}"),
         }
     }
 
@@ -143,7 +143,7 @@ impl Model {
             self.take(Step::FireNext(Luck::Fine));
             self.check();
         }
-        panic!("it never comes to rest: {:?}", self.s);
+        panic!("the model never becomes idle: {:?}", self.s);
     }
 
     /// Checks the final state: the order has ended, has a driver or is held, and the partner has no unneeded booking.
@@ -155,7 +155,7 @@ impl Model {
         assert!(lifetime_ends <= 1);
         for attempt in self.open_at_partner() {
             let booking = self.s.booking_of_attempt(attempt).unwrap();
-            assert!(booking.state.is_live(), "the partner holds {booking:?} for {o:?}");
+            assert!(booking.state.is_live(), "the partner keeps {booking:?} for {o:?}");
         }
     }
 }

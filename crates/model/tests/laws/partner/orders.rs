@@ -234,7 +234,7 @@ impl Model {
                 self.said.push(Said::Book(number, answer));
             }
             "poll" => {
-                let attempt = self.s.live_booking().expect("who is asked for has a booking").attempt_no;
+                let attempt = self.s.live_booking().expect("a polled order has a booking").attempt_no;
                 let answer = self.ask(attempt, luck);
                 self.said.push(Said::Poll(attempt, number, answer));
             }
