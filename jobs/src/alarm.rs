@@ -16,7 +16,6 @@ pub struct SendAlarm {
     pub content: AlarmContent,
 }
 
-/// Payload of the job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AlarmContent {
     /// Message as receivers get it.

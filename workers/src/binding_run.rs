@@ -71,7 +71,6 @@ fn finish_run(core: &Core, result: Result<Outcome, BatchError>) -> Outcome {
     })
 }
 
-/// One run of one job.
 struct BindingRun<'a> {
     bindings: &'a Bindings,
     binding: &'a BindingId,

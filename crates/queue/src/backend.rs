@@ -160,7 +160,6 @@ where
 #[error("aborted by the drain")]
 pub(crate) struct HandlerAborted;
 
-/// A panic in a handler.
 #[derive(Debug, thiserror::Error)]
 #[error("panicked: {0}")]
 pub(crate) struct HandlerPanicked(String);

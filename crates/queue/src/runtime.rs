@@ -59,7 +59,6 @@ pub enum RuntimeError {
     WorkerEnded(String),
 }
 
-/// Totals of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RunSummary {
     /// Results written.
@@ -163,7 +162,6 @@ impl fmt::Debug for Runtime {
     }
 }
 
-/// All tasks of a run.
 struct ActiveRun {
     supervisor: Arc<Supervisor>,
     changes: watch::Receiver<Shards>,
@@ -312,7 +310,7 @@ impl ActiveRun {
     }
 }
 
-/// Waits until the number of shards changes. Waits forever if the number cannot change any more.
+/// Waits until the number of shards changes. Waits forever if the number can no longer change.
 async fn wait_for_change(changes: &mut watch::Receiver<Shards>) {
     if changes.changed().await.is_err() {
         std::future::pending::<()>().await;

@@ -12,7 +12,7 @@
 -- Most holders return their slot before it expires, so another call is worthwhile sooner.
 local ASK_AGAIN_MS = 500
 
--- The key of a recovered rate has no more meaning. It is kept a little longer.
+-- The key of a recovered rate is no longer needed. It is kept a little longer.
 local KEPT_MS = 10000
 
 local now = tonumber(ARGV[1])

@@ -353,7 +353,7 @@ local function open_slots()
     return lapsed
   end
 
-  -- Frees the reservation of a job that is no longer due for another reason than a lease, and hands it to the next job.
+  -- Frees the reservation of a job that leaves its queue without a lease, and hands the slots to the next job.
   function slots.drop_reservation(id)
     local need = slots.find_hold(id)
     if need and need.last == RESERVED then

@@ -19,7 +19,6 @@ pub struct BreakerPolicy {
     pub max_open: Duration,
 }
 
-/// State of a breaker.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BreakerState {
     /// Remaining time in which no call is made. Zero when the breaker is closed or half open.
@@ -52,7 +51,6 @@ impl BreakerState {
 }
 
 impl Store {
-    /// Returns the state of this breaker.
     pub async fn breaker_state(&self, name: &str) -> Result<BreakerState, StoreError> {
         self.call_breaker(name, "read", "", None).await
     }

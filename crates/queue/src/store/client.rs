@@ -109,12 +109,10 @@ impl Store {
         &self.connection.address
     }
 
-    /// Returns the number of this shard.
     pub fn shard(&self) -> u16 {
         self.shard
     }
 
-    /// Returns the keys that this store uses.
     pub fn keys(&self) -> &Keys {
         &self.keys
     }

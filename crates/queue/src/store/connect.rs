@@ -63,7 +63,6 @@ enum ConnectionSource {
     Cluster(Arc<Cluster>),
 }
 
-/// Connection for one call.
 pub(super) enum CallConnection {
     Server(ConnectionManager),
     Cluster(SlotConnection),

@@ -42,8 +42,8 @@ impl DeadRecord {
         Some(record)
     }
 
-    /// Parses the text as [`parse_record`](Self::parse_record) does. Replaces an unreadable record, so that an operator can see
-    /// the job and decide.
+    /// Parses the text as [`parse_record`](Self::parse_record) does. Replaces an unreadable record, so that an operator can
+    /// see the job and decide.
     pub(super) fn parse_or_unreadable(text: Option<&str>, queue: &str, died_ms: u64) -> Self {
         let record = text.and_then(Self::parse_record).unwrap_or_else(|| Self {
             queue: queue.to_owned(),
@@ -60,7 +60,6 @@ impl DeadRecord {
     }
 }
 
-/// A dead job.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DeadEntry {
     pub id: String,

@@ -77,8 +77,8 @@ pub struct WorkerInfo {
     pub in_hand: usize,
     /// Recent runs of its jobs, by queue.
     pub runs: BTreeMap<String, QueueRuns>,
-    /// Name with which other processes on the same machine check whether this one has ended. `None` if the system has
-    /// no such names.
+    /// Name with which other processes on the same machine check whether this one has ended. `None` if the system does
+    /// not support this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub life: Option<ProcessLife>,
     /// Start of the process, by Redis' clock. Computed when it is read: a heartbeat sends the uptime, because the
@@ -103,7 +103,6 @@ pub struct WorkerEntry {
     pub info: WorkerInfo,
 }
 
-/// One heartbeat.
 #[derive(Debug, Clone)]
 pub struct Heartbeat<'a> {
     /// Unique per process start, without a space.

@@ -10,7 +10,6 @@ use super::{
 };
 use crate::job::JobId;
 
-/// Counts of one queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueueStats {
     pub queue: String,
@@ -51,7 +50,6 @@ impl QueueStats {
     }
 }
 
-/// State of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "lowercase")]
@@ -85,7 +83,6 @@ pub struct JobEntry {
     pub error: Option<String>,
 }
 
-/// All data of one job.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct JobDetail {
     pub id: String,
@@ -126,7 +123,6 @@ pub struct ParkedPlace {
     pub own_held_by: Option<String>,
     /// Number of jobs before this one in the line.
     pub before: u64,
-    /// The first ten of them.
     pub first_before: Vec<String>,
 }
 
@@ -227,7 +223,6 @@ impl Store {
         self.run_query("pause", redis::cmd("SADD").arg(self.keys.paused_queues()).arg(queue)).await
     }
 
-    /// Returns whether a queue is paused.
     pub async fn is_queue_paused(&self, queue: &str) -> Result<bool, StoreError> {
         self.run_query("paused", redis::cmd("SISMEMBER").arg(self.keys.paused_queues()).arg(queue)).await
     }

@@ -44,7 +44,6 @@ impl fmt::Display for LeaseToken {
     }
 }
 
-/// One leased job.
 #[derive(Debug, Clone)]
 pub struct LeasedJob {
     pub delivery: Delivery,

@@ -53,7 +53,6 @@ impl Limit {
     }
 }
 
-/// Result of an acquire.
 #[derive(Debug)]
 pub enum AcquireVerdict {
     Permit(Permit),
@@ -81,7 +80,7 @@ impl Drop for EndedOnCall<'_> {
 impl Store {
     /// Takes a slot or token under each of these limits, or under none.
     ///
-    /// After an error some may have been taken. Slots expire by themselves; a rate is slightly lower once.
+    /// After an error, slots or tokens may have been taken. The slots expire; the rate is reduced once.
     pub async fn acquire(&self, limits: &[Limit]) -> Result<AcquireVerdict, StoreError> {
         let key = |limit: &Limit| match limit {
             Limit::Slots { name, .. } => self.keys.limit_slots(name),

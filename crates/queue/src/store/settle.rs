@@ -61,7 +61,7 @@ impl SettleRequest {
         let end = match outcome {
             Outcome::Done { then: follow_ups, superseded: others } => {
                 (then, superseded) = (follow_ups, others);
-                // The job itself is removed by the end of its lease.
+                // The end of its lease removes the job itself.
                 superseded.retain(|job| job.id != delivery.id);
                 LeaseEnd::Done
             }
@@ -101,7 +101,6 @@ impl SettleRequest {
     }
 }
 
-/// Result of a settle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SettleVerdict {
     /// Written, with its follow-ups. A follow-up that is dead stays dead and is listed here, so that an order does not

@@ -77,7 +77,6 @@ pub enum ParkVerdict {
     Kept,
 }
 
-/// Slots of one group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct GroupSlots {
     pub group: String,
@@ -90,7 +89,6 @@ pub struct GroupSlots {
     pub first_waits_ms: Option<u64>,
 }
 
-/// Slots of the shard.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SlotStats {
     pub limit: u32,
@@ -174,7 +172,6 @@ impl Store {
         Ok(())
     }
 
-    /// Hands out free slots.
     pub(super) async fn hand_out_slots(&self) -> Result<(), StoreError> {
         self.set_slot_limits(&SlotLimits::default()).await
     }

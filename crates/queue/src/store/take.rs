@@ -46,7 +46,6 @@ pub enum TakeMode {
     Alone,
 }
 
-/// Request of a process.
 #[derive(Debug, Clone)]
 pub struct TakeRequest<'a> {
     /// Queues of the process, each with the number of jobs wanted; at most 1,000 are leased per queue. With 0 the take
@@ -76,7 +75,6 @@ pub struct DeadJob {
     pub error: String,
 }
 
-/// Result of a take.
 #[derive(Debug)]
 pub enum TakeAnswer {
     /// Redis has lost the jobs (new, or flushed). The take leases none until a rebuild has published its horizon.

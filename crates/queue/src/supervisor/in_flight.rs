@@ -97,7 +97,6 @@ impl InFlight {
         Self { table: Mutex::new(table), freed, shards: AtomicUsize::new(shards), emptied: Notify::new() }
     }
 
-    /// Sets the number of open shards.
     pub(crate) fn set_shards(&self, shards: usize) {
         self.shards.store(shards, Ordering::Relaxed);
         self.notify_shards();
@@ -115,13 +114,12 @@ impl InFlight {
         self.table.lock()
     }
 
-    /// Returns the queues, in their order.
     pub(crate) fn queues(&self) -> Vec<&'static str> {
         self.lock_table().queues.iter().map(|queue| queue.name).collect()
     }
 
-    /// Reserves one part in `share` of the free permits for a take, and at least one. The reservation ends with
-    /// [`add_leased`](Self::add_leased) or [`give_back`](Self::give_back).
+    /// Reserves one part in `share` of the free permits for a take, and at least one if any is free. The
+    /// reservation ends with [`add_leased`](Self::add_leased) or [`give_back`](Self::give_back).
     pub(crate) fn reserve_permits(&self, share: usize) -> Permits {
         let reserve = |queue: &mut QueuePermits| {
             let part = queue.free().div_ceil(share);
@@ -169,7 +167,6 @@ impl InFlight {
         }
     }
 
-    /// Returns whether suspects of another shard run.
     pub(crate) fn runs_suspects_of_other(&self, shard: usize) -> bool {
         self.lock_table().suspect_shard.is_some_and(|running| running != shard)
     }

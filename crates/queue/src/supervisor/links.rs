@@ -11,7 +11,6 @@ use crate::{
     store::Store,
 };
 
-/// One shard.
 pub(crate) struct ShardLink {
     pub(crate) store: Store,
     pub(crate) outage: RedisOutage,

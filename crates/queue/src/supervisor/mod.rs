@@ -92,12 +92,10 @@ pub(crate) struct RunCounts {
 }
 
 impl Supervisor {
-    /// Returns the current shards.
     pub(crate) fn shards(&self) -> Shards {
         self.current.borrow().clone()
     }
 
-    /// Returns the number of open shards.
     pub(crate) fn count_open(&self) -> usize {
         self.current.borrow().stores().len()
     }

@@ -65,8 +65,8 @@ impl SuspectTurn {
         std::mem::replace(self, next) != next
     }
 
-    /// Gives the turn back with the next take. Used when this process runs suspects of another shard, or cannot reach
-    /// this one.
+    /// Gives the turn up; the next take returns it. Used when this process runs suspects of another shard, or when this
+    /// shard is closed or does not answer.
     pub(super) fn give_up(&mut self, now: Instant) {
         *self = Self::start_rest(now, now);
     }

@@ -70,8 +70,8 @@ async fn keep_enqueueing(store: Store, stop: Arc<AtomicBool>) -> u64 {
     n
 }
 
-/// Asserts that an idle worker starts a job at once, so its subscription works. Without it the worker would poll after
-/// up to a second.
+/// Asserts that an idle worker starts a job at once, so its subscription works. Without a subscription the worker would
+/// poll only after up to a second.
 async fn assert_woken_at_once(store: &Store, count: &AtomicUsize, numbers: std::ops::Range<u64>) {
     let mut waits = Vec::new();
     for n in numbers {

@@ -167,7 +167,6 @@ async fn entries(bench: &Bench) -> Vec<DeadEntry> {
     entries
 }
 
-/// Returns the stored records.
 async fn records(bench: &Bench) -> BTreeMap<String, String> {
     bench.redis(&["HGETALL", "{dq:0}:dead"]).await
 }

@@ -199,7 +199,6 @@ async fn superseded_job_stays_unless_it_waits() {
     assert_eq!(bench.snapshot().await, before);
 }
 
-/// A job that is both superseded and wanted is wanted.
 #[tokio::test]
 async fn superseded_and_wanted_job_is_inserted() {
     let bench = Bench::new().await;

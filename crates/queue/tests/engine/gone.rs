@@ -69,7 +69,7 @@ async fn frozen_process_keeps_slots_and_killed_one_frees() {
         }
     });
     let other = Worker::start(Runtime::new(store.clone(), registry).queues([(OTHER, 4)]));
-    // Its lease has expired by then, and the other process has checked it all the time.
+    // Its lease has expired by then, and the other process has checked it throughout.
     let parked = async || store.queue_stats(&[OTHER]).await.unwrap()[0].parked;
     eventually("the job waits for the slots", async || parked().await == 1).await;
     assert_eq!(holders().await, before);

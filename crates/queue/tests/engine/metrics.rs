@@ -23,7 +23,6 @@ struct Counted {
     look_ups: AtomicU64,
 }
 
-/// Counts samples.
 struct Samples(Arc<AtomicU64>);
 
 impl HistogramFn for Samples {

@@ -20,7 +20,6 @@ fn standing_clock() -> ScriptClock {
     ScriptClock::Fixed(Arc::new(AtomicU64::new(START_MS)))
 }
 
-/// Creates a store with one slot.
 async fn start_store(redis: &RedisServer) -> Store {
     let store = patient_store(&redis.url()).await.with_clock(standing_clock());
     rebuild(&store).await;

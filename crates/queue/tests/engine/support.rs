@@ -185,7 +185,6 @@ pub(crate) fn id(text: &str) -> JobId {
     JobId::parse(text).unwrap()
 }
 
-/// Returns the address of a timer.
 pub(crate) fn address(text: &str) -> JobAddress {
     JobAddress { queue: QUEUE, id: id(text) }
 }

@@ -54,7 +54,6 @@ pub(super) struct Wanted {
     pub(super) slots: Option<SlotNeed>,
 }
 
-/// One settle.
 #[derive(Debug, Clone)]
 pub(super) struct Ended {
     pub(super) id: String,
