@@ -125,7 +125,7 @@ impl SlotGrant {
         now < self.ends_by && self.change_state(GrantState::Unused, GrantState::InUse)
     }
 
-    /// Returns whether no work has started with the slots, and they were not returned.
+    /// Returns whether no work has started with the slots, and they were not released.
     pub fn is_unused(&self) -> bool {
         self.state.load(Ordering::SeqCst) == GrantState::Unused as u8
     }
@@ -141,12 +141,12 @@ impl SlotGrant {
         self.state.load(Ordering::SeqCst) == GrantState::Closed as u8
     }
 
-    /// Marks the slots as returned. Returns `true` only for the first call per grant.
+    /// Marks the slots as released. Returns `true` only for the first call per grant.
     pub fn give_back(&self) -> bool {
         self.state.swap(GrantState::GivenBack as u8, Ordering::SeqCst) != GrantState::GivenBack as u8
     }
 
-    /// Marks slots that no work has used as returned. Returns whether this call changed their state.
+    /// Marks slots that no work has used as released. Returns whether this call changed their state.
     pub fn give_back_unused(&self) -> bool {
         self.change_state(GrantState::Unused, GrantState::GivenBack)
     }

@@ -23,7 +23,7 @@ const JITTER: f64 = 0.3;
 
 /// Runs `work` within these limits. Snoozes the job when a limit is reached; this spends no try.
 ///
-/// The slots are kept while `work` runs, even if the job's lease is lost. They are returned when `work` ends or is
+/// The slots are kept while `work` runs, even if the job's lease is lost. They are released when `work` ends or is
 /// aborted: with the next call for slots of the same limits, or within 10 ms. If the process dies, its slots are free 8
 /// s later.
 pub async fn run_limited<F, Fut>(store: &Store, limits: &[Limit], work: F) -> Outcome
@@ -59,7 +59,7 @@ where
     Ok(outcome)
 }
 
-/// A permit that is returned when it is dropped, also if the work is aborted.
+/// A permit that is released when it is dropped, also if the work is aborted.
 struct HeldPermit<'a> {
     store: &'a Store,
     permit: Option<Permit>,

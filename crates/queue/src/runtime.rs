@@ -323,7 +323,7 @@ async fn wait_for_all(tasks: Vec<JoinHandle<()>>) {
     }
 }
 
-/// Hands jobs back. Slots are returned only if no work has started with them, whether or not the handler has started.
+/// Hands jobs back. Slots are released only if no work has started with them, whether or not the handler has started.
 async fn hand_back(supervisor: &Supervisor, (held, slots): (Vec<HeldLease>, Vec<EndedSlots>)) {
     slots.into_iter().for_each(|slots| supervisor.control().store.release_unused_slots(slots));
     // Boxed: otherwise the callers' types would be nested deeper than the compiler's default limit.

@@ -9,7 +9,7 @@
 -- Slots are leases, so the slot of a dead holder expires. A rate is stored as the time at which it will have fully
 -- recovered (GCRA), so it is one number, however many jobs pass.
 
--- Most holders return their slot before it expires, so another call is worthwhile sooner.
+-- Most holders release their slot before it expires, so another call is worthwhile sooner.
 local ASK_AGAIN_MS = 500
 
 -- The key of a recovered rate is no longer needed. It is kept a little longer.

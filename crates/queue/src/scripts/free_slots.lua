@@ -1,4 +1,4 @@
--- Returns the slots of holders.
+-- Releases the slots of holders.
 --
 -- KEYS    one per limit with slots
 -- ARGV    the holders

@@ -1,13 +1,13 @@
-//! Permits whose work has ended, until a call returns their slots.
+//! Permits whose work has ended, until a call releases their slots.
 
 use std::{mem, time::Duration};
 
 use parking_lot::{Mutex, MutexGuard};
 
-/// Maximum number of permits that one call returns.
+/// Maximum number of permits that one call releases.
 const MOST_RETURNED: usize = 500;
 
-/// Slots and rate tokens taken under some limits. [`give_back_slots`](super::Store::give_back_slots) returns the slots;
+/// Slots and rate tokens taken under some limits. [`give_back_slots`](super::Store::give_back_slots) releases the slots;
 /// [`keep_slots`](super::Store::keep_slots) renews them.
 #[derive(Debug)]
 #[must_use = "its slots stay taken until they are given back or their time is over"]
@@ -20,13 +20,13 @@ impl Permit {
     /// Interval of renewals. Three may fail before the slots expire.
     pub(crate) const KEEP_EVERY: Duration = Duration::from_secs(2);
 
-    /// Returns whether there is nothing to renew or to return, because the permit has only rate tokens.
+    /// Returns whether there is nothing to renew or to release, because the permit has only rate tokens.
     pub fn holds_nothing(&self) -> bool {
         self.slots.is_empty()
     }
 }
 
-/// Permits that are not returned yet. The next call that takes slots of the same limits returns them; otherwise a task
+/// Permits that are not released yet. The next call that takes slots of the same limits releases them; otherwise a task
 /// does.
 #[derive(Debug, Default)]
 pub(super) struct EndedPermits(Mutex<WaitingPermits>);
@@ -34,7 +34,7 @@ pub(super) struct EndedPermits(Mutex<WaitingPermits>);
 #[derive(Debug, Default)]
 pub(super) struct WaitingPermits {
     pub(super) ended: Vec<Permit>,
-    /// Whether a task will return them.
+    /// Whether a task will release them.
     pub(super) is_awaited: bool,
 }
 
@@ -43,7 +43,7 @@ impl EndedPermits {
         self.0.lock()
     }
 
-    /// Adds permits. Returns whether the caller must start a task that returns them.
+    /// Adds permits. Returns whether the caller must start a task that releases them.
     pub(super) fn add_ended(&self, ended: impl IntoIterator<Item = Permit>) -> bool {
         let mut waiting = self.lock();
         waiting.ended.extend(ended);

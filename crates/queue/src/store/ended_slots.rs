@@ -1,4 +1,4 @@
-//! Slots to return to Redis.
+//! Slots to release.
 
 use job_contract::SlotGrant;
 

@@ -63,7 +63,7 @@ pub enum AcquireVerdict {
     },
 }
 
-/// Permits that a call returns. If the call fails or is aborted, they wait for the next one.
+/// Permits that a call releases. If the call fails or is aborted, they wait for the next one.
 struct EndedOnCall<'a> {
     store: &'a Store,
     permits: Vec<Permit>,
@@ -120,12 +120,12 @@ impl Store {
         self.run_permit_script(permit, &call).await
     }
 
-    /// Returns a permit's slots. If the call fails, the caller need not retry, because the slots expire.
+    /// Releases a permit's slots. If the call fails, the caller need not retry, because the slots expire.
     pub async fn give_back_slots(&self, permit: Permit) -> Result<(), StoreError> {
         self.give_back_all(&[permit]).await
     }
 
-    /// Returns a permit's slots with the next call that takes some, or within 10 ms. Does not wait. Must be called
+    /// Releases a permit's slots with the next call that takes some, or within 10 ms. Does not wait. Must be called
     /// inside a tokio runtime.
     pub(crate) fn give_back_soon(&self, permit: Permit) {
         self.return_permits((!permit.holds_nothing()).then_some(permit));

@@ -16,10 +16,10 @@
 //! * `inspect`: counts, lists and finds jobs; pauses queues.
 //! * `operate`: cancels and reschedules single jobs.
 //! * `dead`: lists, requeues, discards and restores dead jobs.
-//! * `limit`: concurrency and rate limits shared by the fleet. `ended_permits`: permits until their slots are returned.
-//! * `slots`: slots that pass to the next job in line. `ended_slots`: slots to return.
+//! * `limit`: concurrency and rate limits shared by the fleet. `ended_permits`: permits until their slots are released.
+//! * `slots`: slots that pass to the next job in line. `ended_slots`: slots to release.
 //! * `slot_grants`: acquires slots.
-//! * `slot_releases`: returns slots, many in one call. `release_queue`: slots until that call.
+//! * `slot_releases`: releases slots, many in one call. `release_queue`: slots until that call.
 //! * `breaker`: circuit breakers shared by the fleet.
 //! * `bounds`: bounds that several calls share.
 

@@ -1,4 +1,4 @@
-//! Slots that wait for the call that returns them to Redis.
+//! Slots that wait for the call that releases them.
 
 use std::time::Instant;
 
@@ -7,23 +7,23 @@ use tokio::sync::{Notify, watch};
 
 use super::{bounds::BATCH, ended_slots::EndedSlots};
 
-/// Slots whose work has ended and that are not returned to Redis yet.
+/// Slots whose work has ended and that are not released yet.
 #[derive(Debug, Default)]
 pub(super) struct SlotReleases {
     waiting: Mutex<WaitingReleases>,
     idle: watch::Sender<bool>,
-    /// Notified when a take has slots to return.
+    /// Notified when a take has slots to release.
     gathered: Notify,
 }
 
 #[derive(Debug, Default)]
 struct WaitingReleases {
     ended: Vec<EndedSlots>,
-    /// Whether a task is returning some.
+    /// Whether a task is releasing some.
     is_writing: bool,
-    /// Whether a take in progress returns some.
+    /// Whether a take in progress releases some.
     is_carrying: bool,
-    /// Whether takes run continuously and return the waiting slots.
+    /// Whether takes run continuously and release the waiting slots.
     is_carried: bool,
 }
 
@@ -32,7 +32,7 @@ impl WaitingReleases {
         self.is_writing || self.is_carrying || !self.ended.is_empty()
     }
 
-    /// Returns whether the caller must start a task that returns the waiting slots.
+    /// Returns whether the caller must start a task that releases the waiting slots.
     fn begin_writing(&mut self) -> bool {
         let must_start = !self.is_carried && !self.is_writing && !self.ended.is_empty();
         self.is_writing |= must_start;
@@ -54,7 +54,7 @@ impl SlotReleases {
         answer
     }
 
-    /// Adds slots. Returns whether the caller must start a task that returns them.
+    /// Adds slots. Returns whether the caller must start a task that releases them.
     pub(super) fn add_ended(&self, ended: EndedSlots) -> bool {
         let must_start = self.change_waiting(|waiting| {
             waiting.ended.push(ended);
@@ -66,7 +66,7 @@ impl SlotReleases {
         must_start
     }
 
-    /// Takes all waiting slots. `None` ends the task that returns them.
+    /// Takes all waiting slots. `None` ends the task that releases them.
     pub(super) fn take_gathered(&self) -> Option<Vec<EndedSlots>> {
         self.change_waiting(|waiting| {
             waiting.is_writing = !waiting.is_carried && !waiting.ended.is_empty();
@@ -81,12 +81,12 @@ impl SlotReleases {
         self.change_waiting(|waiting| waiting.ended.extend(lasting));
     }
 
-    /// Records that takes run continuously. Each of them returns the waiting slots.
+    /// Records that takes run continuously. Each of them releases the waiting slots.
     pub(super) fn begin_carrying(&self) {
         self.lock_waiting().is_carried = true;
     }
 
-    /// Records that takes no longer run continuously. Returns whether the caller must start a task that returns the
+    /// Records that takes no longer run continuously. Returns whether the caller must start a task that releases the
     /// waiting slots.
     pub(super) fn end_carrying(&self) -> bool {
         self.change_waiting(|waiting| {
@@ -114,7 +114,7 @@ impl SlotReleases {
         self.gathered.notify_one();
     }
 
-    /// Waits until a take has slots to return.
+    /// Waits until a take has slots to release.
     pub(super) async fn wait_for_gathered(&self) {
         loop {
             self.gathered.notified().await;
@@ -124,7 +124,7 @@ impl SlotReleases {
         }
     }
 
-    /// Waits until all slots are returned.
+    /// Waits until all slots are released.
     pub(super) async fn wait_until_idle(&self) {
         let mut idle = self.idle.subscribe();
         while self.lock_waiting().is_busy() {

@@ -1,8 +1,8 @@
-//! Returning slots to Redis.
+//! Releasing slots.
 //!
-//! The takes of a worker return the waiting slots, and the same call leases the next job in line. If takes do not run
-//! continuously, a task returns them. During its call further slots collect for the next one, so many slots that end
-//! together cost one command and a single slot does not wait. A failed return is retried until the slots end by time.
+//! The takes of a worker release the waiting slots, and the same call leases the next job in line. If takes do not run
+//! continuously, a task releases them. During its call further slots collect for the next one, so many slots that end
+//! together cost one command and a single slot does not wait. A failed release is retried until the slots end by time.
 
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ impl Store {
         });
     }
 
-    /// Records that the caller's takes run continuously. Each of them returns the waiting slots.
+    /// Records that the caller's takes run continuously. Each of them releases the waiting slots.
     pub(crate) fn begin_carrying(&self) {
         self.releases.begin_carrying();
     }
@@ -69,7 +69,7 @@ impl Store {
         self.releases.take_carried()
     }
 
-    /// Records the end of the take that carried these slots. After a failed take they are returned again, because Redis
+    /// Records the end of the take that carried these slots. After a failed take they are released again, because Redis
     /// may not have received them.
     pub(crate) fn finish_carried(&self, carried: Vec<EndedSlots>, has_failed: bool) {
         if has_failed {
@@ -78,12 +78,12 @@ impl Store {
         self.releases.finish_carried();
     }
 
-    /// Waits until a take has slots to return.
+    /// Waits until a take has slots to release.
     pub(crate) async fn wait_for_gathered(&self) {
         self.releases.wait_for_gathered().await;
     }
 
-    /// Waits until all slots are returned.
+    /// Waits until all slots are released.
     pub async fn wait_for_slot_releases(&self) {
         self.releases.wait_until_idle().await;
     }

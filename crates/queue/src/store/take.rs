@@ -83,7 +83,7 @@ pub enum TakeAnswer {
         /// Leased jobs: per queue those with reserved slots first, then the oldest due.
         jobs: Vec<LeasedJob>,
         /// Leases of jobs whose envelope cannot be read. The caller settles them as given, without running them. Their
-        /// slots are being returned.
+        /// slots are being released.
         unreadable: Vec<SettleRequest>,
         /// Redis' time of this take, in ms.
         now_ms: u64,

@@ -27,7 +27,7 @@ async fn acquire(bench: &Bench, limits: &[Limit]) -> Result<Permit, Duration> {
 }
 
 #[tokio::test]
-async fn slot_is_free_after_return() {
+async fn slot_is_free_after_release() {
     let bench = Bench::new().await;
     let limits = [Limit::slots("partner:acme", 2)];
     let first = acquire(&bench, &limits).await.unwrap();
