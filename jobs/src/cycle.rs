@@ -9,7 +9,7 @@ use crate::{BindingId, queues};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunCycle {
     pub binding: BindingId,
-    /// Counts from 1.
+    /// Number of the cycle, from 1.
     pub cycle: u64,
 }
 

@@ -24,7 +24,7 @@ use orders::{
 };
 use queue::{Job, Outcome, RetryPolicy};
 
-/// 1, 2, 4 ... up to 10 minutes, without a limit of tries.
+/// Delays of 1, 2, 4 ... up to 600 s, without a limit of tries.
 const BACKOFF: RetryPolicy = RetryPolicy {
     max_tries: u32::MAX,
     initial: Duration::from_secs(1),

@@ -71,12 +71,12 @@ impl Store {
         Self::with_config(RedisConfig::new(url))
     }
 
-    /// Does the same as [`connect_lazy`](Self::connect_lazy), with other timeouts.
+    /// Creates a store as [`connect_lazy`](Self::connect_lazy) does, with other timeouts.
     pub fn with_config(config: RedisConfig) -> Result<Self, StoreError> {
         Self::of_shard(config, 0)
     }
 
-    /// Does the same as [`with_config`](Self::with_config), for one of several shards. Each shard has its own
+    /// Creates a store as [`with_config`](Self::with_config) does, for one of several shards. Each shard has its own
     /// connection, so an unreachable shard does not delay the others.
     pub fn of_shard(config: RedisConfig, shard: u16) -> Result<Self, StoreError> {
         let keys = Keys::of_shard(shard);

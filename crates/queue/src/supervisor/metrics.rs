@@ -9,9 +9,9 @@ use metrics::{Counter, Histogram, counter, histogram};
 use crate::{job::Delivery, outcome::Outcome, registry::Registry};
 
 pub(crate) struct EngineMetrics {
-    /// By queue. There are few, so a linear search is faster than hashing.
+    /// Counters by queue. There are few, so a linear search is faster than hashing.
     outcomes: Vec<(&'static str, OutcomeCounters)>,
-    /// By kind of job.
+    /// Histograms by kind of job.
     durations: Vec<(&'static str, Histogram)>,
     lateness: Histogram,
     refused: Counter,

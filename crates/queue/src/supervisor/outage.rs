@@ -7,7 +7,7 @@ use tracing::{info, warn};
 
 use crate::{retry::RetryPolicy, store::StoreError};
 
-/// 100 ms, doubling to 2 s.
+/// Delays of 100 ms, doubling to 2 s.
 const BACKOFF: RetryPolicy = RetryPolicy {
     max_tries: u32::MAX,
     initial: Duration::from_millis(100),
