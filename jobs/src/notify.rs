@@ -7,7 +7,7 @@ use crate::{OrderId, SubjectId, queues};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SendNotification {
-    /// Order or binding of the message. It is in the job's id only for people who read it.
+    /// Order or binding of the message. The job's id contains it only for human readers.
     pub subject: SubjectId,
     pub outbox_id: i64,
 }

@@ -12,7 +12,7 @@ pub const PERIODIC: &str = "periodic-queue";
 /// Cycles of bindings.
 pub const BINDING: &str = "binding-queue";
 
-/// All queues, in the order of lists.
+/// All queues, in the order in which they are listed.
 pub const ALL: [&str; 8] =
     [DISPATCH, DISPATCH_TIMEOUT, JOBID_POLL, LIFETIME_CANCEL, COMPENSATION, NOTIFY, PERIODIC, BINDING];
 

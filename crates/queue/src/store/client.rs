@@ -35,7 +35,7 @@ pub enum ScriptClock {
     /// Redis' own clock. The clocks of workers do not matter.
     #[default]
     Redis,
-    /// This value, in milliseconds. For tests only, which set the time instead of sleeping.
+    /// Time set by the caller, in milliseconds. For tests only, which set the time instead of sleeping.
     Fixed(Arc<AtomicU64>),
 }
 
