@@ -14,7 +14,7 @@ use super::{
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
-    /// Remove expired data now (workers do this as [schedules] says)
+    /// Remove expired data now (workers do this on the schedule in [schedules])
     Run {
         /// Print what would be removed, and change nothing
         #[arg(long)]

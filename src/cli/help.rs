@@ -89,7 +89,7 @@ fn explain_arg(arg: Arg, subject: Option<&str>) -> Arg {
     }
 }
 
-/// Parses the arguments of this process. On wrong usage and on `--help`, prints a message and exits.
+/// Parses the arguments of this process. On invalid usage and on `--help`, prints a message and exits.
 pub fn parse() -> Cli {
     let args: Vec<OsString> = std::env::args_os().collect();
     parse_from(args.clone()).unwrap_or_else(|error| {
@@ -197,7 +197,7 @@ mod tests {
             let start = format!("  {:<12}  ", below.get_name());
             assert_eq!(text.lines().filter(|line| line.starts_with(&start)).count(), 1, "{start}:\n{text}");
         }
-        // A build without the lab lacks some of the commands.
+        // Without the `lab` feature, some of the commands do not exist.
         if cfg!(feature = "lab") {
             for name in GROUPS.iter().flat_map(|(_, names)| names.iter()) {
                 assert!(command.find_subcommand(name).is_some(), "unknown command {name}");

@@ -31,7 +31,7 @@ const STILL_IN_USE: &str = "STILL_IN_USE";
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
-    /// Erase what is known about a person; this cannot be undone
+    /// Erase the data of a person; this cannot be undone
     #[command(after_help = "Examples:\n  dispatchq privacy erase --customer C-7 --reason \"request 12\" --dry-run\n  \
                             dispatchq privacy erase --driver D-1 --reason \"left the fleet\" --yes")]
     Erase(EraseArgs),

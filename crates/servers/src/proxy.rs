@@ -30,7 +30,7 @@ struct ProxyFlow {
     to: u16,
     frozen: bool,
     made: u64,
-    /// Number of the last lost connection. Nothing passes any more on it and earlier ones; their servers notice after
+    /// Number of the last lost connection. It and earlier ones carry no data; their servers notice that after
     /// [`NOTICED_AFTER`].
     lost: u64,
     /// Number of the last cut connection. It and earlier ones are closed at both ends.

@@ -49,7 +49,7 @@ pub(super) async fn start_servers(durable: bool) -> anyhow::Result<(RedisServer,
 /// Starts only Postgres, with throw-away data.
 pub(crate) async fn start_private_postgres() -> anyhow::Result<PostgresServer> {
     let Some(folder) = template_folder() else { return Ok(PostgresServer::start().await?) };
-    // The name contains the date, because the schema starts with the days of the history from its creation.
+    // The name contains the date, because a new schema has history partitions only from the day of its creation on.
     let name = format!("{}-{:016x}", Utc::now().date_naive(), db::schema_fingerprint());
     let migrate = async |url: String| {
         let pool = db::connect_pool(&DatabaseConfig { url, ..Config::defaults().database }).await?;

@@ -178,7 +178,7 @@ impl Measure for BindingsOptions {
 
 /// Results of a run, read when every binding is at rest.
 struct BindingsOutcome {
-    /// Measured time, on Postgres' clock.
+    /// Start and end of the measurement, by the clock of Postgres.
     from: DateTime<Utc>,
     to: DateTime<Utc>,
     stops: MeasuredStops,

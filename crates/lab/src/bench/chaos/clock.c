@@ -1,4 +1,4 @@
-/* Loaded before the C library: the clock on the wall is off by CHAOS_CLOCK_OFFSET_SECS. */
+/* Preloaded library that shifts the wall clock by CHAOS_CLOCK_OFFSET_SECS. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdlib.h>

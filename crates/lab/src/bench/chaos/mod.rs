@@ -98,8 +98,8 @@ pub struct ChaosOptions {
     #[arg(long, value_name = "N", default_value = "20")]
     pub rate: NonZeroU32,
 
-    /// Number of producers that create the next order after the answer to the last; fewer orders than --rate on a slow
-    /// machine [default: unlimited]
+    /// Number of producers, each of which creates one order after another; a slow machine may then create fewer than
+    /// --rate [default: unlimited]
     #[arg(long, value_name = "N")]
     pub producers: Option<NonZeroU32>,
 

@@ -147,7 +147,7 @@ mod tests {
         let add = |hour, jobs: &[(u64, u64)], max_ms| book.lock_entries().add_hour(hour, fields(jobs, max_ms));
         add(7, &[(1, 90), (30, 10)], 37);
         let before = book.total();
-        // Counts after a failover, more counts, counts after a flush, and counts of the next hour.
+        // In order: counts after a failover, more counts, counts after a flush, counts of the next hour.
         add(7, &[(1, 88), (30, 10)], 37);
         add(7, &[(1, 90), (30, 12)], 37);
         add(7, &[(2, 5)], 2);

@@ -38,7 +38,7 @@ pub(super) fn slot_of_shard(shard: u16) -> u16 {
     key_slot(Keys::of_shard(shard).epoch().as_bytes())
 }
 
-/// Performs a step. `watch` is told about a killed process.
+/// Performs a step. Reports a killed process to `watch`.
 pub(super) async fn take_step(
     stage: &mut ClusterStage,
     phase: &ClusterPhase,

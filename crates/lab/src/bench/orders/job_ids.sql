@@ -1,4 +1,4 @@
--- job ids and questions for them
+-- job ids and polls for them
 WITH first AS (SELECT DISTINCT ON (e.order_id) e.reason, extract(epoch FROM e.at - o.created_at)::float8 AS wall_s
                FROM order_events e JOIN orders o ON o.id = e.order_id
                WHERE e.reason IN ('JOB_ID_VIA_CALLBACK', 'JOB_ID_VIA_PROACTIVE')

@@ -1,5 +1,5 @@
 -- replay counts of admission by all tables
--- Rows of table, area, line and count. Clients hear of no area where the cause is 'unavailable', and ask again.
+-- Rows of table, area, line and count. An answer with cause 'unavailable' names no area, and the client retries.
 SELECT 'counts', x.area_id, x.line, x.requests FROM (
     WITH c AS (SELECT *, CASE verdict WHEN 'REFUSED' THEN 'refused' WHEN 'BYPASSED' THEN 'bypassed'
                                       WHEN 'WOULD_REFUSE' THEN 'in_shadow' END AS met,

@@ -84,11 +84,8 @@ impl AdmissionSummary {
             }
         }
         let parties: Vec<_> = self.counted_by.keys().copied().collect();
-        let compared = format!(
-            "All counts are equal in {}; gauges were compared {} times.",
-            parties.join(", "),
-            self.moments_compared
-        );
+        let compared =
+            format!("Counts compared in {}; gauges compared {} times.", parties.join(", "), self.moments_compared);
         let mut lines = vec![table.to_string(), compared];
         if self.unanswered > 0 {
             lines.push(format!(
