@@ -32,8 +32,10 @@ pub(crate) struct LatenessArgs {
     /// Number of timers that do not fall due
     #[arg(long, default_value_t = 10_000)]
     pending: u32,
+    /// Number of timers that fall due per second
     #[arg(long, default_value_t = 500)]
     due_per_s: u32,
+    /// Seconds in which timers fall due
     #[arg(long, default_value_t = 10)]
     seconds: u32,
     #[command(flatten)]

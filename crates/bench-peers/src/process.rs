@@ -36,6 +36,7 @@ const MOST_OPEN: u64 = 5000;
 
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct ProcessArgs {
+    /// Number of jobs
     #[arg(long, default_value_t = 200_000)]
     jobs: u64,
     #[command(flatten)]
