@@ -10,7 +10,6 @@ use std::{
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-/// Source of the current time.
 pub trait Clock: fmt::Debug + Send + Sync {
     fn now(&self) -> DateTime<Utc>;
 }

@@ -1,6 +1,5 @@
 //! Error for one field of a request.
 
-/// A field and the rule that it violates.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct FieldError {

@@ -26,7 +26,7 @@ macro_rules! define_text_ids {
             }
         }
 
-        /// Shows only the quoted text, because the name of the field tells the type.
+        /// Shows only the quoted text, because the field name identifies the type.
         impl fmt::Debug for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 fmt::Debug::fmt(&self.0, f)
@@ -93,11 +93,9 @@ macro_rules! define_text_ids {
 }
 
 define_text_ids! {
-    /// Id of an area.
     AreaId
     /// Id of a driver. A partner's driver is `{partner}:{its id}`.
     DriverId
-    /// Name of a service type, such as `RIDE`.
     ServiceType
     /// Name of a partner in the configuration.
     PartnerName
@@ -149,7 +147,6 @@ macro_rules! define_uuid_ids {
 }
 
 define_uuid_ids! {
-    /// Id of an offer.
     OfferId
     /// Id of a plan. Later plans have greater ids.
     PlanId

@@ -13,7 +13,6 @@ use crate::{
     plain_text,
 };
 
-/// Characters allowed in a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Alphabet {
     /// Letters, digits, `_` and `-`.
@@ -55,7 +54,6 @@ pub const REASON: TextRule = rule(Alphabet::Line, 500);
 /// Range of money amounts, in the smallest unit of the currency. JavaScript represents every whole number in it
 /// exactly.
 pub const AMOUNT: RangeInclusive<i64> = 0..=9_007_199_254_740_991;
-/// Range of the order lifetime.
 pub const LIFETIME: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(365 * 24 * 3_600);
 
 impl TextRule {
@@ -124,7 +122,6 @@ pub fn find_foreign_id_problem(id: &str) -> Option<&'static str> {
 pub const PHONE_RULE: &str =
     "must be an E.164 number: '+', a digit of 1 to 9, then 6 to 14 digits, such as +628123456789";
 
-/// An id type with a text rule.
 pub trait RuledId: From<String> {
     const RULE: TextRule;
 }

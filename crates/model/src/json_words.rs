@@ -127,7 +127,6 @@ fn plain_list(wanted: &str) -> String {
     words.replace('`', "")
 }
 
-/// Returns the plain name of an expected type.
 fn plain_type(wanted: &str) -> String {
     let plain = match wanted {
         "a string" | "string" | "a borrowed string" | "str" | "a character" => "a text",
@@ -152,7 +151,6 @@ fn plain_type(wanted: &str) -> String {
     plain.to_owned()
 }
 
-/// Returns the plain name of a found value.
 fn plain_value(found: &str) -> String {
     let kind = found.split([' ', '`']).next().unwrap_or(found);
     match kind {
@@ -202,7 +200,7 @@ mod tests {
         Done,
     }
 
-    // Rule U10: Errors about JSON say what is expected in plain words, and name no type of the program.
+    // Rule U10: Errors about JSON state what is expected in plain words, and name no type of the program.
     #[test]
     fn json_errors_name_no_rust_type() {
         for (json, plain) in [

@@ -15,7 +15,6 @@ const LONGEST_IDLE_MIN: f64 = 60.0;
 /// Maximum number of ranked and of excluded drivers stored to explain a ranking.
 const EXPLAINED: usize = 20;
 
-/// A driver near the pickup.
 #[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
 pub struct DriverCandidate {
     pub driver_id: DriverId,
@@ -33,13 +32,11 @@ pub struct DriverCandidate {
 #[serde(rename_all = "snake_case")]
 #[sqlx(type_name = "text", rename_all = "snake_case")]
 pub enum ExclusionReason {
-    /// The driver has an active order.
     Busy,
     /// The driver has the maximum number of live offers.
     EnoughOffers,
     /// The driver had this order and lost it.
     HadIt,
-    /// The driver declined this order.
     Declined,
     /// The driver was asked for this order in this round.
     Asked,
@@ -48,7 +45,6 @@ pub enum ExclusionReason {
 }
 
 impl ExclusionReason {
-    /// Returns the reason as text for people.
     pub fn reason_text(self) -> &'static str {
         match self {
             Self::Busy => "has an active order",
@@ -70,7 +66,6 @@ pub struct RankingWeights {
     pub live_offer_m: f64,
 }
 
-/// A driver who may be asked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RankedDriver {
     pub driver_id: DriverId,
@@ -88,7 +83,6 @@ pub struct ExcludedDriver {
     pub why: ExclusionReason,
 }
 
-/// Drivers considered for an attempt.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct DriverRanking {
     /// Best first.

@@ -17,7 +17,6 @@ pub const ASSUMED_MEAN_US: u64 = 50_000;
 /// Number of 1 µs runs per minute that make a load of one thousandth of a job.
 const US_PER_MILLI: u64 = 60_000;
 
-/// Measurements of one queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueLoad {
     pub queue: &'static str,
@@ -43,7 +42,6 @@ pub struct CallLimit {
     pub at_once: u64,
 }
 
-/// Values of `[scale]` in the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScaleLimits {
     pub min: u64,
@@ -54,11 +52,9 @@ pub struct ScaleLimits {
     pub per_worker: u64,
 }
 
-/// Reason for the recommended number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ScaleBound {
-    /// The number follows from the load.
     Load,
     /// The load needs fewer replicas than the minimum.
     Min,
@@ -129,7 +125,6 @@ impl QueueLoad {
 }
 
 impl CallLimit {
-    /// Adds the limits of another partner.
     #[must_use]
     pub fn with(self, per_s: u32, at_once: u32) -> Self {
         Self {

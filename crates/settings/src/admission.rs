@@ -15,7 +15,6 @@ use serde::{Deserialize, Serialize};
 
 use super::Config;
 
-/// Limits of areas without their own.
 #[derive(Debug, Clone, Deserialize, Serialize, Validate)]
 #[serde(deny_unknown_fields)]
 pub struct AdmissionConfig {

@@ -13,7 +13,6 @@ use serde::{Deserialize, Serialize};
 /// Maximum number of bindings that metrics count individually. Each adds a few series to every process.
 const MOST_IN_METRICS: usize = 100;
 
-/// `[bindings]` of the configuration.
 #[derive(Debug, Clone, Deserialize, Serialize, Validate)]
 #[serde(deny_unknown_fields)]
 #[garde(allow_unvalidated)]
@@ -70,7 +69,6 @@ pub struct ServerBreakerConfig {
     pub max_open: Duration,
 }
 
-/// A `[providers.NAME]` of the configuration.
 #[derive(Debug, Clone, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProviderConfig {

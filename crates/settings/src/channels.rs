@@ -20,7 +20,6 @@ pub(super) const HIDDEN: &str = "***";
 #[derive(Clone, Deserialize, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum ChannelConfig {
-    /// A line in the worker's log.
     Log {},
     Webhook(WebhookConfig),
     Slack(SlackConfig),
@@ -69,7 +68,6 @@ pub struct SlackConfig {
     pub url_file: Option<PathBuf>,
 }
 
-/// SMTP.
 #[derive(Clone, Default, Deserialize, Serialize, Validate)]
 #[serde(deny_unknown_fields, default)]
 #[expect(missing_debug_implementations, reason = "it holds secrets")]
@@ -93,7 +91,6 @@ pub struct EmailConfig {
     pub password_file: Option<PathBuf>,
 }
 
-/// Encryption of the connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TlsMode {
@@ -148,7 +145,6 @@ pub struct TicketConfig {
 #[expect(missing_debug_implementations, reason = "it holds secrets")]
 pub struct VoiceConfig {
     pub url: String,
-    /// The account's id.
     pub account: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
@@ -167,7 +163,6 @@ pub struct VoiceConfig {
     pub from: String,
     /// Public base URL of our API, for the provider's callbacks.
     pub callback_url: String,
-    /// Language of the spoken text.
     pub language: String,
 }
 
@@ -237,7 +232,6 @@ impl ChannelConfig {
     }
 }
 
-/// Removes the secret parts of an address.
 pub(super) fn hide_path(url: &mut Option<String>) {
     if let Some(url) = url {
         *url = without_password(url);

@@ -26,7 +26,6 @@ pub struct HttpConfig {
     #[serde(with = "duration")]
     #[garde(custom(time_within(MS..=HOUR)))]
     pub keep_alive: Duration,
-    /// Whether every producer may read and change all orders.
     pub producers_share_orders: bool,
     #[serde(with = "duration")]
     #[garde(custom(time_within(MS..=HOUR)))]

@@ -10,7 +10,6 @@ use model::{
 };
 use serde::{Deserialize, Serialize};
 
-/// A `[partners.NAME]` of the configuration.
 #[derive(Debug, Clone, Deserialize, Serialize, Validate)]
 #[serde(deny_unknown_fields)]
 #[garde(allow_unvalidated)]

@@ -9,7 +9,6 @@ use model::{
 };
 use serde::{Deserialize, Serialize};
 
-/// `[payments]` of the configuration.
 #[derive(Debug, Clone, Deserialize, Serialize, Validate)]
 #[serde(deny_unknown_fields)]
 #[garde(allow_unvalidated)]

@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 
 use super::channels::{HIDDEN, hide_path};
 
-/// A `[producers.NAME]` of the configuration.
 #[derive(Clone, Default, Deserialize, Serialize, Validate)]
 #[serde(deny_unknown_fields, default)]
 #[garde(allow_unvalidated)]
@@ -34,7 +33,6 @@ pub struct ProducerConfig {
     pub secret_previous_env: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret_previous_file: Option<PathBuf>,
-    /// Subscribed events.
     #[garde(custom(name_events))]
     pub events: Vec<ProducerEvent>,
     /// Whether the webhook may have a private or loopback address.

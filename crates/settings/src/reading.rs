@@ -12,7 +12,6 @@ use serde_path_to_error::Segment;
 use super::Config;
 use foundation::config::error::ConfigError;
 
-/// Maximum number of wrong values that are collected.
 const MOST_PROBLEMS: usize = 100;
 
 /// Valid settings, and the problems of the others.

@@ -4,7 +4,6 @@ use super::{Config, channels::ChannelConfig, producers::ProducerConfig};
 use foundation::config::address::without_password;
 
 impl Config {
-    /// Returns the configuration without its secrets, for display.
     pub fn without_secrets(&self) -> Self {
         let mut shown = self.clone();
         shown.redis.url = without_password(&shown.redis.url);

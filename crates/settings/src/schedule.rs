@@ -7,7 +7,6 @@ use croner::Cron;
 use model::duration;
 use serde::{Deserialize, Serialize};
 
-/// A periodic task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ScheduledTask {
@@ -39,7 +38,6 @@ pub enum TaskScheduleError {
     NeverAgain(DateTime<Utc>),
 }
 
-/// Times of a task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum TaskSchedule {

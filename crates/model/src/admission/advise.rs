@@ -51,7 +51,6 @@ fn served_within(per_hour: u64, wait: Duration) -> u64 {
     per_hour.saturating_mul(wait.as_secs()) / 3_600
 }
 
-/// Reason for a proposed threshold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AdviceReason {
     /// Number of orders per hour that found a driver, at the lower quartile.
@@ -160,7 +159,6 @@ fn close_run(days: &[ScheduleDay], begin: u32, end: u32, run: &[AdvisedSlot]) ->
 /// Test of thresholds on hours that were not used to propose them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct BackTest {
-    /// Number of hours with orders.
     pub hours: u64,
     /// Number of hours in which the last order of a full queue would have found a driver within the wait.
     pub in_time: u64,

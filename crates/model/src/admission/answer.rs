@@ -1,8 +1,7 @@
 //! Answers to admission requests: bodies, codes and messages of the requirement on server busy (3.4.1, 4.5.4, appendix
 //! B). Pure.
 //!
-//! In addition to the fields of the requirement, a busy answer contains the creation time of the oldest waiting order
-//! and nearby areas that accept orders.
+//! A busy answer also contains the creation time of the oldest waiting order, and nearby areas that accept orders.
 
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
@@ -45,7 +44,6 @@ pub struct AreaDetails {
     pub nearby: Vec<NearbyArea>,
 }
 
-/// An answer before rendering.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AdmissionAnswer {
     Available(AreaDetails),
@@ -59,7 +57,6 @@ pub enum AdmissionAnswer {
 }
 
 impl AdmissionAnswer {
-    /// Returns the HTTP status.
     pub fn http_status(&self) -> u16 {
         match self {
             Self::Available(_) | Self::Bypassed(_) | Self::Anywhere => 200,

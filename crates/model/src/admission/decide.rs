@@ -1,8 +1,8 @@
 //! Decides whether an area accepts another order. Pure. Design: docs/design/admission.md.
 //!
-//! The checks run in this order: whether the area is disabled, whether a person forced its status, whether the flag
-//! applies to the request, whether there is room, whether there is room for a loyal customer. The first two are for
-//! emergencies, so they apply whatever the flag is. Source: the requirement on server busy, 3.4.2, 4.5.5, appendix B.
+//! The checks run in this order: disabled area, status forced by a person, flag of the request, threshold, bypass for
+//! loyal customers. The first two are for emergencies, so they apply whatever the flag is. Source: the requirement on
+//! server busy, 3.4.2, 4.5.5, appendix B.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -20,7 +20,6 @@ pub struct AdmissionCaller<'a> {
     pub loyalty: Option<LoyaltyLevel>,
 }
 
-/// Load of an area.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AreaLoad {
     pub waiting: i64,
@@ -42,11 +41,13 @@ pub struct AreaTerms<'a> {
 pub enum AdmissionGate {
     /// Every request is accepted and counted.
     Open,
-    /// Every request is refused.
     Closed(AdmissionRefusal),
     /// The count decides. A request is accepted while fewer than `threshold` orders wait, or fewer than `with_bypass`
     /// for a loyal caller.
-    Counted { threshold: i64, with_bypass: Option<i64> },
+    Counted {
+        threshold: i64,
+        with_bypass: Option<i64>,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +57,6 @@ pub enum AdmissionRefusal {
     Full,
 }
 
-/// Decision on a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AdmissionVerdict {
     Taken,
@@ -73,7 +73,6 @@ pub struct AdmissionRule {
     pub shadow: bool,
 }
 
-/// Returns the rule for this caller.
 pub fn rule_for_caller(terms: AreaTerms<'_>, asker: AdmissionCaller<'_>, now: DateTime<Utc>) -> AdmissionRule {
     let forced = terms.forced.filter(|forced| forced.is_in_force(now)).map(|forced| forced.status);
     let gate = match forced {
@@ -123,7 +122,6 @@ pub fn is_cooling(limits: &AreaLimits, standing: AreaLoad, now: DateTime<Utc>) -
 #[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum AreaRefusal {
-    /// The area is disabled.
     Disabled,
     /// A person forced the status to busy.
     Forced,

@@ -66,7 +66,6 @@ pub struct UnknownLoyalty;
 /// Limits on waiting orders of one service type in one area.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AreaLimits {
-    /// Maximum number of waiting orders.
     pub max_waiting: i64,
     /// Time after its creation during which an order counts as waiting; `None` for its whole lifetime.
     pub waiting_window: Option<Duration>,
@@ -199,7 +198,6 @@ impl AdmissionFlag {
             && i64::from(self.percentage) > i64::from(user_percentile(user.unwrap_or_default()))
     }
 
-    /// Returns how the threshold of an area is enforced.
     pub fn enforcement_in(&self, area: &AreaId) -> ThresholdEnforcement {
         if !self.enabled || !self.names_area(Some(area)) || self.percentage == 0 {
             ThresholdEnforcement::Off
@@ -245,7 +243,6 @@ fn user_percentile(user: &str) -> u8 {
     u8::try_from((hash >> 32) % 100).unwrap_or_default()
 }
 
-/// Limits by area and service type.
 pub type LimitsTable = HashMap<AreaKey, (AreaLimits, AreaDurations)>;
 
 #[cfg(any(test, feature = "fixtures"))]

@@ -45,7 +45,6 @@ impl ScheduleDay {
         self.into()
     }
 
-    /// Returns the number of days since Monday.
     fn index(self) -> u32 {
         self as u32
     }

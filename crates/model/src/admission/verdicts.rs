@@ -5,13 +5,11 @@ use super::{
     limits::{AreaLimits, LoyaltyLevel},
 };
 
-/// Source of an admission request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum AdmissionSource {
     /// The check before an order. It takes no place.
     Check,
-    /// The creation of an order.
     Create,
 }
 
@@ -21,7 +19,6 @@ impl AdmissionSource {
     }
 }
 
-/// Reason why a request was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum RefusalCause {
@@ -31,7 +28,6 @@ pub enum RefusalCause {
     Disabled,
     /// An operator forced the area to busy.
     Forced,
-    /// The pickup is in no area.
     Outside,
     /// Neither Redis nor Postgres returned the number of waiting orders.
     Unavailable,
@@ -42,7 +38,6 @@ impl RefusalCause {
         self.into()
     }
 
-    /// Returns whether the answer is SERVER_BUSY.
     pub fn is_server_busy(self) -> bool {
         matches!(self, Self::Threshold | Self::Disabled | Self::Forced)
     }
@@ -58,7 +53,6 @@ impl From<AdmissionRefusal> for RefusalCause {
     }
 }
 
-/// Result of an admission request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr)]
 #[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
 pub enum RequestVerdict {

@@ -15,12 +15,11 @@ use crate::{
     ids::{AreaId, LatLng, ServiceType},
 };
 
-/// An area.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Area {
     pub id: AreaId,
     pub name: String,
-    /// Where areas overlap, the area with the highest priority wins.
+    /// Priority. Where areas overlap, the highest wins.
     pub priority: i32,
     /// Polygons in degrees; `None` if the area has only geohashes.
     pub polygons: Option<MultiPolygon>,

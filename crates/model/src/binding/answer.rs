@@ -9,7 +9,6 @@ pub const MAX_ANSWER_BYTES: usize = 64 * 1024;
 /// Upper limit for a pause that a provider requests.
 pub const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(3600);
 const LONGEST_TEXT: usize = 200;
-/// Replacement for a secret.
 pub const HIDDEN_SECRET: &str = "***";
 /// Stored reason if the provider gave none, or none that can be stored.
 const UNSPECIFIED: &str = "unspecified";

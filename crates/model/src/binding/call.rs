@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 use super::{AccountId, ServerId, TrxId};
 use jobs::BindingId;
 
-/// Action of a call.
 #[derive(
     Debug,
     Clone,
@@ -30,7 +29,6 @@ pub enum CallAction {
     Start,
     /// Asks for the status of the open transaction.
     Status,
-    /// Submits an OTP.
     Otp,
     /// Asks for the status of an UNRESOLVED transaction of an earlier cycle. Uses the provider's `status`.
     Settle,

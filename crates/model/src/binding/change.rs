@@ -21,7 +21,6 @@ pub struct DecisionMoment {
     pub luck: f64,
 }
 
-/// Kind of an event in a binding's history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum BindingEventKind {
@@ -66,7 +65,6 @@ pub enum BindingNotice {
     },
 }
 
-/// One event of a binding's history.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BindingEvent {
     pub kind: BindingEventKind,
@@ -137,7 +135,6 @@ impl Binding {
 }
 
 impl BindingChange {
-    /// Returns an empty change.
     pub(super) fn new(binding: &Binding, actor: &Actor, at: DateTime<Utc>) -> Self {
         Self {
             actor: actor.clone(),
@@ -175,7 +172,6 @@ impl BindingChange {
         (self.binding.call_action, self.binding.call_until) = (None, None);
     }
 
-    /// Returns the cycle of the open call.
     pub(super) fn called_cycle(&self) -> i64 {
         self.binding.trx_id.as_ref().and_then(TrxId::parts).map_or(self.binding.cycle, |(_, cycle)| cycle)
     }

@@ -47,7 +47,6 @@ pub enum ClaimDecision {
     Write(Box<BindingChange>),
     /// Nothing is due before this time.
     NotYet(DateTime<Utc>),
-    /// The job is superseded.
     Nothing,
 }
 

@@ -8,7 +8,6 @@ use super::{
 };
 use crate::actor::Actor;
 
-/// A command to a binding.
 #[derive(Debug, Clone, PartialEq)]
 pub enum BindingCommand {
     Start,
@@ -26,7 +25,6 @@ pub enum BindingCommand {
     },
 }
 
-/// Result of a command.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CommandOutcome {
     Write(Box<BindingChange>),
@@ -90,13 +88,11 @@ pub enum BindingConflict {
 }
 
 impl BindingConflict {
-    /// Returns the error code for programs.
     pub fn error_code(&self) -> &'static str {
         self.into()
     }
 }
 
-/// Decides on a command.
 pub fn decide_command(
     binding: &Binding,
     command: &BindingCommand,

@@ -12,9 +12,7 @@ const DAY_MS: u32 = 24 * 3600 * 1000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TimeoutPolicy {
-    /// The next cycle starts.
     Continue,
-    /// The binding stops.
     Stop,
 }
 
@@ -50,7 +48,6 @@ impl From<MillisRange> for (u32, u32) {
 }
 
 impl MillisRange {
-    /// Returns the shortest duration of the range.
     pub fn least_delta(self) -> TimeDelta {
         TimeDelta::milliseconds(i64::from(self.least))
     }
@@ -75,12 +72,10 @@ pub struct BindingConfig {
     pub max_retry_status: u32,
     /// Time between a failed transaction and the start of the next one.
     pub cooldown_on_error_ms: MillisRange,
-    /// Timeout of one call.
     pub call_timeout_ms: u32,
     /// Maximum time that a transaction stays open, without waits for OTPs.
     pub processing_timeout_ms: u32,
     pub on_processing_timeout: TimeoutPolicy,
-    /// Maximum wait for one OTP.
     pub otp_timeout_ms: u32,
     pub on_otp_timeout: TimeoutPolicy,
     /// Maximum number of OTPs per transaction.
@@ -107,7 +102,6 @@ impl Default for BindingConfig {
     }
 }
 
-/// Error for a setting out of bounds.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidBindingConfig {
     #[error("{field} is {value}: expected {least} to {most}")]

@@ -12,7 +12,6 @@ pub const UNKNOWN_AT_PROVIDER: &str = "unknown_at_provider";
 pub const REJECTED: &str = "rejected";
 pub const OTP_REJECTED: &str = "otp_rejected";
 
-/// Result of an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AnswerDecision {
     Write(Box<BindingChange>),
@@ -20,7 +19,6 @@ pub enum AnswerDecision {
     Stale,
 }
 
-/// Decides on the answer to call `call_no`.
 pub fn decide_answer(
     binding: &Binding,
     call_no: i64,

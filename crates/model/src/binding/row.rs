@@ -31,7 +31,6 @@ pub struct Binding {
     pub interval_start: Option<DateTime<Utc>>,
     /// Time of the next cycle (IDLE), or of the next call (PROCESSING, or WAITING_OTP with an OTP).
     pub next_at: Option<DateTime<Utc>>,
-    /// Number of claimed calls.
     pub call_no: i64,
     /// The open call, while CALLING.
     pub call_action: Option<CallAction>,
@@ -50,7 +49,6 @@ pub struct Binding {
     #[serde(skip)]
     pub otp_value: Option<Vec<u8>>,
     pub otp_submitted_at: Option<DateTime<Utc>>,
-    /// Number of UNRESOLVED transactions.
     pub unresolved: i32,
     /// Incremented by every change. A change names the version that its decision used.
     pub version: i64,
@@ -105,7 +103,6 @@ impl Binding {
         self.phase == BindingPhase::Calling
     }
 
-    /// Returns whether no transaction is open.
     pub fn is_at_rest(&self) -> bool {
         self.phase == BindingPhase::Idle
     }

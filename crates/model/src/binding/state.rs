@@ -66,7 +66,6 @@ pub enum BindingPhase {
     Calling,
     /// A transaction is open. The provider is asked for its status at `next_at`.
     Processing,
-    /// The provider requests an OTP.
     WaitingOtp,
 }
 
@@ -104,7 +103,6 @@ pub enum StopReason {
     InsufficientBalanceBeforeStart,
     /// No OTP was submitted in time, and `on_otp_timeout` is "stop".
     OtpTimeout,
-    /// Its server was disabled.
     ServerDisabled,
     /// The configuration does not allow calls to the address of its server.
     ServerNotAllowed,

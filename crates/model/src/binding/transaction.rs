@@ -46,7 +46,6 @@ impl TransactionStatus {
         self.into()
     }
 
-    /// Returns whether the state never changes again.
     pub fn is_final(self) -> bool {
         matches!(self, Self::Sukses | Self::Gagal)
     }
@@ -64,7 +63,6 @@ pub struct TransactionHeader {
     pub status: TransactionStatus,
     /// Reason for GAGAL or UNRESOLVED.
     pub reason: Option<String>,
-    /// The provider's own id of the transaction.
     pub provider_ref: Option<String>,
     /// Number of status requests since it became UNRESOLVED.
     pub asks: i32,
@@ -74,10 +72,8 @@ pub struct TransactionHeader {
     pub ended_at: Option<DateTime<Utc>>,
 }
 
-/// Change of one header.
 #[derive(Debug, Clone, PartialEq)]
 pub enum HeaderChange {
-    /// A cycle starts.
     Begin(Box<TransactionHeader>),
     Move {
         cycle: i64,
@@ -88,7 +84,11 @@ pub enum HeaderChange {
         settle_at: Option<DateTime<Utc>>,
     },
     /// The provider is asked about an UNRESOLVED transaction.
-    Ask { cycle: i64, asks: i32, settle_at: DateTime<Utc> },
+    Ask {
+        cycle: i64,
+        asks: i32,
+        settle_at: DateTime<Utc>,
+    },
 }
 
 impl HeaderChange {

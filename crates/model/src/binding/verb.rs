@@ -4,7 +4,6 @@ use serde::{Deserialize, Serialize};
 
 use super::{BindingCommand, StopReason};
 
-/// A command without parameters, as people write it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, strum::IntoStaticStr, strum::Display)]
 #[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]

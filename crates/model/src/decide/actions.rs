@@ -176,7 +176,6 @@ pub fn cancel_order(s: &Snapshot, actor: &Actor, why: Option<String>) -> Decisio
     change.into()
 }
 
-/// Assigns the driver that a dispatcher named.
 pub fn assign_driver(s: &Snapshot, actor: &Actor, driver: &DriverId) -> Decision {
     match s.order.status {
         OrderStatus::Dispatching | OrderStatus::Pending => {}

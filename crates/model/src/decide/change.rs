@@ -39,7 +39,6 @@ pub struct NewOffers {
     pub expires_at: DateTime<Utc>,
 }
 
-/// An offer that ends.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OfferEnd {
     /// The offer before the change. The write requires that it is still in this state.
@@ -48,7 +47,6 @@ pub struct OfferEnd {
     pub why: Option<String>,
 }
 
-/// Alerts that a change settles.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AlertSettlement {
     pub kind: MessageKind,
@@ -61,17 +59,22 @@ pub struct AlertSettlement {
 /// Effect of a change on the request to the payment service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RefundChange {
-    /// Start asking the service.
     Ask,
     /// The money was returned under this refund id of the service; `None` if it was refunded by hand.
     Done(Option<String>),
     /// The service refused. A person must refund.
-    Refused { why: String, refund_id: Option<String> },
+    Refused {
+        why: String,
+        refund_id: Option<String>,
+    },
     /// A callback named this refund id, which differs from the one that the service returned.
     OtherId(String),
     /// The service reported a result that settles nothing: the refund is already settled, or the service is no longer
     /// asked.
-    Late { refund_id: String, was_paid: bool },
+    Late {
+        refund_id: String,
+        was_paid: bool,
+    },
 }
 
 impl RefundChange {
@@ -165,7 +168,6 @@ impl Change {
             && self.settles.is_empty()
     }
 
-    /// Returns whether the change writes nothing.
     pub fn is_nothing(&self, before: &Order) -> bool {
         let writes = !self.events.is_empty() || !self.bookings.is_empty();
         let is_told = self.callback.is_some() || self.arrival.is_some();
@@ -309,7 +311,6 @@ impl Change {
         self.messages.push(message);
     }
 
-    /// Acknowledges the open alerts of this kind.
     pub fn acknowledge_alerts(&mut self, kind: MessageKind, note: String) {
         self.settles.push(AlertSettlement { kind, reason: None, note });
     }
@@ -343,7 +344,6 @@ impl Change {
     }
 }
 
-/// Returns the alert kinds that a transition settles.
 fn settled_alert_kinds(from: OrderStatus, to: OrderStatus) -> &'static [MessageKind] {
     match (from, to) {
         (OrderStatus::Pending, OrderStatus::Pending) => &[],
@@ -354,7 +354,6 @@ fn settled_alert_kinds(from: OrderStatus, to: OrderStatus) -> &'static [MessageK
     }
 }
 
-/// Result of a decision.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Decision {
     Change(Box<Change>),
@@ -364,7 +363,6 @@ pub enum Decision {
 }
 
 impl Decision {
-    /// Sets the actor who requested the change.
     pub fn signed_by(mut self, actor: &Actor) -> Self {
         if let Self::Change(change) = &mut self {
             change.actor = actor.clone();
@@ -444,7 +442,6 @@ pub enum OrderRefusal {
 }
 
 impl OrderRefusal {
-    /// Returns the error code for programs.
     pub fn error_code(&self) -> &'static str {
         self.into()
     }

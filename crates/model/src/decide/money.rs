@@ -116,7 +116,6 @@ fn tell_of_word(change: &mut Change, s: &Snapshot, word: &PaymentStatus) {
     change.notify(messages::payment_alert(&change.order, topic, &why, s.now));
 }
 
-/// Records that support started the refund.
 pub fn start_refund(s: &Snapshot, actor: &Actor, note: Option<String>) -> Decision {
     match s.order.status {
         OrderStatus::RefundPending | OrderStatus::Refunded => Decision::Unchanged,
@@ -156,7 +155,6 @@ pub fn finish_refund(s: &Snapshot, actor: &Actor, note: Option<String>) -> Decis
     }
 }
 
-/// Records that the payment service paid refund `refund_id`.
 pub fn complete_refund(s: &Snapshot, refund_id: &str) -> Decision {
     if s.order.status == OrderStatus::Refunded {
         return record_late_report(s, refund_id, RefundReport::Completed);
@@ -225,7 +223,6 @@ fn record_late_report(s: &Snapshot, refund_id: &str, report: RefundReport<'_>) -
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RefundReport<'a> {
     Completed,
-    /// The reason of the failure.
     Failed(&'a str),
 }
 

@@ -15,10 +15,8 @@ use crate::{
     order::{EventReason, Order, OrderStatus, Snapshot},
 };
 
-/// Permission to requeue a dead job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RequeuePermission {
-    /// The job may run again.
     Wanted,
     /// The job may run again, and the review that it caused ends.
     Held,

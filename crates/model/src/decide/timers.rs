@@ -124,12 +124,10 @@ pub fn refund_timer(order: &OrderId, due: DateTime<Utc>, now: DateTime<Utc>) -> 
     OrderTimer::new(&RefundOrder { order: order.clone() }, due, now)
 }
 
-/// Returns the timer of an outbox row.
 pub fn message_timer(subject: SubjectId, outbox_id: i64, due: DateTime<Utc>, now: DateTime<Utc>) -> OrderTimer {
     OrderTimer::new(&SendNotification { subject, outbox_id }, due, now)
 }
 
-/// Returns the timer of an alert.
 pub fn alert_timer(order: &OrderId, alert: &PendingAlert, now: DateTime<Utc>) -> OrderTimer {
     let (order, alert_id, due) = (order.clone(), alert.id, alert.next_escalation_at);
     if messages::is_for_dispatchers(&alert.kind) {
@@ -165,7 +163,6 @@ pub fn derive_timers(snapshot: &Snapshot) -> Vec<OrderTimer> {
     all
 }
 
-/// Returns the jobs of [`derive_timers`].
 pub fn derive_jobs(snapshot: &Snapshot) -> Vec<NewJob> {
     derive_timers(snapshot).into_iter().map(|t| t.job).collect()
 }

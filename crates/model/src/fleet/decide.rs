@@ -11,7 +11,6 @@ use crate::{
     ranking::DriverRanking,
 };
 
-/// Starts an attempt that is due.
 pub fn start_attempt(s: &Snapshot, ranking: DriverRanking, policy: &DispatchPolicy) -> Change {
     let mut change = Change::new(s, Actor::SYSTEM);
     offer_or_end_round(s, &mut change, ranking, policy);

@@ -83,7 +83,6 @@ mod tests {
         }
     }
 
-    /// Returns a binding that was just started.
     fn started() -> Binding {
         let (server, account) = ("S1".parse().unwrap(), "A-1".parse().unwrap());
         let row = Binding::new_stopped("B-7".parse().unwrap(), server, account, BindingConfig::default(), now());

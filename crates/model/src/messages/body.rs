@@ -29,7 +29,6 @@ use crate::{
     order::{EventReason, OrderStatus, OrderStep, PaymentStatus},
 };
 
-/// Content of a message.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum MessageBody {
@@ -82,7 +81,6 @@ pub enum MessageEvent {
     TransactionUnresolved,
 }
 
-/// Source of a partner's job id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RetrievalMethod {
@@ -92,7 +90,6 @@ pub enum RetrievalMethod {
     Proactive,
 }
 
-/// Offer of an order to a driver.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OfferBody {
     pub event: MessageEvent,
@@ -128,7 +125,6 @@ pub struct DispatchFailedBody {
     pub lifetime_deadline: DateTime<Utc>,
     pub action: String,
     pub timestamp: DateTime<Utc>,
-    /// The waiting customer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub customer_id: Option<String>,
     #[serde(flatten)]
@@ -145,7 +141,6 @@ pub enum CancelCause {
     NotConfirmed,
     /// The driver returned the order too late to find another driver.
     DriverLeft,
-    /// Staff ended it.
     ByStaff,
     /// The order was paid after it had ended.
     PaidLate,
@@ -177,7 +172,6 @@ pub struct CustomerBody {
     /// BCP 47 tag. Before rendering: the language that the order requested. After it: the language of the texts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub language: Option<String>,
-    /// Title of the message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     /// Full text for the customer.
@@ -244,12 +238,10 @@ pub struct UnresolvedBody {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepBody {
     pub event: OrderStep,
-    /// Version of the event format.
     pub version: u16,
     /// Sequence number; increases with each step of an order.
     pub seq: i64,
     pub order_id: OrderId,
-    /// State after the step.
     pub status: OrderStatus,
     /// State before the step; `None` for the creation.
     pub previous_status: Option<OrderStatus>,
@@ -331,7 +323,6 @@ impl MessageBody {
         }
     }
 
-    /// Returns whether the message is marked as urgent.
     pub fn is_urgent(&self) -> bool {
         match self {
             Self::Reminder(body) | Self::Escalation(body) => body.severity == AlertSeverity::High,

@@ -26,7 +26,6 @@ pub const CANCELLED_AFTER_PAYMENT: &str = "order.cancelled_after_payment_no_job_
 pub const OTP_WANTED: &str = "OTP_WANTED";
 pub const TRANSACTION_UNRESOLVED: &str = "TRANSACTION_UNRESOLVED";
 
-/// Kind of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MessageKind {
     Offer,

@@ -34,21 +34,23 @@ pub const STEP_VERSION: u16 = 1;
 /// Maximum length of an error text in a message for people.
 const MAX_ERROR_CHARS: usize = 500;
 
-/// Audience of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MessageAudience {
     /// The driver named in the message.
-    Driver { service_type: ServiceType },
+    Driver {
+        service_type: ServiceType,
+    },
     /// Every user with the role dispatcher, each by their own channel.
     Dispatchers,
     /// The supporting reservation team.
     Support,
     /// People notified when an alert is not acknowledged.
     Escalation,
-    /// The system that created the order.
     Producer,
     /// The producer with this name, as a subscriber to the steps of its orders.
-    Subscriber { producer: String },
+    Subscriber {
+        producer: String,
+    },
     /// The customer named in the message.
     Customer,
     /// People who submit the OTPs that providers request.

@@ -1,4 +1,4 @@
-//! Alerts that are repeated because nobody has acknowledged them.
+//! Alerts that are repeated because no person has acknowledged them.
 
 use chrono::{DateTime, Utc};
 use jobs::OrderId;
@@ -31,7 +31,6 @@ pub fn sla_warning(alert: &RepeatedAlert, sla_ends_at: DateTime<Utc>, now: DateT
     Message::new(body, MessageAudience::Support, format!("{}-warning", alert.alert_id), now)
 }
 
-/// An alert to repeat.
 #[derive(Debug, Clone)]
 pub struct RepeatedAlert<'a> {
     pub alert_id: i64,

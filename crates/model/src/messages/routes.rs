@@ -47,7 +47,6 @@ pub struct ChannelRoutes {
     /// Subscriptions of producers to steps of their orders, by name; set as `[producers.NAME]`.
     #[serde(skip)]
     pub subscriptions: BTreeMap<String, StepSubscription>,
-    /// Channels that reach customers.
     pub customer: Vec<String>,
     /// Channels of the people who submit OTPs for bindings. Empty: no messages are sent.
     pub otp: Vec<String>,
@@ -72,13 +71,11 @@ pub struct ChannelRoutes {
 /// Subscription of a producer to events of its orders.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepSubscription {
-    /// Channel of the producer.
     pub channel: String,
     pub events: BTreeSet<ProducerEvent>,
 }
 
 impl StepSubscription {
-    /// Returns whether the producer subscribes to this step.
     pub fn has_step(&self, step: OrderStep) -> bool {
         self.events.contains(&ProducerEvent::Step(step))
     }
@@ -93,7 +90,6 @@ pub enum AlertTelling {
     Again { number: i32, next: Option<DateTime<Utc>> },
 }
 
-/// Schedule of a repeated alert.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Validate)]
 #[serde(deny_unknown_fields)]
 pub struct RepeatSchedule {
@@ -118,7 +114,6 @@ fn reach_someone(route: &[String], (): &()) -> garde::Result {
 }
 
 impl ChannelRoutes {
-    /// Returns the routes by name.
     pub fn named_routes(&self) -> [(&'static str, &Vec<String>); 8] {
         [
             ("driver", &self.driver),
@@ -138,7 +133,6 @@ impl ChannelRoutes {
         Some((owner, self.subscriptions.get(owner)?))
     }
 
-    /// Returns the configured channels of an audience.
     pub fn channels_for(&self, audience: &MessageAudience) -> &[String] {
         match audience {
             MessageAudience::Driver { service_type } => {

@@ -7,7 +7,6 @@ use serde::Serialize;
 
 use crate::ids::TicketId;
 
-/// State of an outbox row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, sqlx::Type, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
@@ -15,7 +14,6 @@ use crate::ids::TicketId;
 pub enum OutboxState {
     /// To be delivered, possibly for hours. Ends when the message is delivered, expires or fails for good.
     Pending,
-    /// The receiver accepted the message.
     Delivered,
     /// No longer useful: the offer expired or was withdrawn.
     Expired,
@@ -35,7 +33,6 @@ impl fmt::Display for OutboxState {
     }
 }
 
-/// Result of a delivery.
 #[derive(Debug, Clone, PartialEq)]
 pub enum DeliveryResult {
     /// Delivered. If the delivery opened a ticket, with the id that the ticket system returned.

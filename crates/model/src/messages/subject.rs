@@ -8,7 +8,6 @@ use serde::Serialize;
 /// Value of `order_id` in a row about a binding. The column is never null, so that unique keys can include it.
 pub const NO_ORDER: &str = "__binding__";
 
-/// Subject of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub enum MessageSubject {
     #[serde(rename = "order_id")]

@@ -16,7 +16,6 @@ use super::{
 /// Sentence for a customer who gets money back.
 const REFUND_FOLLOWS: &str = " You will get your money back; our support team takes care of it.";
 
-/// A message as text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MessageText {
     /// A single line.
@@ -70,8 +69,8 @@ pub fn render_message(message: &StoredMessage, sla: Duration) -> MessageText {
     MessageText { subject: format!("{heading}: {}", content.subject_id()), body }
 }
 
-/// Returns the text of a row of another version for the person who must act on it, or for a customer, as far as this
-/// version can parse it.
+/// Returns the text of a row of another version, as far as this version can parse it. The reader is the person who must
+/// act on it, or a customer.
 fn unknown_text(message: &StoredMessage, content: &MessageBody, sla: Duration) -> String {
     let field = |name: &str| show_field(&message.payload[name]);
     match message.known_kind() {

@@ -18,7 +18,6 @@ pub enum BookingState {
     Booked,
     /// Must be cancelled. The partner has not confirmed the cancel yet.
     CancelWanted,
-    /// Closed: the partner confirmed the cancel.
     Cancelled,
     /// Closed: the partner refused the booking, or no longer knows it.
     Refused,

@@ -36,7 +36,7 @@ pub struct Order {
     pub currency: Option<String>,
     #[sqlx(try_from = "String")]
     pub payment_status: PaymentStatus,
-    /// When the order was first reported as paid. No later payment word changes it; see [`Order::was_ever_paid`].
+    /// Time of the first reported payment. Later payment words do not change it; see [`Order::was_ever_paid`].
     pub paid_at: Option<DateTime<Utc>>,
     pub status: OrderStatus,
     /// Partner of the latest attempt, or the partner listed first; `None` for the own fleet. Each booking names its own
@@ -186,7 +186,6 @@ impl From<&Order> for OrderDeadlines {
 #[serde(rename_all = "snake_case")]
 #[sqlx(type_name = "text", rename_all = "snake_case")]
 pub enum OfferState {
-    /// Waits for the driver's answer.
     Offered,
     Accepted,
     Declined,
@@ -263,7 +262,6 @@ pub struct AskedRefund {
     pub other_refund_ids: Vec<String>,
     /// Whether the service reported that it paid the refund.
     pub was_paid: bool,
-    /// Whether the service reported that the refund failed.
     pub has_failed: bool,
 }
 
@@ -319,12 +317,10 @@ impl Snapshot {
         self.offers.iter().filter(|o| o.state == OfferState::Offered)
     }
 
-    /// Returns the first live offer.
     pub fn live_offer(&self) -> Option<&Offer> {
         self.live_offers().next()
     }
 
-    /// Returns the booking of attempt `attempt_no`.
     pub fn booking_of_attempt(&self, attempt_no: i32) -> Option<&Booking> {
         self.bookings.iter().find(|b| b.attempt_no == attempt_no)
     }

@@ -10,7 +10,6 @@ use utoipa::{
     openapi::{ObjectBuilder, RefOr, Schema, Type, schema::AnyOfBuilder},
 };
 
-/// Payment word of an order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum PaymentStatus {
@@ -20,7 +19,6 @@ pub enum PaymentStatus {
     Settlement,
     /// The producer reports that the money was returned. Only a person or the payment service settles a refund.
     Refunded,
-    /// Unknown word.
     Other(String),
 }
 

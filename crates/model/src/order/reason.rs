@@ -60,15 +60,12 @@ pub enum EventReason {
     DriverChanged,
     /// A partner's callback arrived before its predecessor, or after its successor.
     CallbackOutOfOrder,
-    /// The producer reported a new payment word.
     PaymentChanged,
     /// A payment arrived for an order that had ended unpaid.
     PaidAfterCancel,
     /// A payment was reported after the refund. It creates no new debt.
     PaidAfterRefund,
-    /// Support started the refund.
     RefundStarted,
-    /// The payment service refused the refund.
     RefundFailed,
     /// A callback named a refund id that the payment service did not return. It settles nothing.
     RefundIdMismatch,
@@ -82,7 +79,6 @@ pub enum EventReason {
     SearchAgain,
     /// A dispatcher assigned the driver.
     AssignedByHand,
-    /// A dispatcher restarted the search.
     Redispatched,
     PickedUp,
     Completed,
@@ -106,7 +102,6 @@ pub enum EventReason {
 }
 
 impl EventReason {
-    /// Returns whether this event ends an attempt.
     pub fn ends_attempt(self) -> bool {
         matches!(
             self,

@@ -12,7 +12,6 @@ use super::{Order, OrderStatus, PaymentStatus};
 pub enum RefundProgress {
     /// The order was paid and ended without a ride. The refund has not started.
     Owed,
-    /// Support started the refund.
     Started,
     /// The money was returned.
     Completed,

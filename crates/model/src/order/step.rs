@@ -9,7 +9,6 @@ use super::{EventReason, OrderStatus};
 /// An order step, as subscriptions, webhooks and the stream name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema)]
 pub enum OrderStep {
-    /// The order was created.
     #[serde(rename = "order.created")]
     Created,
     /// An attempt started: drivers or a partner are asked.

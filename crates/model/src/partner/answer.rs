@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-/// Reason why a call failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
     /// Temporary failure: no answer, 5xx, or an unreadable answer. The call may have had an effect.

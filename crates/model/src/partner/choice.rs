@@ -37,11 +37,9 @@ impl From<PartnerName> for ListedPartner {
     }
 }
 
-/// Reason why a partner was chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum ChoiceReason {
-    /// There is no other partner.
     Only,
     /// The partner is first in the list.
     Preference,
@@ -56,13 +54,11 @@ pub enum ChoiceReason {
 impl ChoiceReason {
     pub const ALL: [Self; 5] = [Self::Only, Self::Preference, Self::Share, Self::LeastTried, Self::Failover];
 
-    /// Returns the value of the metric label.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
 }
 
-/// The partner of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartnerChoice {
     pub partner: PartnerName,

@@ -27,7 +27,6 @@ use crate::{
     policy::DispatchPolicy,
 };
 
-/// Configuration that these decisions need.
 #[derive(Debug, Clone, Copy)]
 pub struct PartnerRules<'a> {
     pub dispatch: &'a DispatchPolicy,

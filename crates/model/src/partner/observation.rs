@@ -5,7 +5,6 @@ use serde::Deserialize;
 use super::answer::{JobStatus, PartnerStatus};
 use crate::{field_error::FieldError, input, order::EventReason};
 
-/// Source of an observation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ObservationSource {
     Callback,

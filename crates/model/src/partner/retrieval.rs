@@ -1,4 +1,4 @@
-//! Why a partner's order ended without a job id. Pure.
+//! Reasons why a partner's order ended without a job id. Pure.
 //!
 //! Counters, the log and the refund alert take the reason from here, so that they agree.
 
@@ -12,7 +12,6 @@ pub enum RetrievalFailure {
     Timeout,
     /// The partner did not know the booking.
     NotFound,
-    /// The partner never confirmed a booking.
     NeverBooked,
     /// The partner confirmed a booking, but its job id was never polled.
     NotPolled,

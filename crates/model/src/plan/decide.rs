@@ -5,10 +5,8 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::{Plan, PlanItemState, PlanState};
 use crate::actor::Actor;
 
-/// Maximum number of items in a batch.
 const LARGEST_BATCH: u32 = 100;
 
-/// Result of a request about a plan.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PlanDecision {
     Write(Box<Plan>),
@@ -36,7 +34,6 @@ pub enum PlanConflict {
 }
 
 impl PlanConflict {
-    /// Returns the error code for programs.
     pub fn error_code(&self) -> &'static str {
         self.into()
     }
@@ -105,15 +102,16 @@ impl PlanPace {
     }
 }
 
-/// Action of a plan's job.
 #[derive(Debug, Clone, PartialEq)]
 pub enum BatchDecision {
-    /// The plan is not running.
     Over,
     /// The next items are due at this time.
     NotYet(DateTime<Utc>),
     /// The job performs this many items now. The row stores when the next items are due, for all workers.
-    Perform { items: i64, plan: Box<Plan> },
+    Perform {
+        items: i64,
+        plan: Box<Plan>,
+    },
 }
 
 /// Decides whether the next items may be performed now. After a late batch, the next one still waits the full pause.

@@ -38,7 +38,6 @@ impl PlanCounts {
         self
     }
 
-    /// Returns the number of pending items.
     pub fn left(self) -> i32 {
         self.total - self.changed - self.unchanged - self.refused
     }
@@ -67,7 +66,6 @@ pub struct Plan {
     pub started_at: Option<DateTime<Utc>>,
     pub cancelled_by: Option<String>,
     pub cancelled_key: Option<Uuid>,
-    /// Time when the plan became DONE or CANCELLED.
     pub ended_at: Option<DateTime<Utc>>,
     /// Time when the next items may be performed, while RUNNING.
     pub next_at: Option<DateTime<Utc>>,
@@ -79,7 +77,6 @@ impl Plan {
     /// Maximum number of characters of the reason that the histories of the items contain.
     const NOTED_REASON: usize = 300;
 
-    /// Creates a plan in PLANNED.
     pub fn new_planned(
         id: PlanId,
         kind: PlanKind,

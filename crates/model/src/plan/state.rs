@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Subject of a plan.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, sqlx::Type, strum::IntoStaticStr, strum::Display,
 )]
@@ -10,9 +9,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "snake_case")]
 #[sqlx(type_name = "text", rename_all = "snake_case")]
 pub enum PlanKind {
-    /// Commands to bindings.
     Bindings,
-    /// Decisions on dead jobs.
     DeadJobs,
 }
 
@@ -24,7 +21,6 @@ impl PlanKind {
     }
 }
 
-/// State of a plan.
 #[derive(
     Debug,
     Clone,
@@ -67,7 +63,6 @@ impl PlanState {
     }
 }
 
-/// State of one item.
 #[derive(
     Debug,
     Clone,
@@ -87,9 +82,7 @@ impl PlanState {
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[sqlx(type_name = "text", rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum PlanItemState {
-    /// Not performed yet.
     Pending,
-    /// The plan changed the subject.
     Changed,
     /// The subject was already in the requested state, at planning or at its turn.
     Unchanged,

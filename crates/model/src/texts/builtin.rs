@@ -22,7 +22,6 @@ macro_rules! define_texts {
         impl TextKey {
             pub const ALL: &'static [Self] = &[$(Self::$key),*];
 
-            /// Returns the key in the settings.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$key => $name,)*
@@ -104,7 +103,6 @@ define_texts! {
         en: "Another driver has taken this trip",
         vi: "Chuyến đi đã có người nhận",
     }
-    /// On the phone: the offer.
     VoiceOffer = "voice_offer" [ServiceType, DistanceKm] {
         id: "Pesanan {service_type} baru, {distance_km} kilometer dari Anda. Tekan 1 untuk mengambil, 2 untuk menolak.",
         en: "New {service_type} job, {distance_km} kilometres from you. Press 1 to take it, 2 to decline.",
@@ -116,7 +114,6 @@ define_texts! {
         en: "New job. Press 1 to take it, 2 to decline.",
         vi: "Chuyến mới. Bấm 1 để nhận, 2 để từ chối.",
     }
-    /// On the phone: no key was pressed.
     VoiceNoKey = "voice_no_key" [] {
         id: "Tidak ada tombol yang ditekan. Sampai jumpa.",
         en: "No key was pressed. Goodbye.",
@@ -134,19 +131,16 @@ define_texts! {
         en: "The job is yours.",
         vi: "Chuyến này là của bạn.",
     }
-    /// On the phone: the driver declined.
     VoiceDeclined = "voice_declined" [] {
         id: "Anda telah menolak.",
         en: "You have declined.",
         vi: "Bạn đã từ chối.",
     }
-    /// On the phone: the offer has expired.
     VoiceOfferExpired = "voice_offer_expired" [] {
         id: "Tawaran ini sudah kedaluwarsa.",
         en: "This offer has expired.",
         vi: "Lời mời này đã hết hạn.",
     }
-    /// On the phone: the driver has another order.
     VoiceDriverBusy = "voice_driver_busy" [] {
         id: "Anda masih memiliki pesanan lain.",
         en: "You have another job.",

@@ -19,7 +19,6 @@ pub struct TextCatalog {
     pub customer_language: Language,
     /// Language for drivers whose app requests no supported language.
     pub driver_language: Language,
-    /// Texts that replace built-in ones.
     #[serde(default)]
     pub templates: BTreeMap<Language, BTreeMap<TextKey, String>>,
 }

@@ -4,7 +4,6 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A supported language.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Language {
     #[default]
@@ -19,7 +18,6 @@ pub enum Language {
 impl Language {
     pub const ALL: [Self; 3] = [Self::Indonesian, Self::English, Self::Vietnamese];
 
-    /// Returns the ISO 639-1 code.
     pub const fn code(self) -> &'static str {
         match self {
             Self::Indonesian => "id",

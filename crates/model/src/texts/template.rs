@@ -29,20 +29,16 @@ impl Placeholder {
     }
 }
 
-/// Shows the placeholder as templates contain it.
 impl fmt::Display for Placeholder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{{{}}}", self.name())
     }
 }
 
-/// A part of a template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TemplatePart<'a> {
     Text(&'a str),
-    /// Text between two braces.
     Named(&'a str),
-    /// An unpaired brace.
     Brace(&'a str),
 }
 

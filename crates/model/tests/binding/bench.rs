@@ -88,7 +88,6 @@ impl Bench {
         }
     }
 
-    /// Claims the due call and answers it.
     pub(crate) fn call(&mut self, answer: &ProviderAnswer) -> Option<(TransactionStatus, Option<String>)> {
         let call = self.claim();
         self.answer(&call, answer)

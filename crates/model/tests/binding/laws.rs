@@ -8,7 +8,6 @@ use model::binding::{
 use super::world::{RULES, World};
 
 impl World {
-    /// Checks every change before it is written.
     pub(crate) fn check_change(&self, change: &BindingChange) {
         let (before, after) = (&self.row, &change.binding);
         if let Some(HeaderChange::Begin(header)) = &change.header {
@@ -123,7 +122,6 @@ impl World {
         }
     }
 
-    /// Checks every state.
     pub(crate) fn check(&self) {
         self.check_columns();
         self.check_records();

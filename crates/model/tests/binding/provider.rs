@@ -6,7 +6,6 @@ use std::{collections::BTreeMap, time::Duration};
 use chrono::{DateTime, Utc};
 use model::binding::{CallAction, FailureReason, ProviderAnswer, ProviderCall};
 
-/// The provider's handling of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ProviderLuck {
     Success,
@@ -42,7 +41,6 @@ pub(crate) struct Provider {
     pub(crate) late_refused: u32,
 }
 
-/// The correct OTP.
 pub(crate) const RIGHT_OTP: &[u8] = b"sealed:right";
 
 impl Provider {

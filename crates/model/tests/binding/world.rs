@@ -96,7 +96,7 @@ fn person() -> Actor {
 impl World {
     pub(crate) fn start(stops_on_timeouts: bool) -> Self {
         let now = DateTime::from_timestamp_millis(1_800_000_000_000).unwrap();
-        // Half of the sequences count intervals from the begin of a cycle, half from its end.
+        // Half of the sequences count intervals from the start of a cycle, half from its end.
         let interval_from = if stops_on_timeouts { IntervalFrom::Begin } else { IntervalFrom::End };
         let policy = if stops_on_timeouts { TimeoutPolicy::Stop } else { TimeoutPolicy::Continue };
         let config = BindingConfig {

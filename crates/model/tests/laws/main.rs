@@ -25,7 +25,6 @@ mod texts;
 
 use model::actor::Actor;
 
-/// Parses an actor as tables store it.
 fn by(actor: &str) -> Actor {
     Actor::parse(actor)
 }

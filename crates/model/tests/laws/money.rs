@@ -175,7 +175,6 @@ impl Model {
         }
     }
 
-    /// The payment service reports a result of our refund.
     fn hear(&mut self, paid: bool) {
         let had_failed = self.s.refund.as_ref().is_some_and(|refund| refund.has_failed);
         self.failed_after |= !paid && self.service_paid && !had_failed;
@@ -278,7 +277,7 @@ proptest! {
     // Rule F14: a payment after the money went back creates no debt and no second alert.
     // Rule F15: only the refund id that the payment service returned settles an order.
     // Rule F14: the payment service is not asked for money that the producer reports as back.
-    // Rule F15: support is told of a result of the payment service that contradicts how the refund was settled, and each other
+    // Rule F15: support is notified of a result that contradicts how the refund was settled, and each other
     // refund id is recorded once.
     // Rule F16: an order with amount 0 has no refund alert, and the payment service is not asked.
     // Rule F16b: a refund stays in the queue exactly once until a person or the payment service settles it.
@@ -317,7 +316,7 @@ fn alert_of_word(model: &mut Model, word: &str) -> String {
     text
 }
 
-// Rule F16b: an alert about a word says that a refund is owed only while it is.
+// Rule F16b: an alert about a word states that a refund is owed only while it is.
 #[test]
 fn alert_of_word_states_the_refund() {
     let owed = "its payment is CHARGEBACK now, which the rules do not know; the refund stays owed until it is settled";
@@ -329,7 +328,7 @@ fn alert_of_word_states_the_refund() {
     assert!(alert_of_word(&mut model, "CHARGEBACK").ends_with(done));
 }
 
-// Rule F14: REFUNDED withdraws a request that the payment service has not accepted, and the alert says so.
+// Rule F14: REFUNDED withdraws a request that the payment service has not accepted, and the alert states it.
 #[test]
 fn reported_refund_withdraws_the_request() {
     let mut model = asked_refund();

@@ -36,7 +36,7 @@ impl SupersededTimers {
         // The timeout of a finished attempt is always superseded.
         let left = asked_for.difference(&is_asked_for).find(|id| id.starts_with("timeout:") && !self.0.contains(*id));
         assert_eq!(left, None, "of {after:?}");
-        // So is the lifetime timer of an order that ends within its lifetime.
+        // The lifetime timer is superseded when the order ends within its lifetime.
         let has_ended = after.order.status.is_closed() && after.now < after.order.lifetime_deadline;
         let lifetime = format!("lifetime:{}", after.order.id);
         assert!(!has_ended || self.0.contains(&lifetime), "{lifetime} is not superseded by {after:?}");

@@ -55,7 +55,6 @@ pub struct OrderAlertBody {
     pub customer_id: Option<String>,
 }
 
-/// Alert that a trip is stale.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StaleTripBody {
     #[serde(flatten)]
@@ -63,7 +62,6 @@ pub struct StaleTripBody {
     pub driver_id: Option<DriverId>,
 }
 
-/// Alert that the end of an order could not be written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailedUpdateBody {
     #[serde(flatten)]
@@ -71,7 +69,6 @@ pub struct FailedUpdateBody {
     pub error: String,
 }
 
-/// Alert that a partner refuses our key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RefusedKeyBody {
     #[serde(flatten)]
@@ -110,7 +107,6 @@ pub struct SlaWarningBody {
 }
 
 impl RepeatedAlertBody {
-    /// Returns the alert as it was raised.
     pub fn told_alert(&self) -> StoredMessage {
         StoredMessage { kind: self.alert_kind.clone(), payload: self.alert.clone() }
     }

@@ -44,7 +44,6 @@ impl StoredMessage {
         body.unwrap_or_else(|| MessageBody::Unknown(self.clone()))
     }
 
-    /// Returns the kind if this version knows it.
     pub fn known_kind(&self) -> Option<MessageKind> {
         MessageKind::from_stored(&self.kind)
     }

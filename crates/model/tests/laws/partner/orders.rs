@@ -38,7 +38,6 @@ const SERVICE: &str = "TAXI";
 const PAYMENTS: [&str; 6] = ["UNPAID", "PENDING", "PAID", "SETTLEMENT", "ODD", "REFUNDED"];
 const PAUSE: Duration = Duration::from_secs(30);
 
-/// Result of a request.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Luck {
     Fine,
@@ -73,7 +72,6 @@ pub(super) enum Step {
     Redispatch,
     /// The timer with this number was found dead.
     Hold(usize),
-    /// Requeues the dead timer.
     Requeue,
     Refund(bool),
 }
@@ -98,7 +96,6 @@ pub(super) struct Model {
     pub(super) truth: BTreeMap<i32, JobStatus>,
     /// Whether the partner has lost its keys too. A repeated request may then create a second booking.
     pub(super) forgot: bool,
-    /// Attempts that the partner refuses.
     pub(super) refused: BTreeSet<i32>,
     said: Vec<Said>,
     pub(super) callbacks: Vec<Observation>,
