@@ -20,16 +20,22 @@ fn statements(folder: &Path, found: &mut Vec<String>) {
             statements(&path, found);
         } else if path.extension().is_some_and(|e| e == "rs") {
             statements_of_file(&path, found);
-        } else if path.extension().is_some_and(|e| e == "sql") {
-            // A file is one statement, or a script that fills a database of its own.
-            let text = fs::read_to_string(&path).unwrap();
-            found.extend((!text.contains(";\n")).then_some(text));
         }
     }
 }
 
+/// Adds the statements in the `.sql` files that a source file includes. Such a file is one statement that begins with its name, a part
+/// of one, or a script that fills a database.
+fn statements_of_sql_files(path: &Path, source: &str, found: &mut Vec<String>) {
+    let included = source.split("include_str!(\"").skip(1).filter_map(|rest| rest.split('"').next());
+    let texts = included.filter(|name| name.ends_with(".sql"));
+    let texts = texts.map(|name| fs::read_to_string(path.with_file_name(name)).unwrap());
+    found.extend(texts.filter(|text| text.starts_with("-- ") && !text.contains(";\n")));
+}
+
 fn statements_of_file(path: &Path, found: &mut Vec<String>) {
     let source = fs::read_to_string(path).unwrap();
+    statements_of_sql_files(path, &source, found);
     let texts = source.split("\"-- ").skip(1).filter_map(|rest| rest.split('"').next());
     // The audit trail is made of many tables: it is looked at as it is asked.
     let texts = texts.filter(|text| !text.contains("{pages}"));

@@ -3,7 +3,7 @@
 use std::{ops::Deref, sync::Arc, time::Duration};
 
 use model::{chance::Rng, clock::Clock};
-use redis::{Cmd, FromRedisValue};
+use redis::FromRedisValue;
 use tokio_util::task::TaskTracker;
 
 use crate::{
@@ -77,7 +77,11 @@ impl Core {
     }
 
     /// Runs an optional command on Redis. Returns an error after [`CoreParts::patience`].
-    pub async fn query_optional<T: FromRedisValue>(&self, name: &'static str, command: &Cmd) -> Result<T, String> {
+    pub async fn query_optional<T: FromRedisValue>(
+        &self,
+        name: &'static str,
+        command: &impl queue::RedisCall,
+    ) -> Result<T, String> {
         match tokio::time::timeout(self.patience, self.store.run_command(name, command)).await {
             Ok(answer) => answer.map_err(|error| error.to_string()),
             Err(_) => Err(format!("Redis took longer than {:?}", self.patience)),

@@ -25,7 +25,8 @@ use model::{
     ids::{DriverId, OfferId},
     order::{Offer, OfferState, Snapshot},
 };
-use redis::{Cmd, Value, cmd};
+use queue::{Command, LuaScript};
+use redis::{Value, cmd};
 
 use crate::{capability::Orders, gate_views::GateView};
 use foundation::{
@@ -35,39 +36,13 @@ use foundation::{
 
 const SECONDS: u64 = 10;
 
-/// Presents a driver's offer. KEYS: lock, offers. ARGV: driver, offer, seconds of the lock. Takes the lock if the offer
-/// is known and the order is neither taken nor locked. Returns the result, the holder of the lock (empty if not read),
-/// and the offers. Bound: the drivers with an offer at the same time.
-const PRESENT: &str = "
-    local known = redis.call('HMGET', KEYS[2], ARGV[2], 'taken')
-    if known[1] ~= ARGV[1] then return { 'unknown', '', {} } end
-    local offers = redis.call('HGETALL', KEYS[2])
-    if known[2] == ARGV[2] then return { 'own', '', offers } end
-    if known[2] then return { 'taken', '', offers } end
-    local holder = redis.call('SET', KEYS[1], ARGV[1], 'NX', 'EX', ARGV[3], 'GET')
-    if not holder then return { 'won', ARGV[1], offers } end
-    if holder == ARGV[1] then return { 'own', holder, offers } end
-    return { 'lost', holder, offers }";
+static PRESENT: LuaScript = LuaScript::new(include_str!("scripts/present_offer.lua"));
 
-/// Replaces the known offers of an order. KEYS: offers. ARGV: ms until they expire, then offer and driver of each.
-/// Bound: the drivers with an offer at the same time.
-const ANNOUNCE: &str = "
-    redis.call('DEL', KEYS[1])
-    redis.call('HSET', KEYS[1], unpack(ARGV, 2))
-    return redis.call('PEXPIRE', KEYS[1], ARGV[1])";
+static ANNOUNCE: LuaScript = LuaScript::new(include_str!("scripts/announce_offers.lua"));
 
-/// Records the offer by which the order was taken. KEYS: offers. ARGV: offer, driver. Does nothing if the offer is no
-/// longer known. Bound: two fields.
-const TAKE: &str = "
-    if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return 0 end
-    return redis.call('HSET', KEYS[1], 'taken', ARGV[1])";
+static TAKE: LuaScript = LuaScript::new(include_str!("scripts/record_taken.lua"));
 
-/// Releases the gate for a driver who failed at the row. KEYS: lock, offers. ARGV: driver, offer. Removes the lock if
-/// it is this driver's, and removes the offer, so that the next accept of it queries Postgres first. Bound: a field and
-/// a string.
-const LEAVE: &str = "
-    if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
-    return redis.call('HDEL', KEYS[2], ARGV[2])";
+static LEAVE: LuaScript = LuaScript::new(include_str!("scripts/leave_gate.lua"));
 
 /// Answer of the gate to a driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,8 +109,7 @@ fn refuse_by_view(view: &GateView, driver: &DriverId, offer: OfferId) -> Option<
 }
 
 async fn ask_gate(core: &Core, order: &OrderId, driver: &DriverId, offer: OfferId) -> (GateEntry, GateView) {
-    let mut present = cmd("EVAL");
-    present.arg(PRESENT).arg(2).arg(trip_lock(order)).arg(offered_drivers(order));
+    let mut present = PRESENT.call([trip_lock(order), offered_drivers(order)]);
     present.arg(driver.as_str()).arg(offer.to_string()).arg(SECONDS);
     let said = core.query_optional::<(String, String, HashMap<String, String>)>("present offer", &present).await;
     let seen_at = Instant::now();
@@ -188,8 +162,7 @@ fn log_silence(order: &OrderId, error: &str) -> GateEntry {
 
 /// Releases the lock if it is this driver's. The driver's next accept queries Postgres.
 pub(crate) async fn leave_gate(orders: &Orders, order: &OrderId, driver: &DriverId, offer: OfferId) {
-    let mut leave = cmd("EVAL");
-    leave.arg(LEAVE).arg(2).arg(trip_lock(order)).arg(offered_drivers(order));
+    let mut leave = LEAVE.call([trip_lock(order), offered_drivers(order)]);
     leave.arg(driver.as_str()).arg(offer.to_string());
     log_release(order, orders.core.query_optional::<i64>("give trip lock back", &leave).await);
     orders.gate_views.forget(order);
@@ -210,7 +183,7 @@ fn log_release(order: &OrderId, result: Result<i64, impl fmt::Display>) {
 #[derive(Debug)]
 pub(crate) struct GateUpdate {
     order: OrderId,
-    command: Cmd,
+    command: Command,
     /// Whether this process has already recorded the driver who took the order.
     is_taken: bool,
 }
@@ -260,13 +233,13 @@ pub(crate) async fn send_update(orders: &Orders, update: &GateUpdate) {
 /// Builds the update for Redis. Returns `None` if the gate knows no offers of this order, or if its entries refuse no
 /// other driver. The end of a single offer is not sent: an accept of it costs a query of the row until the offer would
 /// have expired, and new offers replace it.
-fn build_update(before: &Snapshot, change: &Change, after: &Snapshot) -> Option<Cmd> {
+fn build_update(before: &Snapshot, change: &Change, after: &Snapshot) -> Option<Command> {
     let offers = offered_drivers(&after.order.id);
     let live: Vec<&Offer> = after.live_offers().collect();
     if change.new_offers.is_some() && !live.is_empty() {
         let end = live.iter().map(|offer| offer.expires_at).max()?;
-        let mut announce = cmd("EVAL");
-        announce.arg(ANNOUNCE).arg(1).arg(offers).arg((end - change.at).num_milliseconds().max(1));
+        let mut announce = ANNOUNCE.call([offers]);
+        announce.arg((end - change.at).num_milliseconds().max(1));
         for offer in live {
             announce.arg(offer.id.to_string()).arg(offer.driver_id.as_str());
         }
@@ -277,15 +250,15 @@ fn build_update(before: &Snapshot, change: &Change, after: &Snapshot) -> Option<
         return None;
     }
     if let Some(end) = change.offers.iter().find(|end| end.to == OfferState::Accepted) {
-        let mut take = cmd("EVAL");
-        take.arg(TAKE).arg(1).arg(offers).arg(end.offer.id.to_string()).arg(end.offer.driver_id.as_str());
+        let mut take = TAKE.call([offers]);
+        take.arg(end.offer.id.to_string()).arg(end.offer.driver_id.as_str());
         return Some(take);
     }
     let loses_driver = before.order.status.occupies_driver() && !after.order.status.occupies_driver();
     if loses_driver || (live.is_empty() && !change.offers.is_empty()) {
         let mut forget = cmd("DEL");
         forget.arg(offers);
-        return Some(forget);
+        return Some(forget.into());
     }
     if change.offers.is_empty() {
         return None;
@@ -295,5 +268,5 @@ fn build_update(before: &Snapshot, change: &Change, after: &Snapshot) -> Option<
     for end in &change.offers {
         forget.arg(end.offer.id.to_string());
     }
-    Some(forget)
+    Some(forget.into())
 }

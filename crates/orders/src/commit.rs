@@ -11,7 +11,6 @@ use model::{
     order::{OrderStatus, Snapshot},
     partner::RetrievalFailure,
 };
-use redis::Cmd;
 use tracing::Instrument;
 use uuid::Uuid;
 
@@ -28,7 +27,7 @@ use foundation::{
     error::ServiceError,
     traces,
 };
-use queue::{JobAddress, Outcome};
+use queue::{Command, JobAddress, Outcome};
 
 /// Attempts at a change before it is made under a row lock.
 const MAX_CONFLICTS: usize = 4;
@@ -51,7 +50,7 @@ impl ChangedOrder {
 #[derive(Debug, Default)]
 #[must_use = "it is told by `tell`"]
 pub struct ChangeNews {
-    waiting: Option<Cmd>,
+    waiting: Option<Command>,
     gate: Option<GateUpdate>,
     freed: Vec<DriverId>,
 }

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use model::ids::DriverId;
+use queue::LuaScript;
 use redis::cmd;
 
 use foundation::{core::Core, error::ServiceError, redis_keys};
@@ -14,21 +15,9 @@ use foundation::{core::Core, error::ServiceError, redis_keys};
 /// Expiry of drivers that no worker takes.
 const KEPT_SECS: u64 = 3_600;
 
-/// Records drivers to check after a delay. Keeps a driver's earlier time if there is one. KEYS: set. ARGV: delay ms,
-/// expiry of the set in seconds, drivers. Bound: as many as one change frees.
-const RECORD: &str = "
-    local time = redis.call('TIME')
-    local at = time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[1]
-    for n = 3, #ARGV do redis.call('ZADD', KEYS[1], 'LT', at, ARGV[n]) end
-    return redis.call('EXPIRE', KEYS[1], ARGV[2])";
+static RECORD: LuaScript = LuaScript::new(include_str!("scripts/record_freed.lua"));
 
-/// Takes the drivers whose time has come, the earliest first. KEYS: set. ARGV: maximum number.
-const TAKE: &str = "
-    local time = redis.call('TIME')
-    local now = time[1] * 1000 + math.floor(time[2] / 1000)
-    local drivers = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, ARGV[1])
-    if #drivers > 0 then redis.call('ZREM', KEYS[1], unpack(drivers)) end
-    return drivers";
+static TAKE: LuaScript = LuaScript::new(include_str!("scripts/take_freed.lua"));
 
 /// Records drivers to check immediately.
 pub(crate) async fn record_freed(core: &Core, drivers: &[DriverId]) {
@@ -39,8 +28,7 @@ pub(crate) async fn record_freed_in(core: &Core, drivers: &[DriverId], delay: Du
     if drivers.is_empty() {
         return;
     }
-    let mut record = cmd("EVAL");
-    record.arg(RECORD).arg(1).arg(redis_keys::FREED_DRIVERS);
+    let mut record = RECORD.call([redis_keys::FREED_DRIVERS]);
     record.arg(u64::try_from(delay.as_millis()).unwrap_or(u64::MAX)).arg(KEPT_SECS);
     for driver in drivers {
         record.arg(driver.as_str());
@@ -59,8 +47,8 @@ pub(crate) async fn is_any_freed(core: &Core) -> Result<bool, ServiceError> {
 
 /// Takes drivers whose time has come. A driver is returned to one process only.
 pub(crate) async fn take_freed(core: &Core, most: usize) -> Result<Vec<DriverId>, ServiceError> {
-    let mut take = cmd("EVAL");
-    take.arg(TAKE).arg(1).arg(redis_keys::FREED_DRIVERS).arg(most);
+    let mut take = TAKE.call([redis_keys::FREED_DRIVERS]);
+    take.arg(most);
     let drivers: Vec<String> = core.store.run_command("take freed drivers", &take).await?;
     Ok(drivers.into_iter().map(DriverId::from).collect())
 }

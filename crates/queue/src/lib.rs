@@ -50,4 +50,7 @@ pub use registry::Registry;
 pub use runtime::{RunSummary, Runtime, RuntimeError};
 pub use shards::{ShardCount, Shards};
 pub use slotted::run_with_slots;
-pub use store::{LeaseToken, LeasedJob, Limit, RedisConfig, ScriptClock, SettleRequest, Store, StoreError};
+pub use store::{
+    Command, LeaseToken, LeasedJob, Limit, LuaScript, RedisCall, RedisConfig, ScriptClock, SettleRequest, Store,
+    StoreError,
+};

@@ -10,6 +10,7 @@ use std::{
 };
 
 use model::ids::AreaKey;
+use queue::LuaScript;
 use redis::cmd;
 use tokio_util::sync::CancellationToken;
 
@@ -23,10 +24,7 @@ use foundation::{error::ServiceError, loops::report_progress, redis_keys};
 const LOOK_EVERY: Duration = Duration::from_millis(400);
 /// Time that a copy is kept. It is longer than a short absence of the reconciler, but copies of removed limits expire.
 const KEPT_S: u64 = 3600;
-/// Writes one copy. KEYS: hash. ARGV: threshold, seconds an order counts, seconds the copy is kept. Bound: one key.
-const COPY: &str = "
-    redis.call('HSET', KEYS[1], 'threshold', ARGV[1], 'timeout_seconds', ARGV[2])
-    return redis.call('EXPIRE', KEYS[1], ARGV[3])";
+static COPY: LuaScript = LuaScript::new(include_str!("scripts/copy_limits.lua"));
 
 /// Copies the limits of every area and service type. Returns the keys of the copies.
 pub async fn mirror_limits(areas: &Areas) -> Result<BTreeSet<String>, ServiceError> {
@@ -41,8 +39,7 @@ pub async fn mirror_limits(areas: &Areas) -> Result<BTreeSet<String>, ServiceErr
     for AreaKey { area, service_type } in &keys {
         let limits = resolve_limits(areas, &rules, area, service_type, now);
         let key = redis_keys::threshold_config(area, service_type);
-        let mut copy = cmd("EVAL");
-        copy.arg(COPY).arg(1).arg(&key);
+        let mut copy = COPY.call([&key]);
         copy.arg(limits.max_waiting_orders).arg(limits.waiting_timeout_sec).arg(KEPT_S);
         areas.core.store.run_command::<i64>("mirror limits", &copy).await?;
         report_progress();

@@ -22,6 +22,7 @@ use model::{
     ids::{AreaId, AreaKey, ServiceType},
     order::Order,
 };
+use queue::{Command, LuaScript};
 use redis::{Cmd, FromRedisValue, cmd};
 
 use crate::{capability::Areas, rules::AdmissionRules, standings::AreaStanding};
@@ -56,76 +57,20 @@ pub enum PlaceOutcome {
     Full,
 }
 
-/// Removes expired orders and counts the rest. KEYS: marker of the set, set, busy, average. Returns nothing while the
-/// marker is missing, else the count, the busy mark (`ms:threshold`, empty: not busy), the time until which the oldest
-/// order counts (0: none), and the average wait. Bound: number of orders that expired since the last call.
-const LOOK: &str = "
-    if redis.call('EXISTS', KEYS[1]) == 0 then return false end
-    local time = redis.call('TIME')
-    local now = time[1] * 1000 + math.floor(time[2] / 1000)
-    redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)
-    local oldest = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
-    return { redis.call('ZCARD', KEYS[2]), redis.call('GET', KEYS[3]) or '', tonumber(oldest[2] or 0),
-             redis.call('GET', KEYS[4]) or '' }";
+static LOOK: LuaScript = LuaScript::new(include_str!("scripts/read_counts.lua"));
 
-/// Takes a place. KEYS: marker of the set, set, busy. ARGV: order, ms that it counts, threshold (-1: none), maximum
-/// with bypass (-1: no bypass), cooldown ms, low water mark, 1 to add the order even if the area is full. Returns
-/// nothing while the marker is missing, else 1 taken, 2 taken by bypass, 0 full; and the count before, and the time
-/// since which the area is busy. Bound: number of orders that expired since the last call.
-const TAKE: &str = "
-    if redis.call('EXISTS', KEYS[1]) == 0 then return false end
-    local time = redis.call('TIME')
-    local now = time[1] * 1000 + math.floor(time[2] / 1000)
-    redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)
-    local count = redis.call('ZCARD', KEYS[2])
-    local since = 0
-    local busy = redis.call('GET', KEYS[3])
-    if busy then
-        -- A busy mark of another threshold does not apply to this one.
-        local ms, at = string.match(busy, '(%d+):(-?%d+)')
-        if at == ARGV[3] then since = tonumber(ms) end
-    end
-    if redis.call('ZSCORE', KEYS[2], ARGV[1]) then return { 1, count - 1, since } end
-    local threshold, most = tonumber(ARGV[3]), tonumber(ARGV[4])
-    local answer = 1
-    if threshold >= 0 then
-        if count >= threshold then
-            if since == 0 then
-                since = now
-                redis.call('SET', KEYS[3], string.format('%d:%s', since, ARGV[3]), 'PX', 86400000)
-            end
-        elseif since > 0 and now >= since + tonumber(ARGV[5]) and count < tonumber(ARGV[6]) then
-            since = 0
-            redis.call('DEL', KEYS[3])
-        end
-        if count >= threshold or since > 0 then
-            answer = 0
-            if count < most then answer = 2 end
-        end
-    end
-    if answer > 0 or ARGV[7] == '1' then redis.call('ZADD', KEYS[2], now + ARGV[2], ARGV[1]) end
-    return { answer, count, since }";
+static TAKE: LuaScript = LuaScript::new(include_str!("scripts/take_place.lua"));
 
-/// Gives a place back. KEYS: set, average. ARGV: order, seconds that it waited (empty: it found no driver), weight of
-/// the latest value, 1 if the order no longer counted.
-const LEAVE: &str = "
-    local left = redis.call('ZREM', KEYS[1], ARGV[1])
-    if (left == 1 or ARGV[4] == '1') and ARGV[2] ~= '' then
-        local before = tonumber(redis.call('GET', KEYS[2]) or ARGV[2])
-        local average = before + (tonumber(ARGV[2]) - before) * tonumber(ARGV[3])
-        redis.call('SET', KEYS[2], string.format('%.3f', average), 'EX', 3600)
-    end
-    return 1";
+static LEAVE: LuaScript = LuaScript::new(include_str!("scripts/leave_place.lua"));
 
 /// Returns the state of the area from Redis, or `None` if Redis does not have it.
 pub async fn read_counts(core: &Core, area: &AreaId, service_type: &ServiceType) -> Option<AreaStanding> {
-    let mut look = cmd("EVAL");
-    look.arg(LOOK)
-        .arg(4)
-        .arg(redis_keys::waiting_complete(area, service_type))
-        .arg(redis_keys::waiting_orders(area, service_type))
-        .arg(redis_keys::waiting_busy(area, service_type));
-    look.arg(redis_keys::waiting_average(area, service_type));
+    let look = LOOK.call([
+        redis_keys::waiting_complete(area, service_type),
+        redis_keys::waiting_orders(area, service_type),
+        redis_keys::waiting_busy(area, service_type),
+        redis_keys::waiting_average(area, service_type),
+    ]);
     let (count, busy, oldest, average): (i64, String, f64, String) =
         ask_vouched_set(core, (area, service_type), "look at area", &look).await?;
     let busy = parse_busy(&busy);
@@ -171,12 +116,11 @@ pub async fn enter_waiting_set(
         AdmissionGate::Counted { threshold, with_bypass } => (threshold, with_bypass.unwrap_or(-1)),
         AdmissionGate::Open | AdmissionGate::Closed(_) => (-1, -1),
     };
-    let mut take = cmd("EVAL");
-    take.arg(TAKE)
-        .arg(3)
-        .arg(redis_keys::waiting_complete(area, service_type))
-        .arg(redis_keys::waiting_orders(area, service_type))
-        .arg(redis_keys::waiting_busy(area, service_type));
+    let mut take = TAKE.call([
+        redis_keys::waiting_complete(area, service_type),
+        redis_keys::waiting_orders(area, service_type),
+        redis_keys::waiting_busy(area, service_type),
+    ]);
     take.arg(order.as_str()).arg(as_millis(counted_for)).arg(threshold).arg(most);
     take.arg(as_millis(limits.cooldown)).arg(limits.low_water());
     take.arg(u8::from(anyway));
@@ -194,7 +138,7 @@ async fn ask_vouched_set<T: FromRedisValue>(
     core: &Core,
     (area, service_type): (&AreaId, &ServiceType),
     name: &'static str,
-    script: &Cmd,
+    script: &Command,
 ) -> Option<T> {
     if let Some(answer) = core.query_optional::<Option<T>>(name, script).await.ok()? {
         return Some(answer);
@@ -236,7 +180,7 @@ fn time_of_ms(ms: i64) -> Option<DateTime<Utc>> {
 
 /// Returns the Redis command after a change of an order: it no longer waits, or waits again. Returns `None` if neither
 /// applies.
-pub fn build_update(rules: &AdmissionRules, was_waiting: bool, order: &Order, now: DateTime<Utc>) -> Option<Cmd> {
+pub fn build_update(rules: &AdmissionRules, was_waiting: bool, order: &Order, now: DateTime<Utc>) -> Option<Command> {
     let area = order.area_id.as_ref()?;
     let waits = order.status.is_searching();
     if was_waiting == waits {
@@ -249,7 +193,7 @@ pub fn build_update(rules: &AdmissionRules, was_waiting: bool, order: &Order, no
         add.arg(redis_keys::waiting_orders(area, &order.service_type))
             .arg(counted_until.timestamp_millis())
             .arg(order.id.as_str());
-        return Some(add);
+        return Some(add.into());
     }
     let found_driver = order.driver_id.is_some();
     let waited = found_driver.then(|| (now - order.created_at).as_seconds_f64().max(0.0).to_string());
@@ -258,7 +202,7 @@ pub fn build_update(rules: &AdmissionRules, was_waiting: bool, order: &Order, no
 }
 
 /// Sends the command from [`build_update`]. Errors are ignored, because the reconciler compares the sets.
-pub async fn send_update(core: &Core, update: &Cmd) {
+pub async fn send_update(core: &Core, update: &Command) {
     let _ = core.query_optional::<i64>("update who waits", update).await;
 }
 
@@ -280,13 +224,9 @@ fn leave_command(
     order: &OrderId,
     waited_s: Option<String>,
     was_counted: bool,
-) -> Cmd {
-    let mut leave = cmd("EVAL");
-    leave
-        .arg(LEAVE)
-        .arg(2)
-        .arg(redis_keys::waiting_orders(area, service_type))
-        .arg(redis_keys::waiting_average(area, service_type));
+) -> Command {
+    let keys = [redis_keys::waiting_orders(area, service_type), redis_keys::waiting_average(area, service_type)];
+    let mut leave = LEAVE.call(keys);
     leave.arg(order.as_str()).arg(waited_s.unwrap_or_default()).arg(WEIGHT).arg(u8::from(!was_counted));
     leave
 }

@@ -266,43 +266,26 @@ pub async fn change_limits(
         return Ok(ChangedLimits { row, has_changed: false });
     }
     row.version = version + 1;
-    sqlx::query(
-        "-- set limits
-         INSERT INTO area_limits (area_id, service_type, max_waiting_orders, dispatch_timeout_sec, order_lifetime_sec,
-             retry_interval_sec, busy_retry_interval_sec, cooldown_period_sec, low_water_percentage, bypass_enabled,
-             bypass_loyalty_levels, max_bypass_percentage, enabled, priority, version, schedule,
-             waiting_timeout_sec, updated_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, dispatchq_now())
-         ON CONFLICT (area_id, service_type) DO UPDATE SET max_waiting_orders = excluded.max_waiting_orders,
-             dispatch_timeout_sec = excluded.dispatch_timeout_sec, order_lifetime_sec = excluded.order_lifetime_sec,
-             retry_interval_sec = excluded.retry_interval_sec,
-             busy_retry_interval_sec = excluded.busy_retry_interval_sec,
-             cooldown_period_sec = excluded.cooldown_period_sec,
-             low_water_percentage = excluded.low_water_percentage, bypass_enabled = excluded.bypass_enabled,
-             bypass_loyalty_levels = excluded.bypass_loyalty_levels,
-             max_bypass_percentage = excluded.max_bypass_percentage, enabled = excluded.enabled,
-             priority = excluded.priority, version = excluded.version, schedule = excluded.schedule,
-             waiting_timeout_sec = excluded.waiting_timeout_sec, updated_at = excluded.updated_at",
-    )
-    .bind(&row.area_id)
-    .bind(&row.service_type)
-    .bind(row.max_waiting_orders)
-    .bind(row.dispatch_timeout_sec)
-    .bind(row.order_lifetime_sec)
-    .bind(row.retry_interval_sec)
-    .bind(row.busy_retry_interval_sec)
-    .bind(row.cooldown_period_sec)
-    .bind(row.low_water_percentage)
-    .bind(row.bypass_enabled)
-    .bind(&row.bypass_loyalty_levels)
-    .bind(row.max_bypass_percentage)
-    .bind(row.enabled)
-    .bind(row.priority)
-    .bind(row.version)
-    .bind(&row.schedule)
-    .bind(row.waiting_timeout_sec)
-    .execute(&mut *tx)
-    .await?;
+    sqlx::query(include_str!("change_limits.sql"))
+        .bind(&row.area_id)
+        .bind(&row.service_type)
+        .bind(row.max_waiting_orders)
+        .bind(row.dispatch_timeout_sec)
+        .bind(row.order_lifetime_sec)
+        .bind(row.retry_interval_sec)
+        .bind(row.busy_retry_interval_sec)
+        .bind(row.cooldown_period_sec)
+        .bind(row.low_water_percentage)
+        .bind(row.bypass_enabled)
+        .bind(&row.bypass_loyalty_levels)
+        .bind(row.max_bypass_percentage)
+        .bind(row.enabled)
+        .bind(row.priority)
+        .bind(row.version)
+        .bind(&row.schedule)
+        .bind(row.waiting_timeout_sec)
+        .execute(&mut *tx)
+        .await?;
     record_change(&mut tx, author, "limits set", Some(area), before.map(|row| json!(row)), Some(json!(row))).await?;
     tx.commit().await?;
     Ok(ChangedLimits { row, has_changed: true })

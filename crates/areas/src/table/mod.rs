@@ -61,25 +61,7 @@ pub async fn list_changes(
     before: Option<i64>,
     limit: u32,
 ) -> Result<Vec<AuditEntry>, sqlx::Error> {
-    sqlx::query_as(
-        "-- audit of areas
-         SELECT id, at, actor, what, area_id, reason,
-                CASE WHEN jsonb_typeof(before -> 'geometry') = 'object'
-                     THEN before - 'geometry' || jsonb_build_object('geometry_sha256',
-                              encode(sha256(convert_to(before ->> 'geometry', 'UTF8')), 'hex'))
-                     ELSE before END AS before,
-                CASE WHEN jsonb_typeof(after -> 'geometry') = 'object'
-                     THEN after - 'geometry' || jsonb_build_object('geometry_sha256',
-                              encode(sha256(convert_to(after ->> 'geometry', 'UTF8')), 'hex'))
-                     ELSE after END AS after
-         FROM admission_audit
-         WHERE ($1::text IS NULL OR area_id = $1) AND ($2::bigint IS NULL OR id < $2) ORDER BY id DESC LIMIT $3",
-    )
-    .bind(area)
-    .bind(before)
-    .bind(i64::from(limit))
-    .fetch_all(db)
-    .await
+    sqlx::query_as(include_str!("list_changes.sql")).bind(area).bind(before).bind(i64::from(limit)).fetch_all(db).await
 }
 
 /// Checks that the author has seen the current version. `None` skips the check.

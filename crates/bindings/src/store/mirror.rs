@@ -20,7 +20,7 @@ use serde_json::json;
 use tokio::{sync::Notify, time::timeout};
 
 use foundation::redis_keys;
-use queue::{Store, StoreError};
+use queue::{LuaScript, Store, StoreError};
 
 /// Copies in one command.
 const COPIES_AT_ONCE: usize = 200;
@@ -31,87 +31,19 @@ const MOST_WAITING: usize = 10_000;
 /// Approximate number of commands kept in the stream.
 const COMMANDS_KEPT: usize = 10_000;
 
-/// Writes copies in one call. Only for a single Redis, because in a cluster each key is in its own slot.
-///
-/// KEYS per binding: state, cfg, lock, hb; last wrk:cmd. ARGV: commands kept, then per binding one JSON.
-const COPY_SCRIPT: &str = "
-local kept = ARGV[1]
-for i = 1, #ARGV - 1 do
-  local b, k = cjson.decode(ARGV[i + 1]), 4 * (i - 1)
-  local known = redis.call('HGET', KEYS[k + 1], 'version')
-  if tonumber(b.version) > tonumber(known or -1) then
-    if b.deleted then
-      redis.call('DEL', KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], KEYS[k + 4])
-    else
-      redis.call('HSET', KEYS[k + 1], 'state', b.state, 'reason', b.reason, 'updated_at', b.updated_at, 'version', b.version,
-        'owner', b.owner, 'cycle', b.cycle, 'phase', b.phase, 'row', b.row)
-      redis.call('HSET', KEYS[k + 2], unpack(b.config))
-      if b.lock ~= '' then
-        redis.call('SET', KEYS[k + 3], b.lock, 'PX', b.lock_ms)
-      else
-        redis.call('DEL', KEYS[k + 3])
-      end
-    end
-  end
-  for _, c in ipairs(b.commands) do
-    redis.call('XADD', KEYS[#KEYS], 'MAXLEN', '~', kept, '*', 'binding_id', b.id, 'command', c.command, 'reason', c.reason,
-      'actor', c.actor, 'at', c.at)
-  end
-end
-return 1";
+static COPY_SCRIPT: LuaScript = LuaScript::new(include_str!("scripts/copy_bindings.lua"));
 
-/// Writes the state in a cluster, if the copy is newer than the stored one. This script and the following ones do the
-/// same as [`COPY_SCRIPT`], each for one key. After two concurrent changes, some keys may keep the earlier values until
-/// the next change, because the keys are written separately. Decisions do not use them.
-///
-/// KEYS: state. ARGV: the JSON. Returns 1 if it was written.
-const COPY_STATE: &str = "
-local b = cjson.decode(ARGV[1])
-if tonumber(b.version) <= tonumber(redis.call('HGET', KEYS[1], 'version') or -1) then return 0 end
-if b.deleted then
-  redis.call('DEL', KEYS[1])
-else
-  redis.call('HSET', KEYS[1], 'state', b.state, 'reason', b.reason, 'updated_at', b.updated_at, 'version', b.version,
-    'owner', b.owner, 'cycle', b.cycle, 'phase', b.phase, 'row', b.row)
-end
-return 1";
+static COPY_STATE: LuaScript = LuaScript::new(include_str!("scripts/copy_state.lua"));
 
-/// Writes the configuration. KEYS: cfg. ARGV: the JSON.
-const COPY_CONFIG: &str = "
-local b = cjson.decode(ARGV[1])
-if b.deleted then return redis.call('DEL', KEYS[1]) end
-return redis.call('HSET', KEYS[1], unpack(b.config))";
+static COPY_CONFIG: LuaScript = LuaScript::new(include_str!("scripts/copy_config.lua"));
 
-/// Writes or deletes the lock. KEYS: lock. ARGV: the JSON.
-const COPY_LOCK: &str = "
-local b = cjson.decode(ARGV[1])
-if b.deleted or b.lock == '' then return redis.call('DEL', KEYS[1]) end
-redis.call('SET', KEYS[1], b.lock, 'PX', b.lock_ms)
-return 1";
+static COPY_LOCK: LuaScript = LuaScript::new(include_str!("scripts/copy_lock.lua"));
 
-/// Removes the heartbeat of a deleted binding.
-///
-/// KEYS: hb. ARGV: the JSON.
-const COPY_DELETION: &str = "
-local b = cjson.decode(ARGV[1])
-if b.deleted then return redis.call('DEL', KEYS[1]) end
-return 0";
+static COPY_DELETION: LuaScript = LuaScript::new(include_str!("scripts/copy_deletion.lua"));
 
-/// Writes heartbeats: the time of each in ms.
-///
-/// KEYS: hb of each binding. ARGV: the times. BOUND: the number of keys.
-const WRITE_HEARTBEATS: &str = "
-for i = 1, #KEYS do redis.call('SET', KEYS[i], ARGV[i]) end
-return #KEYS";
+static WRITE_HEARTBEATS: LuaScript = LuaScript::new(include_str!("scripts/write_heartbeats.lua"));
 
-/// Adds commands to the stream. KEYS: wrk:cmd. ARGV: the JSON, commands kept. Returns the number of added commands.
-const COPY_COMMANDS: &str = "
-local b = cjson.decode(ARGV[1])
-for _, c in ipairs(b.commands) do
-  redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[2], '*', 'binding_id', b.id, 'command', c.command, 'reason', c.reason,
-    'actor', c.actor, 'at', c.at)
-end
-return #b.commands";
+static COPY_COMMANDS: LuaScript = LuaScript::new(include_str!("scripts/copy_commands.lua"));
 
 /// Writes the copies. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -322,9 +254,7 @@ async fn write_heartbeats(store: &Store, heartbeats: &[Heartbeat]) {
     // In a cluster each key is in its own slot.
     let at_once = if store.is_cluster() { 1 } else { heartbeats.len().max(1) };
     for some in heartbeats.chunks(at_once) {
-        let mut command = redis::cmd("EVAL");
-        command.arg(WRITE_HEARTBEATS).arg(some.len());
-        some.iter().for_each(|(id, _)| _ = command.arg(heartbeat_key(id)));
+        let mut command = WRITE_HEARTBEATS.call(some.iter().map(|(id, _)| heartbeat_key(id)));
         some.iter().for_each(|(_, at)| _ = command.arg(*at));
         if let Err(error) = store.run_across_slots::<redis::Value>("heartbeats of bindings", &command).await {
             tracing::debug!(%error, "Heartbeats of bindings could not be written.");
@@ -334,14 +264,9 @@ async fn write_heartbeats(store: &Store, heartbeats: &[Heartbeat]) {
 }
 
 async fn write_at_once(store: &Store, copies: &[BindingCopy]) -> Result<(), StoreError> {
-    let mut command = redis::cmd("EVAL");
-    command.arg(COPY_SCRIPT).arg(4 * copies.len() + 1);
-    for copy in copies {
-        for key in redis_keys::binding_copies(&copy.row.id) {
-            command.arg(key);
-        }
-    }
-    command.arg(redis_keys::BINDING_COMMANDS).arg(COMMANDS_KEPT);
+    let copied = copies.iter().flat_map(|copy| redis_keys::binding_copies(&copy.row.id));
+    let mut command = COPY_SCRIPT.call(copied.chain([redis_keys::BINDING_COMMANDS.to_owned()]));
+    command.arg(COMMANDS_KEPT);
     for copy in copies {
         command.arg(copy.to_json());
     }
@@ -352,19 +277,19 @@ async fn write_key_by_key(store: &Store, copies: &[BindingCopy]) -> Result<(), S
     for copy in copies {
         let [state, config, lock, heartbeat] = redis_keys::binding_copies(&copy.row.id);
         let values = copy.to_json();
-        copy_key(store, COPY_COMMANDS, redis_keys::BINDING_COMMANDS, &values).await?;
-        if copy_key(store, COPY_STATE, &state, &values).await? == 0 {
+        copy_key(store, &COPY_COMMANDS, redis_keys::BINDING_COMMANDS, &values).await?;
+        if copy_key(store, &COPY_STATE, &state, &values).await? == 0 {
             continue;
         }
-        copy_key(store, COPY_CONFIG, &config, &values).await?;
-        copy_key(store, COPY_LOCK, &lock, &values).await?;
-        copy_key(store, COPY_DELETION, &heartbeat, &values).await?;
+        copy_key(store, &COPY_CONFIG, &config, &values).await?;
+        copy_key(store, &COPY_LOCK, &lock, &values).await?;
+        copy_key(store, &COPY_DELETION, &heartbeat, &values).await?;
     }
     Ok(())
 }
 
-async fn copy_key(store: &Store, script: &str, key: &str, values: &str) -> Result<i64, StoreError> {
-    let mut command = redis::cmd("EVAL");
-    command.arg(script).arg(1).arg(key).arg(values).arg(COMMANDS_KEPT);
+async fn copy_key(store: &Store, script: &'static LuaScript, key: &str, values: &str) -> Result<i64, StoreError> {
+    let mut command = script.call([key]);
+    command.arg(values).arg(COMMANDS_KEPT);
     store.run_command("copy binding", &command).await
 }

@@ -29,19 +29,8 @@ impl HistoryInvariant {
 pub const INVARIANTS: [HistoryInvariant; 18] = [
     HistoryInvariant {
         name: "unbroken_chain",
-        meaning: "each event starts in the state in which the previous event ended; the last state is the order's",
-        query: "SELECT order_id, 'event ' || seq || ' starts from ' || coalesce(from_status, 'nothing') || ' after '
-                       || coalesce(before, 'nothing')
-                FROM (SELECT order_id, seq, from_status,
-                             lag(to_status) OVER (PARTITION BY order_id ORDER BY seq) AS before
-                      FROM audit_events) e
-                WHERE from_status IS DISTINCT FROM before
-                UNION ALL
-                SELECT o.order_id, 'is ' || o.status || ' but its history ends in ' || coalesce(e.to_status, 'nothing')
-                FROM audit_orders o
-                LEFT JOIN LATERAL (SELECT to_status FROM audit_events e WHERE e.order_id = o.order_id
-                                   ORDER BY seq DESC LIMIT 1) e ON true
-                WHERE e.to_status IS DISTINCT FROM o.status",
+        meaning: "each event starts in the state the one before ended in; the last is the order's state",
+        query: include_str!("invariants/unbroken_chain.sql"),
     },
     HistoryInvariant {
         name: "one_driver_per_order",
@@ -103,52 +92,17 @@ pub const INVARIANTS: [HistoryInvariant; 18] = [
     HistoryInvariant {
         name: "attempts_without_gap",
         meaning: "attempts are numbered 1, 2, 3, ... and each has an offer or a booking",
-        query: "SELECT order_id, 'attempt ' || coalesce(attempt_no::text, '?') || ' is the ' || n || '. to start'
-                FROM (SELECT order_id, attempt_no, row_number() OVER (PARTITION BY order_id ORDER BY seq) AS n
-                      FROM audit_events WHERE reason = 'ATTEMPT_STARTED') s
-                WHERE attempt_no IS DISTINCT FROM n
-                UNION ALL
-                SELECT e.order_id, 'attempt ' || e.attempt_no || ' made neither offer nor booking'
-                FROM audit_events e
-                JOIN audit_orders o USING (order_id)  -- the history outlives its order
-                WHERE e.reason = 'ATTEMPT_STARTED'
-                  AND NOT EXISTS (SELECT 1 FROM audit_offers f
-                                  WHERE f.order_id = e.order_id AND f.attempt_no = e.attempt_no)
-                  AND NOT EXISTS (SELECT 1 FROM audit_bookings b
-                                  WHERE b.order_id = e.order_id AND b.attempt_no = e.attempt_no)",
+        query: include_str!("invariants/attempts_without_gap.sql"),
     },
     HistoryInvariant {
         name: "one_outcome_per_attempt",
-        meaning: "every attempt has one outcome; only the latest attempt of a searching order may have none",
-        query: "WITH started AS (SELECT order_id, attempt_no,
-                                        attempt_no = max(attempt_no) OVER (PARTITION BY order_id) AS is_latest
-                                 FROM audit_events WHERE reason = 'ATTEMPT_STARTED'),
-                     ended AS (SELECT order_id, attempt_no, count(*) AS times FROM audit_events
-                               WHERE reason IN ('OFFER_ACCEPTED', 'OFFER_DECLINED', 'OFFER_WITHDRAWN', 'ATTEMPT_TIMEOUT',
-                                                'ATTEMPT_WITHDRAWN', 'DRIVER_FOUND', 'NO_DRIVER', 'BOOKING_REFUSED',
-                                                'BOOKING_NOT_FOUND')
-                               GROUP BY order_id, attempt_no)
-                SELECT s.order_id, 'attempt ' || s.attempt_no || ' has ' || coalesce(e.times, 0) || ' outcomes'
-                FROM started s JOIN audit_orders o USING (order_id)
-                LEFT JOIN ended e ON e.order_id = s.order_id AND e.attempt_no = s.attempt_no
-                WHERE e.times > 1 OR (e.times IS NULL AND NOT (o.status IN ('DISPATCHING', 'PENDING_JOB_ID', 'ASSIGNED')
-                                                       AND s.is_latest))",
+        meaning: "every attempt ends once; only the latest of a searching order may still run",
+        query: include_str!("invariants/one_outcome_per_attempt.sql"),
     },
     HistoryInvariant {
         name: "ended_within_lifetime",
-        meaning: "an order without a driver ends at most 30 s after its lifetime, unless it waits for a person",
-        query: "SELECT o.id, 'still ' || o.status || ' ' || (dispatchq_now() - o.lifetime_deadline) || ' past its lifetime'
-                FROM orders o
-                WHERE o.status IN ('PENDING_JOB_ID', 'ASSIGNED', 'DISPATCHING', 'PENDING', 'COMPENSATING')
-                  AND NOT o.lifetime_waived AND NOT o.held_for_review
-                  AND dispatchq_now() > o.lifetime_deadline + interval '30 seconds'
-                UNION ALL
-                SELECT o.order_id, 'ended ' || (o.closed_at - o.lifetime_deadline) || ' past its lifetime'
-                FROM audit_orders o
-                WHERE o.status IN ('CANCELLED_BY_SYSTEM', 'CANCELLED_BY_SYSTEM_AFTER_PAYMENT')
-                  AND o.closed_at > o.lifetime_deadline + interval '30 seconds'
-                  AND NOT EXISTS (SELECT 1 FROM audit_events e WHERE e.order_id = o.order_id
-                                  AND e.reason IN ('HELD_FOR_REVIEW', 'NO_CANDIDATES'))",
+        meaning: "without a driver an order ends by its lifetime, 30 s at most after it, unless a person has it",
+        query: include_str!("invariants/ended_within_lifetime.sql"),
     },
     HistoryInvariant {
         name: "never_ended_early",

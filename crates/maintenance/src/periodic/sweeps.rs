@@ -46,57 +46,8 @@ pub const SWEEPS: [&TableSweep; 26] = [
 // payment words. The second part reads orders_refunds_unsettled for paid orders with amount 0.
 pub(super) const ORDERS: TableSweep = TableSweep {
     what: "orders",
-    count: "-- count old orders
-            WITH seen AS MATERIALIZED (
-                (SELECT id, closed_at FROM orders
-                 WHERE (status IN ('COMPLETED', 'CANCELLED_BY_SYSTEM', 'REFUNDED')
-                        OR (status IN ('CANCELLED_BY_USER', 'CANCELLED_BY_DRIVER')
-                            AND payment_status NOT IN ('PAID', 'SETTLEMENT')))
-                   AND (status IN ('COMPLETED', 'CANCELLED_BY_SYSTEM', 'REFUNDED') OR paid_at IS NULL OR amount_minor = 0)
-                   AND closed_at < $1 AND (closed_at, id) > ($3, $4)
-                 ORDER BY closed_at, id LIMIT $2)
-                UNION
-                (SELECT id, closed_at FROM orders
-                 WHERE status IN ('CANCELLED_BY_USER', 'CANCELLED_BY_DRIVER') AND paid_at IS NOT NULL AND amount_minor = 0
-                   AND closed_at < $1 AND (closed_at, id) > ($3, $4)
-                 ORDER BY closed_at, id LIMIT $2)
-                ORDER BY closed_at, id LIMIT $2),
-            old AS (
-                SELECT id FROM seen s
-                WHERE NOT EXISTS (SELECT 1 FROM outbox m WHERE m.order_id = s.id AND m.state = 'pending')
-                  AND NOT EXISTS (SELECT 1 FROM bookings b WHERE b.order_id = s.id AND b.state = 'cancel_wanted')
-                  AND NOT EXISTS (SELECT 1 FROM alerts a WHERE a.order_id = s.id AND a.acked_at IS NULL))
-            SELECT (SELECT count(*) FROM old), closed_at, id FROM seen ORDER BY closed_at DESC, id DESC LIMIT 1",
-    remove: "-- remove old orders
-             WITH seen AS MATERIALIZED (
-                 (SELECT id, closed_at FROM orders
-                  WHERE (status IN ('COMPLETED', 'CANCELLED_BY_SYSTEM', 'REFUNDED')
-                         OR (status IN ('CANCELLED_BY_USER', 'CANCELLED_BY_DRIVER')
-                             AND payment_status NOT IN ('PAID', 'SETTLEMENT')))
-                    AND (status IN ('COMPLETED', 'CANCELLED_BY_SYSTEM', 'REFUNDED') OR paid_at IS NULL OR amount_minor = 0)
-                    AND closed_at < $1 AND (closed_at, id) > ($3, $4)
-                  ORDER BY closed_at, id LIMIT $2)
-                 UNION
-                 (SELECT id, closed_at FROM orders
-                  WHERE status IN ('CANCELLED_BY_USER', 'CANCELLED_BY_DRIVER') AND paid_at IS NOT NULL AND amount_minor = 0
-                    AND closed_at < $1 AND (closed_at, id) > ($3, $4)
-                  ORDER BY closed_at, id LIMIT $2)
-                 ORDER BY closed_at, id LIMIT $2),
-             old AS MATERIALIZED (
-                 SELECT id FROM seen s
-                 WHERE NOT EXISTS (SELECT 1 FROM outbox m WHERE m.order_id = s.id AND m.state = 'pending')
-                   AND NOT EXISTS (SELECT 1 FROM bookings b WHERE b.order_id = s.id AND b.state = 'cancel_wanted')
-                   AND NOT EXISTS (SELECT 1 FROM alerts a WHERE a.order_id = s.id AND a.acked_at IS NULL)),
-             f AS (DELETE FROM offers WHERE order_id IN (SELECT id FROM old)),
-             b AS (DELETE FROM bookings WHERE order_id IN (SELECT id FROM old)),
-             p AS (DELETE FROM payment_events WHERE order_id IN (SELECT id FROM old)),
-             r AS (DELETE FROM refunds WHERE order_id IN (SELECT id FROM old)),
-             i AS (DELETE FROM inbox WHERE order_id IN (SELECT id FROM old)),
-             m AS (DELETE FROM outbox WHERE order_id IN (SELECT id FROM old)),
-             a AS (DELETE FROM alerts WHERE order_id IN (SELECT id FROM old)),
-             e AS (DELETE FROM order_events_kept WHERE order_id IN (SELECT id FROM old)),
-             o AS (DELETE FROM orders WHERE id IN (SELECT id FROM old) RETURNING 1)
-             SELECT (SELECT count(*) FROM o), closed_at, id FROM seen ORDER BY closed_at DESC, id DESC LIMIT 1",
+    count: include_str!("sweeps/count_orders.sql"),
+    remove: include_str!("sweeps/remove_orders.sql"),
 };
 
 pub(super) const OFFERS: TableSweep = TableSweep {
@@ -227,19 +178,7 @@ pub(super) const IDEMPOTENCY_KEYS: TableSweep = TableSweep {
 // old row.
 pub(super) const FEED: TableSweep = TableSweep {
     what: "steps of orders",
-    count: "-- count old steps
-            WITH RECURSIVE pages (found, tx, seq) AS (
-                SELECT 0::bigint, '0'::xid8, 0::bigint
-                UNION ALL
-                SELECT page.found, page.tx, page.seq
-                FROM pages p CROSS JOIN LATERAL (
-                    SELECT count(*) FILTER (WHERE f.at < $1) AS found,
-                           (array_agg(f.tx ORDER BY f.tx DESC, f.seq DESC))[1] AS tx,
-                           (array_agg(f.seq ORDER BY f.tx DESC, f.seq DESC))[1] AS seq
-                    FROM (SELECT tx, seq, at FROM order_feed WHERE (tx, seq) > (p.tx, p.seq)
-                          ORDER BY tx, seq LIMIT 1000) f) page
-                WHERE page.found > 0)
-            SELECT sum(found)::bigint FROM pages",
+    count: include_str!("sweeps/count_feed.sql"),
     remove: "-- remove old steps
              DELETE FROM order_feed WHERE (tx, seq) IN (
                  SELECT tx, seq FROM (SELECT tx, seq, at FROM order_feed ORDER BY tx, seq LIMIT $2) oldest WHERE at < $1)",

@@ -34,26 +34,12 @@ pub async fn end_far_overdue(maintenance: &Maintenance) -> Result<u64, ServiceEr
     let (mut ended, mut after, mut redis_answers) = (0, String::new(), true);
     loop {
         // Each statement reads this many open orders, even if few of them are overdue.
-        let (last, page): (Option<String>, Vec<String>) = sqlx::query_as(
-            "-- orders far past their lifetime
-             WITH page AS MATERIALIZED (
-                 SELECT id, status, lifetime_waived, lifetime_deadline, updated_at, held_for_review
-                 FROM orders WHERE closed_at IS NULL AND id > $1 ORDER BY id LIMIT $3),
-             t AS (SELECT max(id) AS last, dispatchq_now() - $2 * interval '1 second' AS long_ago FROM page)
-             SELECT t.last, array(
-                 SELECT id FROM page
-                 WHERE NOT held_for_review
-                   AND ((status IN ('PENDING_JOB_ID', 'ASSIGNED', 'DISPATCHING', 'PENDING') AND NOT lifetime_waived
-                         AND lifetime_deadline <= t.long_ago)
-                        OR (status = 'COMPENSATING' AND updated_at < t.long_ago))
-                 ORDER BY id)
-             FROM t",
-        )
-        .bind(&after)
-        .bind(FAR_OVERDUE.as_secs_f64())
-        .bind(STRETCH)
-        .fetch_one(&maintenance.core.db)
-        .await?;
+        let (last, page): (Option<String>, Vec<String>) = sqlx::query_as(include_str!("end_far_overdue.sql"))
+            .bind(&after)
+            .bind(FAR_OVERDUE.as_secs_f64())
+            .bind(STRETCH)
+            .fetch_one(&maintenance.core.db)
+            .await?;
         let Some(last) = last else { return Ok(ended) };
         after = last;
         let mut follow_ups = Vec::new();

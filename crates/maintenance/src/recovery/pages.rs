@@ -146,30 +146,13 @@ impl TimerPages {
 
     pub(super) async fn next_page(&mut self, core: &Core) -> Result<Option<TimerPage>, sqlx::Error> {
         while let Some(after) = self.take_place(|cursor| cursor.orders_after.take()) {
-            let rows = sqlx::query(
-                "-- orders to reconcile
-                 WITH page AS MATERIALIZED (
-                     SELECT id, status, partner, attempt_no, round, attempt_deadline, next_attempt_at, poll_no, next_poll_at,
-                            lifetime_deadline, lifetime_waived, trip_deadline, held_for_review, updated_at
-                     FROM orders WHERE closed_at IS NULL AND id > $1 ORDER BY id LIMIT $3),
-                 t AS (SELECT max(id) AS last, dispatchq_now() AS now FROM page)
-                 SELECT t.last, t.now, page.* FROM t LEFT JOIN page ON NOT held_for_review
-                   AND ($2::float8 IS NULL
-                        OR (status = 'COMPENSATING' AND updated_at < t.now - $2 * interval '1 second')
-                        OR (status IN ('PENDING_JOB_ID', 'ASSIGNED', 'DISPATCHING', 'PENDING')
-                            AND least(attempt_deadline, next_attempt_at, next_poll_at,
-                                      CASE WHEN NOT lifetime_waived THEN lifetime_deadline END)
-                                < t.now - $2 * interval '1 second')
-                        OR (status IN ('DRIVER_ASSIGNED', 'PICKED_UP')
-                            AND least(next_poll_at, trip_deadline) < t.now - $2 * interval '1 second'))
-                 ORDER BY page.id",
-            )
-            .bind(after)
-            .bind(self.overdue_secs())
-            .bind(if self.scope == RepairScope::Overdue { STRETCH } else { ORDERS_PAGE })
-            .fetch_all(&core.db)
-            .await?;
-            // There is at least one row, which has the position of the next page.
+            let rows = sqlx::query(include_str!("next_page.sql"))
+                .bind(after)
+                .bind(self.overdue_secs())
+                .bind(if self.scope == RepairScope::Overdue { STRETCH } else { ORDERS_PAGE })
+                .fetch_all(&core.db)
+                .await?;
+            // One row at least: it says where the next page begins.
             if let Some(row) = rows.first() {
                 self.cursor.orders_after = row.try_get("last")?;
             }

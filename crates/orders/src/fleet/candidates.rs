@@ -83,35 +83,16 @@ async fn load_candidates(
     if ids.is_empty() {
         return Ok(Vec::new());
     }
-    sqlx::query_as(
-        "-- candidates
-         SELECT d.id AS driver_id, d.lat, d.lng, d.idle_since, held.live_offers,
-                CASE WHEN (SELECT count(*) FROM orders o
-                           WHERE o.driver_id = d.id AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP')
-                             AND o.partner IS NULL) > 0 THEN 'busy'
-                     WHEN d.id = ANY ($4) THEN 'had_it'
-                     WHEN mine.declined THEN 'declined'
-                     WHEN mine.asked THEN 'asked'
-                     WHEN held.live_offers >= $6 THEN 'enough_offers'
-                     WHEN (SELECT max(f.responded_at) FROM offers f
-                           WHERE f.driver_id = d.id AND f.state IN ('declined', 'expired')) > $7::timestamptz THEN 'cooling_down'
-                END AS excluded
-         FROM drivers d
-         CROSS JOIN LATERAL (SELECT count(*) AS live_offers FROM offers f
-                             WHERE f.driver_id = d.id AND f.state = 'offered') held
-         CROSS JOIN LATERAL (SELECT bool_or(f.state = 'declined') AS declined, bool_or(f.round = $5) AS asked
-                             FROM offers f WHERE f.order_id = $3 AND f.driver_id = d.id) mine
-         WHERE d.id = ANY ($1) AND d.available AND $2 = ANY (d.service_types)",
-    )
-    .bind(ids)
-    .bind(&order.service_type)
-    .bind(order.id.as_str())
-    .bind(&order.former_drivers)
-    .bind(order.round)
-    .bind(i64::from(policy.offers_per_driver))
-    .bind(warm)
-    .fetch_all(db)
-    .await
+    sqlx::query_as(include_str!("load_candidates.sql"))
+        .bind(ids)
+        .bind(&order.service_type)
+        .bind(order.id.as_str())
+        .bind(&order.former_drivers)
+        .bind(order.round)
+        .bind(i64::from(policy.offers_per_driver))
+        .bind(warm)
+        .fetch_all(db)
+        .await
 }
 
 /// Returns the nearest eligible drivers, even if many ineligible ones are nearer. This case is rare and expensive, so
@@ -124,35 +105,20 @@ async fn find_eligible(
     warm: Option<DateTime<Utc>>,
 ) -> Result<Vec<DriverId>, sqlx::Error> {
     let (lat_span, lng_span) = driver_index::degree_spans(pickup);
-    sqlx::query_scalar(
-        "-- free candidates
-         SELECT d.id FROM drivers d
-         WHERE d.available AND $2 = ANY (d.service_types) AND d.id <> ALL ($9)
-           AND d.lat BETWEEN $3 - $5 AND $3 + $5 AND d.lng BETWEEN $4 - $6 AND $4 + $6
-           AND (SELECT count(*) FROM orders o
-                WHERE o.driver_id = d.id AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP') AND o.partner IS NULL) = 0
-           AND (SELECT count(*) FROM offers f WHERE f.driver_id = d.id AND f.state = 'offered') < $10
-           AND NOT EXISTS (SELECT 1 FROM offers f WHERE f.order_id = $1 AND f.driver_id = d.id
-                           AND (f.state = 'declined' OR f.round = $7))
-           AND ($11::timestamptz IS NULL
-                OR (SELECT max(f.responded_at) FROM offers f
-                    WHERE f.driver_id = d.id AND f.state IN ('declined', 'expired')) > $11 IS NOT TRUE)
-         ORDER BY ((d.lat - $3) / $5) ^ 2 + ((d.lng - $4) / $6) ^ 2, d.idle_since, d.id
-         LIMIT $8",
-    )
-    .bind(order.id.as_str())
-    .bind(&order.service_type)
-    .bind(pickup.centre.lat)
-    .bind(pickup.centre.lng)
-    .bind(lat_span)
-    .bind(lng_span)
-    .bind(order.round)
-    .bind(i64::from(policy.candidates.max(policy.ask_at_once)))
-    .bind(&order.former_drivers)
-    .bind(i64::from(policy.offers_per_driver))
-    .bind(warm)
-    .fetch_all(db)
-    .await
+    sqlx::query_scalar(include_str!("find_eligible.sql"))
+        .bind(order.id.as_str())
+        .bind(&order.service_type)
+        .bind(pickup.centre.lat)
+        .bind(pickup.centre.lng)
+        .bind(lat_span)
+        .bind(lng_span)
+        .bind(order.round)
+        .bind(i64::from(policy.candidates.max(policy.ask_at_once)))
+        .bind(&order.former_drivers)
+        .bind(i64::from(policy.offers_per_driver))
+        .bind(warm)
+        .fetch_all(db)
+        .await
 }
 
 /// Returns the start of the cool-down, or `None` if there is none. Drivers who declined an offer or let it expire after

@@ -14,7 +14,8 @@ use model::{
     ids::{DriverId, LatLng, ServiceType},
     ranking::SearchCircle,
 };
-use redis::{Cmd, cmd};
+use queue::{Command, LuaScript};
+use redis::cmd;
 
 use crate::{capability::Orders, freed_drivers};
 use foundation::{
@@ -92,14 +93,8 @@ async fn search_redis(
     if pickup.centre.lat.abs() > MAX_LAT {
         return None;
     }
-    let script = "if redis.call('EXISTS', KEYS[1]) == 0 then return false end
-         return redis.call('GEOSEARCH', KEYS[2], 'FROMLONLAT', ARGV[1], ARGV[2], 'BYRADIUS', ARGV[3], 'm', 'ASC', 'COUNT', ARGV[4])";
-    let mut search = cmd("EVAL");
-    search
-        .arg(script)
-        .arg(2)
-        .arg(redis_keys::drivers_trusted(service_type))
-        .arg(redis_keys::driver_places(service_type));
+    let keys = [redis_keys::drivers_trusted(service_type), redis_keys::driver_places(service_type)];
+    let mut search = SEARCH.call(&keys);
     search.arg(pickup.centre.lng).arg(pickup.centre.lat).arg(pickup.radius_m).arg(most);
     match core.query_optional::<Option<Vec<String>>>("nearby", &search).await {
         Ok(ids) => ids.map(|ids| ids.into_iter().map(DriverId::from).collect()),
@@ -164,26 +159,22 @@ pub async fn invalidate_index(orders: &Orders) {
     }
 }
 
-/// Adds drivers to an index and sets its expiry. One step, so that an index always expires even if the process dies.
-const PLACE: &str = "local added = redis.call('GEOADD', KEYS[1], unpack(ARGV, 2))
-     redis.call('EXPIRE', KEYS[1], ARGV[1])
-     return added";
+static SEARCH: LuaScript = LuaScript::new(include_str!("../scripts/search_index.lua"));
+static PLACE: LuaScript = LuaScript::new(include_str!("../scripts/place_drivers.lua"));
 
-/// Replaces the old index with a finished one.
-const PUT: &str = "redis.call('EXPIRE', KEYS[1], ARGV[1])
-     return redis.call('RENAME', KEYS[1], KEYS[2])";
+static PUT: LuaScript = LuaScript::new(include_str!("../scripts/replace_index.lua"));
 
 /// Returns the command that adds these drivers. If the first driver is unavailable or too near a pole, it removes that
 /// driver instead.
-fn add_places<'a>(index: &str, kept_secs: u64, places: impl IntoIterator<Item = &'a DriverPlace>) -> Cmd {
+fn add_places<'a>(index: &str, kept_secs: u64, places: impl IntoIterator<Item = &'a DriverPlace>) -> Command {
     let mut places = places.into_iter().peekable();
     if let Some(gone) = places.next_if(|p| !p.available || p.at.lat.abs() > MAX_LAT) {
         let mut command = cmd("ZREM");
         command.arg(index).arg(gone.id.as_str());
-        return command;
+        return command.into();
     }
-    let mut command = cmd("EVAL");
-    command.arg(PLACE).arg(1).arg(index).arg(kept_secs);
+    let mut command = PLACE.call([index]);
+    command.arg(kept_secs);
     for place in places {
         command.arg(place.at.lng).arg(place.at.lat).arg(place.id.as_str());
     }
@@ -244,13 +235,15 @@ async fn rebuild_index(orders: &Orders) -> Result<(), ServiceError> {
             report_progress();
         }
         let index = redis_keys::driver_places(&service_type);
-        let mut put = cmd("EVAL");
-        if places.is_empty() {
-            put = cmd("DEL");
-            put.arg(&index);
+        let put: Command = if places.is_empty() {
+            let mut remove = cmd("DEL");
+            remove.arg(&index);
+            remove.into()
         } else {
-            put.arg(PUT).arg(2).arg(&unfinished).arg(&index).arg(INDEX_SECS);
-        }
+            let mut replace = PUT.call([&unfinished, &index]);
+            replace.arg(INDEX_SECS);
+            replace
+        };
         orders.core.store.run_command::<()>("put index", &put).await?;
         vouch_for(&orders.core, &redis_keys::drivers_trusted(&service_type)).await?;
     }

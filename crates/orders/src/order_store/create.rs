@@ -190,97 +190,13 @@ fn build_insert(checks: &str, parts: &str) -> String {
 /// Orders with a service type that Postgres does not know are left to the functions. The functions return the remedy,
 /// or create the order if the type was added after this statement started. Such an order with a key is left to a
 /// request that claims the key first.
-const INSERT: &str = "-- create orders
-         WITH c AS MATERIALIZED (
-             SELECT * FROM json_to_recordset($1::json) AS c (
-                 id text, write_id uuid, service_type text, pickup_lat float8, pickup_lng float8, payment_status text,
-                 amount_minor bigint, currency text, area_id text, customer_id text, actor text, lifetime_ms float8,
-                 owner text, key_id uuid, language text, channel text, loyalty_level text, admission text,
-                 met_waiting bigint, met_threshold bigint, holder uuid, key text, request_hash text, work_id uuid)),
-         t AS MATERIALIZED (SELECT dispatchq_now() AS now, set_config('dispatchq.located', $2, true)),
-         o AS (
-             INSERT INTO orders (id, service_type, area_id, customer_id, pickup_lat, pickup_lng, amount_minor, currency,
-                                 payment_status, status, partner, next_attempt_at, lifetime_deadline, created_at, updated_at,
-                                 owner, language, channel, loyalty_level, admission, write_id, creation_id)
-             SELECT c.id, c.service_type, c.area_id, c.customer_id, c.pickup_lat, c.pickup_lng, c.amount_minor, c.currency,
-                    c.payment_status, CASE WHEN s.partner IS NULL THEN 'DISPATCHING' ELSE 'PENDING_JOB_ID' END, s.partner,
-                    t.now, t.now + coalesce(c.lifetime_ms * interval '1 millisecond', s.lifetime), t.now, t.now,
-                    coalesce(c.owner, substring(c.actor FROM '^producer:(.+)$')), c.language, c.channel, c.loyalty_level,
-                    c.admission, c.write_id, c.write_id
-             FROM c JOIN service_types s ON s.service_type = c.service_type CROSS JOIN t{checks}
-             ORDER BY c.id
-             ON CONFLICT (id) DO NOTHING
-             RETURNING id, service_type, area_id, customer_id, channel, loyalty_level, admission, pickup_lat, pickup_lng,
-                       amount_minor, currency, payment_status, paid_at, status, partner, job_id, driver_id, former_drivers, attempt_no,
-                       round, attempt_deadline, next_attempt_at, poll_no, next_poll_at, job_id_asks, lifetime_deadline,
-                       lifetime_waived, trip_deadline, held_for_review, held_reason, hold_cause, version, created_at, updated_at,
-                       closed_at, owner, language),
-         e AS (
-             INSERT INTO order_events (order_id, from_status, to_status, reason, actor, at, key_id)
-             SELECT o.id, NULL, o.status, 'ORDER_CREATED', c.actor, o.created_at, c.key_id FROM o JOIN c ON c.id = o.id),
-         w AS (
-             INSERT INTO shadow_refusals (at, source, order_id, area_id, service_type, waiting, threshold, channel, loyalty_level)
-             SELECT o.created_at, 'create', o.id, coalesce(o.area_id, ''), o.service_type, c.met_waiting, c.met_threshold,
-                    o.channel, o.loyalty_level
-             FROM o JOIN c ON c.id = o.id WHERE o.admission = 'WOULD_REFUSE'){parts}
-         SELECT c.id AS given_id,
-                CASE WHEN s.service_type IS NOT NULL OR c.key IS NOT NULL THEN o.id IS NOT NULL
-                     WHEN set_config('dispatchq.write_id', c.write_id::text, true) IS NOT NULL
-                          AND dispatchq_create_order(
-                                  c.id, c.service_type, c.pickup_lat, c.pickup_lng, c.payment_status, c.amount_minor,
-                                  c.currency, c.area_id, c.customer_id, c.actor, c.lifetime_ms * interval '1 millisecond',
-                                  c.owner, c.key_id, c.language)
-                     THEN dispatchq_keep_admission(c.id, c.channel, c.loyalty_level, c.admission, c.met_waiting,
-                                                   c.met_threshold)
-                     ELSE false END AS is_created,
-                t.now, o.*
-         FROM c CROSS JOIN t LEFT JOIN o ON o.id = c.id LEFT JOIN service_types s ON s.service_type = c.service_type";
+const INSERT: &str = include_str!("insert.sql");
 
 /// If another session is storing the key, the statement fails on the primary key.
 const UNKNOWN_KEY: &str = "
              WHERE NOT EXISTS (SELECT 1 FROM idempotency_keys i WHERE i.holder_id = c.holder AND i.key = c.key)";
 
 /// The response to the request: the `OrderView` of a new order. A test compares both.
-const KEPT_ANSWERS: &str = ",
-         k AS (
-             INSERT INTO idempotency_keys (holder_id, key, request_hash, work_id, status, body)
-             SELECT c.holder, c.key, decode(c.request_hash, 'hex'), c.work_id, 201,
-                    jsonb_strip_nulls(jsonb_build_object(
-                        'area_id', o.area_id, 'customer_id', o.customer_id, 'language', o.language, 'channel', o.channel,
-                        'loyalty_level', o.loyalty_level, 'admission', o.admission, 'amount_minor', o.amount_minor,
-                        'currency', o.currency, 'partner', o.partner,
-                        'paid_at', CASE WHEN o.paid_at IS NOT NULL THEN d.created_at END))
-                    || jsonb_build_object(
-                        'order_id', o.id, 'status', o.status, 'service_type', o.service_type,
-                        'payment_status', o.payment_status, 'driver_id', NULL, 'attempt_no', o.attempt_no,
-                        'held_for_review', o.held_for_review,
-                        'pickup', jsonb_build_object('latitude', o.pickup_lat, 'longitude', o.pickup_lng),
-                        'next', jsonb_build_object('action', 'NEXT_ATTEMPT', 'at', d.created_at, 'in_sec', 0),
-                        'created_at', d.created_at, 'lifetime_deadline', d.lifetime_deadline,
-                        'lifetime_left_sec', floor(extract(epoch FROM o.lifetime_deadline - o.created_at)),
-                        'closed_at', NULL)
-             FROM o JOIN c ON c.id = o.id CROSS JOIN LATERAL (
-                 SELECT replace(to_char(o.created_at AT TIME ZONE 'UTC', f.form), '.000Z', 'Z') AS created_at,
-                        replace(to_char(o.lifetime_deadline AT TIME ZONE 'UTC', f.form), '.000Z', 'Z') AS lifetime_deadline
-                 FROM (SELECT 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"' AS form) f) d
-             WHERE c.key IS NOT NULL)";
+const KEPT_ANSWERS: &str = include_str!("kept_answers.sql");
 
-const CALL_FUNCTIONS: &str = "-- create order
-         SELECT c.id,
-                CASE WHEN set_config('dispatchq.write_id', c.write_id, true) IS NOT NULL
-                      AND set_config('dispatchq.located', CASE WHEN c.area_id IS NULL THEN '' ELSE 'on' END, true) IS NOT NULL
-                      AND (c.max_waiting IS NULL
-                           OR dispatchq_take_place(c.id, c.area_id, c.service_type, c.max_waiting))
-                     THEN CASE WHEN dispatchq_create_order(
-                                        c.id, c.service_type, c.pickup_lat, c.pickup_lng, c.payment_status, c.amount_minor,
-                                        c.currency, c.area_id, c.customer_id, c.actor,
-                                        c.lifetime_ms * interval '1 millisecond', c.owner, c.key_id, c.language)
-                               THEN dispatchq_keep_admission(c.id, c.channel, c.loyalty_level, c.admission, c.met_waiting,
-                                                             c.met_threshold)
-                               ELSE false END END
-         FROM (SELECT * FROM json_to_recordset($1::json) AS c (
-                   id text, write_id text, service_type text, pickup_lat float8, pickup_lng float8, payment_status text,
-                   amount_minor bigint, currency text, area_id text, customer_id text, actor text, lifetime_ms float8,
-                   owner text, key_id uuid, max_waiting bigint, language text, channel text, loyalty_level text,
-                   admission text, met_waiting bigint, met_threshold bigint)
-               ORDER BY area_id, service_type, id) c";
+const CALL_FUNCTIONS: &str = include_str!("call_functions.sql");

@@ -131,21 +131,7 @@ const EVENTS: &str = ",
 /// Free drivers who are not getting an offer from another order, each with the lowest free slot. If a driver's slot is
 /// taken after the statement started, the unique index fails the statement. A driver is locked only for an order that
 /// can be written, because other orders may want the driver.
-const FREE_DRIVERS: &str = "
-         p AS MATERIALIZED (
-             SELECT p.*, free.slot FROM json_to_recordset($10::json) AS p (
-                 order_id text, id uuid, attempt_no integer, round integer, driver_id text, distance_m float8, score float8,
-                 rank integer, per_driver integer, offered_at timestamptz, expires_at timestamptz)
-             CROSS JOIN LATERAL (
-                 SELECT s.n AS slot FROM generate_series(1, p.per_driver) AS s (n)
-                 WHERE NOT EXISTS (SELECT 1 FROM offers y
-                                   WHERE y.driver_id = p.driver_id AND y.state = 'offered' AND y.slot = s.n)
-                 ORDER BY s.n LIMIT 1) free
-             WHERE CASE WHEN p.order_id IN (SELECT n.id FROM n JOIN l ON l.id = n.id WHERE l.version = n.expected)
-                        THEN pg_try_advisory_xact_lock((SELECT dispatchq_lock($11::integer)), hashtext(p.driver_id)) ELSE false END
-               AND (SELECT count(*) FROM orders z
-                    WHERE z.driver_id = p.driver_id AND z.status IN ('DRIVER_ASSIGNED', 'PICKED_UP')
-                      AND z.partner IS NULL) = 0),";
+const FREE_DRIVERS: &str = include_str!("free_drivers.sql");
 
 const ALL_FREE: &str = "
                AND (n.new_offers = 0 OR n.new_offers = (SELECT count(*) FROM p WHERE p.order_id = n.id))";
@@ -184,22 +170,7 @@ const STORED_ARRIVALS: &str = ",
              SELECT g.partner, g.event_id, g.order_id, g.booking_id, g.body, 'processed', g.result, g.at, g.at
              FROM g JOIN u ON u.id = g.order_id)";
 
-const BOOKINGS: &str = ",
-         c AS MATERIALIZED (
-             SELECT c.* FROM json_to_recordset($4::json) AS c (
-                 order_id text, is_newly_known boolean, attempt_no integer, partner text, state text, booking_id text,
-                 job_id text, tries integer, next_try_at timestamptz, last_error text, created_at timestamptz,
-                 booked_at timestamptz, assigned_at timestamptz, closed_at timestamptz)
-             JOIN u ON u.id = c.order_id),
-         b AS (
-             INSERT INTO bookings (order_id, attempt_no, partner, state, booking_id, job_id, tries, next_try_at,
-                                   last_error, created_at, booked_at, assigned_at, closed_at)
-             SELECT order_id, attempt_no, partner, state, booking_id, job_id, tries, next_try_at, last_error, created_at,
-                    booked_at, assigned_at, closed_at FROM c
-             ON CONFLICT (order_id, attempt_no) DO UPDATE
-                SET state = excluded.state, booking_id = excluded.booking_id, job_id = excluded.job_id,
-                    tries = excluded.tries, next_try_at = excluded.next_try_at, last_error = excluded.last_error,
-                    booked_at = excluded.booked_at, assigned_at = excluded.assigned_at, closed_at = excluded.closed_at)";
+const BOOKINGS: &str = include_str!("bookings.sql");
 
 const MATCHES: &str = ",
          k AS (

@@ -33,42 +33,21 @@ pub(super) async fn insert_offers(
         let drivers: Vec<&DriverId> = next.iter().map(|r| &r.driver_id).collect();
         let distances: Vec<f64> = next.iter().map(|r| r.distance_m).collect();
         let scores: Vec<f64> = next.iter().map(|r| r.score).collect();
-        let rows: Vec<Made> = sqlx::query_as(
-            "-- insert offers
-             WITH locked AS MATERIALIZED (
-                 SELECT c.* FROM unnest($1::uuid[], $2::text[], $3::float8[], $4::float8[]) WITH ORDINALITY
-                      AS c (id, driver_id, distance_m, score, place)
-                 WHERE pg_try_advisory_xact_lock((SELECT dispatchq_lock($12::integer)), hashtext(c.driver_id)))
-             INSERT INTO offers (id, order_id, attempt_no, round, driver_id, distance_m, score, rank, slot,
-                                 offered_at, expires_at)
-             SELECT c.id, $5, $6, $7, c.driver_id, c.distance_m, c.score, $8 + c.place, free.slot, $9, $10
-             FROM locked c
-             CROSS JOIN LATERAL (
-                 SELECT s.n AS slot FROM generate_series(1, $11) AS s (n)
-                 WHERE NOT EXISTS (SELECT 1 FROM offers f
-                                   WHERE f.driver_id = c.driver_id AND f.state = 'offered' AND f.slot = s.n)
-                 ORDER BY s.n LIMIT 1) free
-             WHERE (SELECT count(*) FROM orders o
-                    WHERE o.driver_id = c.driver_id AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP')
-                      AND o.partner IS NULL) = 0
-             -- for a slot that was taken after this statement started
-             ON CONFLICT DO NOTHING
-             RETURNING id, driver_id, distance_m",
-        )
-        .bind(&ids)
-        .bind(&drivers)
-        .bind(&distances)
-        .bind(&scores)
-        .bind(change.order.id.as_str())
-        .bind(change.order.attempt_no)
-        .bind(change.order.round)
-        .bind(i32::try_from(passed).unwrap_or(i32::MAX))
-        .bind(change.at)
-        .bind(new.expires_at)
-        .bind(i32::from(new.per_driver.max(1)))
-        .bind(OFFERING)
-        .fetch_all(&mut *tx)
-        .await?;
+        let rows: Vec<Made> = sqlx::query_as(include_str!("insert_offers.sql"))
+            .bind(&ids)
+            .bind(&drivers)
+            .bind(&distances)
+            .bind(&scores)
+            .bind(change.order.id.as_str())
+            .bind(change.order.attempt_no)
+            .bind(change.order.round)
+            .bind(i32::try_from(passed).unwrap_or(i32::MAX))
+            .bind(change.at)
+            .bind(new.expires_at)
+            .bind(i32::from(new.per_driver.max(1)))
+            .bind(OFFERING)
+            .fetch_all(&mut *tx)
+            .await?;
         made.extend(rows);
         passed += next.len();
     }

@@ -9,11 +9,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use redis::{Cmd, FromRedisValue, Value};
+use redis::{FromRedisValue, RedisError, Value};
 use tokio::sync::broadcast;
 
 use super::{
     address::RedisConfig,
+    command::{self, RedisCall},
     connect::{self, RedisConnection},
     ended_permits::EndedPermits,
     error::StoreError,
@@ -196,17 +197,25 @@ impl Store {
     ///
     /// Panics in debug builds if the keys of the command are in several slots, even without a cluster. So each test of
     /// a caller checks this.
-    pub async fn run_command<T: FromRedisValue>(&self, name: &'static str, cmd: &Cmd) -> Result<T, StoreError> {
+    pub async fn run_command<T: FromRedisValue>(
+        &self,
+        name: &'static str,
+        call: &impl RedisCall,
+    ) -> Result<T, StoreError> {
         debug_assert!(
-            hash_slot::slots_of(cmd).len() < 2,
+            hash_slot::slots_of(call.cmd()).len() < 2,
             "'{name}' has keys in several slots, which a cluster refuses"
         );
-        self.run_query(name, cmd).await
+        self.run_query(name, call).await
     }
 
     /// Runs a command as [`run_command`](Self::run_command) does, but with keys in several slots. Not for a cluster.
-    pub async fn run_across_slots<T: FromRedisValue>(&self, name: &'static str, cmd: &Cmd) -> Result<T, StoreError> {
-        self.run_query(name, cmd).await
+    pub async fn run_across_slots<T: FromRedisValue>(
+        &self,
+        name: &'static str,
+        call: &impl RedisCall,
+    ) -> Result<T, StoreError> {
+        self.run_query(name, call).await
     }
 
     /// Returns the keys of a type, such as `zset`, that match a pattern, from every server of a cluster. A key that is
@@ -233,11 +242,18 @@ impl Store {
     }
 
     /// Runs a plain command that a caller waits for.
-    pub(super) async fn run_query<T: FromRedisValue>(&self, call: &'static str, cmd: &Cmd) -> Result<T, StoreError> {
+    pub(super) async fn run_query<T: FromRedisValue>(
+        &self,
+        name: &'static str,
+        call: &impl RedisCall,
+    ) -> Result<T, StoreError> {
         let begun = Instant::now();
-        let answer = async { cmd.query_async(&mut self.connection.for_slot(|| hash_slot::slot_of(cmd)).await?).await };
+        let answer = async {
+            let mut connection = self.connection.for_slot(|| hash_slot::slot_of(call.cmd())).await?;
+            T::from_redis_value(command::run_call(call, &mut connection).await?).map_err(RedisError::from)
+        };
         let answer = tokio::time::timeout(self.config.response_timeout, answer).await;
-        self.answer_in_time(call, begun, answer)
+        self.answer_in_time(name, begun, answer)
     }
 
     /// Runs a script that a caller waits for.

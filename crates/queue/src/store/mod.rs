@@ -4,7 +4,7 @@
 //! * `address`: Redis addresses. `connect`: the connection. `manager`: settings of all connections, such as timeouts.
 //! * `sentinel`: finds the primary, now and after a failover.
 //! * `cluster`: finds the node of a slot. `hash_slot`: finds the slot of a key.
-//! * `script`: the Lua scripts and their calls.
+//! * `script`: the Lua scripts of the engine and their calls. `command`: commands and scripts of the capabilities.
 //! * `enqueue`: inserts jobs, and repairs missing ones.
 //! * `take`: leases due jobs. `leased`: the leased jobs and their token.
 //! * `settle`: ends leases with an outcome.
@@ -28,6 +28,7 @@ mod bounds;
 mod breaker;
 mod client;
 mod cluster;
+mod command;
 mod connect;
 mod dead;
 mod ended_permits;
@@ -58,6 +59,7 @@ mod take;
 pub use address::RedisConfig;
 pub use breaker::{BreakerPolicy, BreakerState};
 pub use client::{ScriptClock, Store};
+pub use command::{Command, LuaScript, RedisCall};
 pub use dead::{
     DeadCursor, DeadEntry, DeadFilter, DeadPage, DeadRecord, DiscardVerdict, InvalidCursor, RequeueVerdict,
     RestoreVerdict,

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::support::{Bench, LEASE, Letter, OTHER, QUEUE, START_MS, due_now, millis, rebuild, secs, timer};
 use queue::{
-    LeaseToken, LeasedJob, NewJob, SettleRequest, Store,
+    LeaseToken, LeasedJob, LuaScript, NewJob, SettleRequest, Store,
     store::{JobState, LeaseEnd, SettleVerdict, TakeAnswer, TakeMode, TakeRequest},
 };
 
@@ -208,4 +208,16 @@ async fn scripts_are_loaded_again_after_a_script_flush() {
     bench.enqueue(due_now("t:1")).await;
     bench.redis::<()>(&["SCRIPT", "FLUSH"]).await;
     assert_eq!(bench.take(10).await.ids(), ["t:1"]);
+}
+
+#[tokio::test]
+async fn script_of_a_capability_is_loaded_when_missing() {
+    static ADD: LuaScript = LuaScript::new("return redis.call('INCRBY', KEYS[1], ARGV[1])");
+    let bench = Bench::new().await;
+    for sum in [2, 4] {
+        bench.redis::<()>(&["SCRIPT", "FLUSH"]).await;
+        let mut add = ADD.call(["sum"]);
+        add.arg(2);
+        assert_eq!(bench.store.run_command::<i64>("add", &add).await.unwrap(), sum);
+    }
 }

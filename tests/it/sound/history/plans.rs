@@ -107,9 +107,21 @@ async fn plan(db: &mut PgConnection, statement: &str, arguments: &[&str]) -> Str
     lines.join("\n")
 }
 
-/// The text of a statement in the source, by its name.
+/// Appends the `.sql` files that a source file includes, each in quotes.
+fn with_sql_files(source: &str, file: &str) -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates").join(file);
+    let included = source.split("include_str!(\"").skip(1).filter_map(|rest| rest.split('"').next());
+    let texts = included.filter(|name| name.ends_with(".sql")).map(|name| {
+        let text = fs::read_to_string(folder.with_file_name(name)).unwrap();
+        format!("\n\"{text}\"")
+    });
+    texts.fold(source.to_owned(), |all, text| all + &text)
+}
+
+/// Returns the text of a statement in the source, by its name.
 fn statement(file: &str, name: &str) -> String {
     let source = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("crates").join(file)).unwrap();
+    let source = with_sql_files(&source, file);
     let begin = source.find(&format!("-- {name}\n")).unwrap_or_else(|| panic!("{file} has no statement '{name}'"));
     source[begin..].split('"').next().unwrap().to_owned()
 }

@@ -1,0 +1,15 @@
+SELECT binding_id, 'cycle ' || cycle || ' follows cycle ' || before
+FROM (SELECT t.binding_id, t.cycle,
+             lag(t.cycle, 1, b.removed_through) OVER (PARTITION BY t.binding_id ORDER BY t.cycle) AS before
+      FROM audit_transactions t JOIN audit_bindings b USING (binding_id)
+      WHERE t.cycle > b.removed_through) c
+WHERE cycle <> before + 1
+UNION ALL
+SELECT b.binding_id, 'has begun ' || b.cycle || ' cycles and the last header is of cycle ' || last
+FROM audit_bindings b
+CROSS JOIN LATERAL (SELECT greatest(coalesce(max(t.cycle), 0), b.removed_through) AS last
+                    FROM audit_transactions t WHERE t.binding_id = b.binding_id) t
+WHERE last <> b.cycle
+UNION ALL
+SELECT DISTINCT t.binding_id, 'has transactions and is no binding' FROM audit_transactions t
+WHERE NOT EXISTS (SELECT 1 FROM audit_bindings b WHERE b.binding_id = t.binding_id)

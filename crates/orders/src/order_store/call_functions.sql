@@ -1,0 +1,19 @@
+-- create order
+SELECT c.id,
+       CASE WHEN set_config('dispatchq.write_id', c.write_id, true) IS NOT NULL
+             AND set_config('dispatchq.located', CASE WHEN c.area_id IS NULL THEN '' ELSE 'on' END, true) IS NOT NULL
+             AND (c.max_waiting IS NULL
+                  OR dispatchq_take_place(c.id, c.area_id, c.service_type, c.max_waiting))
+            THEN CASE WHEN dispatchq_create_order(
+                               c.id, c.service_type, c.pickup_lat, c.pickup_lng, c.payment_status, c.amount_minor,
+                               c.currency, c.area_id, c.customer_id, c.actor,
+                               c.lifetime_ms * interval '1 millisecond', c.owner, c.key_id, c.language)
+                      THEN dispatchq_keep_admission(c.id, c.channel, c.loyalty_level, c.admission, c.met_waiting,
+                                                    c.met_threshold)
+                      ELSE false END END
+FROM (SELECT * FROM json_to_recordset($1::json) AS c (
+          id text, write_id text, service_type text, pickup_lat float8, pickup_lng float8, payment_status text,
+          amount_minor bigint, currency text, area_id text, customer_id text, actor text, lifetime_ms float8,
+          owner text, key_id uuid, max_waiting bigint, language text, channel text, loyalty_level text,
+          admission text, met_waiting bigint, met_threshold bigint)
+      ORDER BY area_id, service_type, id) c
