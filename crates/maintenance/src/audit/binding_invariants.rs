@@ -28,7 +28,7 @@ pub const BINDING_INVARIANTS: [HistoryInvariant; 9] = [
     },
     HistoryInvariant {
         name: "a_record_of_each_call",
-        meaning: "each transaction has a call, and each call an end, but for the one that is open",
+        meaning: "each transaction has a call, and each call has an end, except for an open call",
         query: include_str!("invariants/a_record_of_each_call.sql"),
     },
     HistoryInvariant {
@@ -64,19 +64,19 @@ pub const BINDING_INVARIANTS: [HistoryInvariant; 9] = [
     // A lost or rejected call has no outcome and is repeated with the same key. Other results are outcomes.
     HistoryInvariant {
         name: "an_otp_is_used_once",
-        meaning: "an OTP has one outcome, is then erased, and no transaction has more of them than may be tried",
+        meaning: "an OTP has one outcome and is then erased; a transaction has at most the allowed number of OTPs",
         query: include_str!("invariants/an_otp_is_used_once.sql"),
     },
     // For equal times, a start counts as before a cycle, and a stop as after it.
     HistoryInvariant {
         name: "no_cycle_while_stopped",
-        meaning: "no cycle begins after a stop or a pause, before the next start or resume",
+        meaning: "no cycle starts between a stop or pause and the next start or resume",
         query: include_str!("invariants/no_cycle_while_stopped.sql"),
     },
     // Only ended calls that were sent after the last change of the server, because earlier limits are not stored.
     HistoryInvariant {
         name: "calls_within_limits",
-        meaning: "no more calls were open at a server, or in all, than may be, by the clocks of workers, 50 ms apart at most",
+        meaning: "the open calls never exceeded the limit of a server or of all, with 50 ms tolerance for workers' clocks",
         query: include_str!("invariants/calls_within_limits.sql"),
     },
 ];

@@ -29,7 +29,7 @@ impl HistoryInvariant {
 pub const INVARIANTS: [HistoryInvariant; 18] = [
     HistoryInvariant {
         name: "unbroken_chain",
-        meaning: "each event starts in the state the one before ended in; the last is the order's state",
+        meaning: "each event starts in the state in which the previous event ended; the last state is the order's",
         query: include_str!("invariants/unbroken_chain.sql"),
     },
     HistoryInvariant {
@@ -96,12 +96,12 @@ pub const INVARIANTS: [HistoryInvariant; 18] = [
     },
     HistoryInvariant {
         name: "one_outcome_per_attempt",
-        meaning: "every attempt ends once; only the latest of a searching order may still run",
+        meaning: "every attempt has one outcome; only the latest attempt of a searching order may have none",
         query: include_str!("invariants/one_outcome_per_attempt.sql"),
     },
     HistoryInvariant {
         name: "ended_within_lifetime",
-        meaning: "without a driver an order ends by its lifetime, 30 s at most after it, unless a person has it",
+        meaning: "an order without a driver ends at most 30 s after its lifetime, unless it waits for a person",
         query: include_str!("invariants/ended_within_lifetime.sql"),
     },
     HistoryInvariant {

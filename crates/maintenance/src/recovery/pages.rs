@@ -152,7 +152,7 @@ impl TimerPages {
                 .bind(if self.scope == RepairScope::Overdue { STRETCH } else { ORDERS_PAGE })
                 .fetch_all(&core.db)
                 .await?;
-            // One row at least: it says where the next page begins.
+            // There is at least one row, which has the position of the next page.
             if let Some(row) = rows.first() {
                 self.cursor.orders_after = row.try_get("last")?;
             }

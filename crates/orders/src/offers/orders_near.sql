@@ -13,7 +13,7 @@ d AS MATERIALIZED (
             WHERE x.driver_id = d.id AND x.state IN ('declined', 'expired')
               AND x.responded_at > dispatchq_now() - p.cool_down_s * interval '1 second') AS cools_for_s
     FROM p
-    -- `IS NOT FALSE` keeps Postgres from reading the index of all who want work
+    -- `IS NOT FALSE` prevents Postgres from scanning the index of all available drivers
     JOIN drivers d ON d.id = ANY ($1::text[]) AND d.available IS NOT FALSE AND p.service_type = ANY (d.service_types)
     WHERE (SELECT count(*) FROM orders o
            WHERE o.driver_id = d.id AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP') AND o.partner IS NULL) = 0
@@ -28,7 +28,7 @@ w AS MATERIALIZED (
         WHERE o.service_type = t.service_type AND o.status = 'DISPATCHING' AND o.partner IS NULL
           AND (o.next_attempt_at IS NOT NULL OR o.attempt_deadline <= dispatchq_now()) AND NOT o.held_for_review
           AND (o.lifetime_waived OR o.lifetime_deadline > dispatchq_now())
-        -- by the index of cells: that of each status holds those of partners, too
+        -- uses the index of cells: the index by status also contains the orders of partners
         ORDER BY o.created_at + interval '0', o.id LIMIT $8) o)
 SELECT f.id AS driver_id, f.cools_for_s, n.id AS order_id, n.created_at, n.distance_m
 FROM f LEFT JOIN LATERAL (
@@ -54,7 +54,7 @@ FROM f LEFT JOIN LATERAL (
      WHERE f.cools_for_s IS NULL AND NOT f.is_wide)
     UNION ALL
     (SELECT o.id, o.created_at, dispatchq_distance_m(f.lat, f.lng, o.pickup_lat, o.pickup_lng) AS distance_m
-    -- in order, so that the look ends with the last one needed
+    -- in order, so that the scan ends with the last order needed
     FROM (SELECT * FROM w WHERE f.is_wide AND f.cools_for_s IS NULL AND w.service_type = f.service_type
           ORDER BY w.created_at, w.id LIMIT $8) o
     WHERE o.pickup_lat BETWEEN f.lat - f.lat_span AND f.lat + f.lat_span

@@ -15,6 +15,6 @@ CROSS JOIN LATERAL (
 WHERE (SELECT count(*) FROM orders o
        WHERE o.driver_id = c.driver_id AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP')
          AND o.partner IS NULL) = 0
--- a slot taken since this statement began
+-- for a slot that was taken after this statement started
 ON CONFLICT DO NOTHING
 RETURNING id, driver_id, distance_m

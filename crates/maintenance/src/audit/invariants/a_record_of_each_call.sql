@@ -9,7 +9,7 @@ WHERE c.part = 'claim' AND (b.phase = 'CALLING' AND b.call_no = c.call_no) IS NO
                   WHERE e.binding_id = c.binding_id AND e.cycle = c.cycle AND e.call_no = c.call_no
                     AND e.part = 'end')
 UNION ALL
-SELECT e.binding_id, 'call ' || e.call_no || ' of cycle ' || e.cycle || ' has an end and no claim'
+SELECT e.binding_id, 'call ' || e.call_no || ' of cycle ' || e.cycle || ' has an end but no claim'
 FROM audit_provider_calls e
 WHERE e.part = 'end'
   AND NOT EXISTS (SELECT 1 FROM audit_provider_calls c

@@ -5,7 +5,7 @@ WITH tries AS (
     LEFT JOIN audit_provider_calls e
         ON e.binding_id = c.binding_id AND e.cycle = c.cycle AND e.call_no = c.call_no AND e.part = 'end'
     WHERE c.part = 'claim' AND c.action = 'otp')
-SELECT a.binding_id, 'call ' || b.call_no || ' of cycle ' || a.cycle || ' hands in the OTP that call ' || a.call_no
+SELECT a.binding_id, 'call ' || b.call_no || ' of cycle ' || a.cycle || ' sends the OTP that call ' || a.call_no
        || ' had used up'
 FROM tries a
 CROSS JOIN LATERAL (SELECT call_no, at FROM tries b
@@ -15,14 +15,14 @@ WHERE a.has_outcome
   AND NOT EXISTS (SELECT 1 FROM audit_binding_events s
                   WHERE s.binding_id = a.binding_id AND s.kind = 'otp_submitted'
                     AND s.at BETWEEN a.ended_at AND b.at)
-  -- as far back as the history of the binding goes
+  -- only as far back as the binding's history
   AND EXISTS (SELECT 1 FROM audit_binding_events s WHERE s.binding_id = a.binding_id AND s.at <= a.ended_at)
 UNION ALL
 SELECT t.binding_id, count(*) || ' OTPs of cycle ' || t.cycle || ' had an outcome, of ' || max(b.otp_attempts)
 FROM tries t JOIN audit_bindings b USING (binding_id)
 WHERE t.has_outcome
 GROUP BY t.binding_id, t.cycle
--- fewer may be allowed today
+-- the allowed number may have been reduced since
 HAVING count(*) > max(b.otp_attempts)
    AND (count(*) > 10 OR NOT EXISTS (SELECT 1 FROM audit_binding_events p WHERE p.binding_id = t.binding_id
                                      AND p.kind = 'patched' AND p.at >= max(t.ended_at)))

@@ -5,11 +5,11 @@ FROM (SELECT t.binding_id, t.cycle,
       WHERE t.cycle > b.removed_through) c
 WHERE cycle <> before + 1
 UNION ALL
-SELECT b.binding_id, 'has begun ' || b.cycle || ' cycles and the last header is of cycle ' || last
+SELECT b.binding_id, 'has started ' || b.cycle || ' cycles and the last header is of cycle ' || last
 FROM audit_bindings b
 CROSS JOIN LATERAL (SELECT greatest(coalesce(max(t.cycle), 0), b.removed_through) AS last
                     FROM audit_transactions t WHERE t.binding_id = b.binding_id) t
 WHERE last <> b.cycle
 UNION ALL
-SELECT DISTINCT t.binding_id, 'has transactions and is no binding' FROM audit_transactions t
+SELECT DISTINCT t.binding_id, 'has transactions but is not a binding' FROM audit_transactions t
 WHERE NOT EXISTS (SELECT 1 FROM audit_bindings b WHERE b.binding_id = t.binding_id)
