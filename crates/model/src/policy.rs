@@ -19,6 +19,7 @@ pub enum ExhaustionAction {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct DispatchPolicy {
+    /// Time that a driver has to answer.
     pub attempt: Duration,
     /// Pauses before the search restarts: after the first round, the second, and so on. The last value repeats. Never
     /// empty.

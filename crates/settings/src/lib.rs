@@ -200,7 +200,7 @@ impl Config {
             let variables = self.other_variables.join(", ");
             tracing::warn!(
                 variables,
-                "Variables without two underscores are no settings and are ignored; write DISPATCHQ_REDIS__URL."
+                "Variables without two underscores are ignored because they are not settings; write DISPATCHQ_REDIS__URL."
             );
         }
     }

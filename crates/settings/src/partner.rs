@@ -98,7 +98,7 @@ fn default_concurrent() -> u32 {
     50
 }
 
-/// Less than the slots of any queue, so that a slow partner never occupies all of them.
+/// Less than the slots of every queue whose jobs call partners, so that a slow partner never occupies all of them.
 fn default_concurrent_per_process() -> u32 {
     12
 }

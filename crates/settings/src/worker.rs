@@ -21,5 +21,6 @@ pub struct WorkerConfig {
     pub drain: Duration,
     #[garde(custom(be_bind_or_empty))]
     pub admin_bind: String,
+    /// Maximum number of concurrent jobs, by queue.
     pub concurrency: BTreeMap<String, usize>,
 }

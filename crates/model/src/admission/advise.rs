@@ -159,6 +159,7 @@ fn close_run(days: &[ScheduleDay], begin: u32, end: u32, run: &[AdvisedSlot]) ->
 /// Test of thresholds on hours that were not used to propose them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct BackTest {
+    /// Number of hours with orders.
     pub hours: u64,
     /// Number of hours in which the last order of a full queue would have found a driver within the wait.
     pub in_time: u64,

@@ -16,6 +16,7 @@ use geo::{
 /// Maximum work of a check, in steps of about a nanosecond. Maps of real areas need less than a hundredth of it.
 pub const MOST_WORK: u64 = 3_000_000_000;
 
+/// Cost of an exact comparison of two edges, in the unit of [`MOST_WORK`].
 const COMPARISON: u64 = 20;
 /// Cost of relating two shapes that touch, for each of their edges.
 const RELATION: u64 = 1_000;

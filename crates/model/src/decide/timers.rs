@@ -40,7 +40,7 @@ impl OrderTimer {
     }
 }
 
-/// Returns the order of a job; `None` for periodic jobs, plans, bindings and messages, and for jobs of other programs.
+/// Returns the order of a job; `None` for periodic jobs, plans, bindings and messages, and for unknown jobs.
 pub fn order_of(job: &JobId) -> Option<OrderId> {
     // Jobs of schedules, plans and bindings have no order. The subject of a message is in its row.
     let others = [

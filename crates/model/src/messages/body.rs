@@ -238,6 +238,7 @@ pub struct UnresolvedBody {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepBody {
     pub event: OrderStep,
+    /// Version of the event format.
     pub version: u16,
     /// Sequence number; increases with each step of an order.
     pub seq: i64,

@@ -1,6 +1,6 @@
 //! Business hours of the support desk. The time limits of its alerts count only these hours. Pure.
 //!
-//! Times are wall-clock times of the desk's time zone. If a clock change skips the start or end of a day, the time one
+//! Times are wall-clock times of the desk's time zone. If a clock change skips an opening or closing time, the time one
 //! hour later counts. If it repeats the time, the first one counts.
 
 use std::{collections::BTreeSet, fmt, str::FromStr, time::Duration};

@@ -12,7 +12,7 @@
 pub mod booking;
 pub mod deadlines;
 pub mod hold;
-#[expect(clippy::module_inception, reason = "the row is one of the things an order is made of")]
+#[expect(clippy::module_inception, reason = "the module order contains the row type")]
 pub mod order;
 pub mod payment;
 pub mod reason;

@@ -149,8 +149,8 @@ fn count_ask(change: &mut Change, s: &Snapshot) {
 }
 
 /// Handles a partner that no longer knows a booking it had. Without a job id, the order ends: the job id retrieval
-/// design treats this error as permanent. With a job id, the attempt ends. With a driver on the way, a dispatcher must
-/// check.
+/// design treats this error as permanent. With a job id, the attempt ends. With a driver on the way, support is
+/// notified.
 pub fn booking_not_found(s: &Snapshot, attempt_no: i32, rules: PartnerRules) -> Decision {
     let Some(before) = s.booking_of_attempt(attempt_no).filter(|b| b.state == BookingState::Booked && is_current(s, b))
     else {
