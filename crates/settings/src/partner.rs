@@ -30,7 +30,7 @@ pub struct PartnerConfig {
     pub callback_secret_env: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub callback_secret_file: Option<PathBuf>,
-    /// Previous secret, still accepted while the partner switches.
+    /// Previous secret, still accepted while the partner switches to the new one.
     #[serde(default)]
     pub callback_secret_previous: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -110,7 +110,7 @@ impl ChangedValues {
 pub struct BindingChange {
     pub actor: Actor,
     pub at: DateTime<Utc>,
-    /// The version that the decision used.
+    /// Version of the row that the decision used.
     pub version: i64,
     /// The row after the change, except version and `updated_at`.
     pub binding: Binding,

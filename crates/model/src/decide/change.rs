@@ -105,7 +105,7 @@ impl RefundChange {
 pub struct Change {
     pub actor: Actor,
     pub at: DateTime<Utc>,
-    /// The version that the decision used.
+    /// Version of the row that the decision used.
     pub version: i64,
     /// The row after the change.
     pub order: Order,

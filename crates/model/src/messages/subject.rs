@@ -47,7 +47,7 @@ impl MessageSubject {
         }
     }
 
-    /// Returns the id as the job of the message contains it.
+    /// Returns the id for the job of the message.
     pub fn to_id(&self) -> SubjectId {
         match self {
             Self::Order(id) => id.clone().into(),

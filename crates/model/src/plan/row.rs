@@ -72,7 +72,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Maximum age of a plan at its run. The data behind an older plan may be outdated.
+    /// Maximum age at which a plan may be run. The data behind an older plan may be outdated.
     pub const RUN_WITHIN: TimeDelta = TimeDelta::hours(24);
     /// Maximum number of characters of the reason that the histories of the items contain.
     const NOTED_REASON: usize = 300;
