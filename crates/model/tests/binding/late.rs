@@ -89,9 +89,7 @@ fn unavailable_server_is_not_a_binding_failure() {
         let waited = bench.wait_for_timer();
         match answer {
             ProviderAnswer::Throttled { .. } => assert_eq!(waited, 4_000),
-            ProviderAnswer::Unreachable(_) => {
-                assert_eq!(bench.now, call.call_until, "the provider may still work on the call")
-            }
+            ProviderAnswer::Unreachable(_) => assert_eq!(bench.now, call.call_until, "it may still be open"),
             _ => assert_eq!(waited, 200),
         }
     }
