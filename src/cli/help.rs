@@ -3,9 +3,9 @@
 
 use std::{ffi::OsString, fmt::Write as _};
 
-use clap::{Arg, Command, CommandFactory, FromArgMatches, builder::StyledStr};
+use clap::{Arg, Command, CommandFactory, FromArgMatches, Subcommand, builder::StyledStr, error::ErrorKind};
 
-use super::Cli;
+use super::{Cli, LocalCommand, remote::RemoteArgs};
 use model::{
     json_words,
     plain_text::{escape_controls, is_plain},
@@ -64,11 +64,18 @@ const SUBJECTS: [(&str, &str); 8] = [
     ("alert", "alert"),
 ];
 
-/// Returns the parser, with help for shared options.
+/// Returns the parser, with help for shared options. Local commands hide the options of the API.
 pub fn command() -> Command {
-    Cli::command().mut_args(|arg| explain_arg(arg, None)).mut_subcommands(|group| {
+    let root = Cli::command();
+    let of_api: Vec<Arg> =
+        root.get_arguments().filter(|arg| RemoteArgs::IDS.contains(&arg.get_id().as_str())).cloned().collect();
+    let local = LocalCommand::augment_subcommands(Command::new("local"));
+    root.mut_args(|arg| explain_arg(arg, None)).mut_subcommands(|group| {
         let subject = SUBJECTS.iter().find(|(name, _)| group.get_name() == *name).map(|(_, subject)| *subject);
-        explain_shared(group, subject)
+        let is_local = local.find_subcommand(group.get_name()).is_some();
+        // An option that a command has is not inherited.
+        let hidden = of_api.iter().filter(|_| is_local).map(|arg| arg.clone().hide(true));
+        explain_shared(group.args(hidden), subject)
     })
 }
 
@@ -122,11 +129,18 @@ fn parse_from(args: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Err
     let command = command();
     let template = grouped_template(&command);
     // The groups replace clap's list of commands.
-    let command = command
+    let mut command = command
         .mut_subcommands(|command| command.hide(true))
         .help_template(template)
         .override_usage("dispatchq [OPTIONS] <COMMAND>");
-    Cli::from_arg_matches(&command.try_get_matches_from(args)?)
+    let matches = command.clone().try_get_matches_from(args)?;
+    let cli = Cli::from_arg_matches(&matches)?;
+    if let (super::Command::Local(_), Some(option)) = (&cli.command, cli.remote.find_given()) {
+        let name = matches.subcommand_name().unwrap_or_default();
+        let text = format!("dispatchq {name} has no {option}: it works on this machine and its configuration");
+        return Err(command.error(ErrorKind::ArgumentConflict, text));
+    }
+    Ok(cli)
 }
 
 /// Returns the template of the top-level help, with the commands in groups.

@@ -88,6 +88,16 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    #[command(flatten)]
+    Local(LocalCommand),
+    #[command(flatten)]
+    Api(ApiCommand),
+}
+
+/// Commands that work only on this machine. Each is a long-running process, or concerns the configuration, the schema or the servers.
+/// They have no `--api`.
+#[derive(Debug, Subcommand)]
+enum LocalCommand {
     /// Run everything on this machine, with its own Redis and Postgres: API, worker and a key
     #[cfg(feature = "lab")]
     Dev(dev::Args),
@@ -104,6 +114,26 @@ enum Command {
     /// Show or check the configuration
     #[command(subcommand)]
     Config(config::Command),
+    /// Replay recorded rides against simulated drivers, and check the history
+    #[cfg(feature = "lab")]
+    Replay(replay::ReplayOptions),
+    /// Run a simulated taxi partner with injectable faults (docs/PARTNER.md)
+    #[cfg(feature = "lab")]
+    PartnerSim(Box<partner_sim::Args>),
+    /// Run a simulated provider of transactions that checks every call (docs/PROVIDER.md)
+    #[cfg(feature = "lab")]
+    ProviderSim(Box<provider_sim::Args>),
+    /// Run benchmarks on this machine
+    #[cfg(feature = "lab")]
+    #[command(subcommand)]
+    Bench(bench::Command),
+    /// Print the completion script for a shell
+    Completions(completions::Args),
+}
+
+/// Commands that use the API.
+#[derive(Debug, Subcommand)]
+enum ApiCommand {
     /// Manage the API keys of programs and drivers
     #[command(subcommand)]
     Apikey(apikey::Command),
@@ -164,44 +194,9 @@ enum Command {
     /// Compare Redis with Postgres, and enqueue missing jobs again
     #[command(subcommand)]
     Reconcile(reconcile::Command),
-    /// Replay recorded rides against simulated drivers, and check the history
-    #[cfg(feature = "lab")]
-    Replay(replay::ReplayOptions),
-    /// Run a simulated taxi partner with injectable faults (docs/PARTNER.md)
-    #[cfg(feature = "lab")]
-    PartnerSim(Box<partner_sim::Args>),
-    /// Run a simulated provider of transactions that checks every call (docs/PROVIDER.md)
-    #[cfg(feature = "lab")]
-    ProviderSim(Box<provider_sim::Args>),
-    /// Run benchmarks on this machine
-    #[cfg(feature = "lab")]
-    #[command(subcommand)]
-    Bench(bench::Command),
-    /// Print the completion script for a shell
-    Completions(completions::Args),
 }
 
-impl Command {
-    /// Returns whether the command works only on this machine. Such a command is a long-running process, or concerns
-    /// the configuration, the schema or the servers. It has no `--api`.
-    fn is_local(&self) -> bool {
-        #[cfg(feature = "lab")]
-        if matches!(self, Self::Dev(_) | Self::Replay(_) | Self::PartnerSim(_) | Self::ProviderSim(_) | Self::Bench(_))
-        {
-            return true;
-        }
-        matches!(
-            self,
-            Self::Serve(_)
-                | Self::Work(_)
-                | Self::Migrate(_)
-                | Self::Doctor(_)
-                | Self::Health(_)
-                | Self::Config(_)
-                | Self::Completions(_)
-        )
-    }
-
+impl ApiCommand {
     /// Returns whether the command needs Redis when it starts.
     fn needs_redis(&self) -> bool {
         match self {
@@ -213,18 +208,18 @@ impl Command {
 }
 
 pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
-    if cli.command.is_local() {
-        cli.remote.refuse_api()?;
-        return run_local(cli.command, cli.config.as_deref()).await;
-    }
+    let command = match cli.command {
+        Command::Local(command) => return run_local(command, cli.config.as_deref()).await,
+        Command::Api(command) => command,
+    };
     let api = match cli.remote.find_api()? {
         Some(api) => {
             init_logs_of_command(&Config::defaults())?;
             api
         }
-        None => connect_api(&cli.command, settings::load_config(cli.config.as_deref())?).await?,
+        None => connect_api(&command, settings::load_config(cli.config.as_deref())?).await?,
     };
-    let ended = run_command(cli.command, &api).await;
+    let ended = run_command(command, &api).await;
     api.close().await;
     ended
 }
@@ -236,7 +231,7 @@ fn init_logs_of_command(config: &Config) -> anyhow::Result<()> {
 }
 
 /// Returns an API client that runs the router in this process, on the configured servers.
-async fn connect_api(command: &Command, config: Config) -> anyhow::Result<ApiClient> {
+async fn connect_api(command: &ApiCommand, config: Config) -> anyhow::Result<ApiClient> {
     init_logs_of_command(&config)?;
     db::check_reachable(&config.database).await?;
     let app = if command.needs_redis() { App::connect(config).await? } else { App::connect_postgres(config).await? };
@@ -244,52 +239,51 @@ async fn connect_api(command: &Command, config: Config) -> anyhow::Result<ApiCli
 }
 
 /// Runs a command that works only on this machine.
-async fn run_local(command: Command, file: Option<&Path>) -> anyhow::Result<ExitCode> {
+async fn run_local(command: LocalCommand, file: Option<&Path>) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Config(command) => command.run(file),
-        Command::Health(args) => args.run(file).await,
-        Command::Completions(args) => Ok(args.run()),
+        LocalCommand::Config(command) => command.run(file),
+        LocalCommand::Health(args) => args.run(file).await,
+        LocalCommand::Completions(args) => Ok(args.run()),
         // These commands start their own servers and set up their own logs.
         #[cfg(feature = "lab")]
-        Command::Dev(args) => args.run(file).await,
+        LocalCommand::Dev(args) => args.run(file).await,
         #[cfg(feature = "lab")]
-        Command::Replay(options) => {
+        LocalCommand::Replay(options) => {
             telemetry::init_logs(&Config::defaults().log)?;
             Ok(if replay::run(options).await? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         #[cfg(feature = "lab")]
-        Command::PartnerSim(args) => {
+        LocalCommand::PartnerSim(args) => {
             telemetry::init_logs(&Config::defaults().log)?;
             args.run().await
         }
         #[cfg(feature = "lab")]
-        Command::ProviderSim(args) => {
+        LocalCommand::ProviderSim(args) => {
             telemetry::init_logs(&Config::defaults().log)?;
             args.run().await
         }
         #[cfg(feature = "lab")]
-        Command::Bench(command) => command.run().await,
-        Command::Migrate(args) => {
+        LocalCommand::Bench(command) => command.run().await,
+        LocalCommand::Migrate(args) => {
             let config = settings::load_config(file)?;
             init_logs_of_command(&config)?;
             db::check_reachable(&config.database).await?;
             args.run(config).await
         }
-        Command::Doctor(args) => {
+        LocalCommand::Doctor(args) => {
             let config = settings::load_config(file)?;
             init_logs_of_command(&config)?;
             args.run(config).await
         }
         // These processes wait for a Postgres that is still starting.
-        Command::Serve(args) => {
+        LocalCommand::Serve(args) => {
             let config = settings::load_config(file)?;
             run_process(config, "serve", async |config| args.run(App::connect_without_redis(config).await?).await).await
         }
-        Command::Work(args) => {
+        LocalCommand::Work(args) => {
             let config = settings::load_config(file)?;
             run_process(config, "work", async |config| args.run(App::connect(config).await?).await).await
         }
-        _ => unreachable!("this command runs over the API"),
     }
 }
 
@@ -309,28 +303,27 @@ async fn run_process(
 }
 
 /// Runs a command over the API.
-async fn run_command(command: Command, api: &ApiClient) -> anyhow::Result<ExitCode> {
+async fn run_command(command: ApiCommand, api: &ApiClient) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Order(command) => command.run(api).await,
-        Command::Driver(command) => command.run(api).await,
-        Command::Area(command) => command.run(api).await,
-        Command::Alert(command) => command.run(api).await,
-        Command::Outbox(command) => command.run(api).await,
-        Command::Partner(command) => command.run(api).await,
-        Command::Binding(command) => command.run(api).await,
-        Command::Server(command) => command.run(api).await,
-        Command::Queue(command) => command.run(api).await,
-        Command::Job(command) => command.run(api).await,
-        Command::Dead(command) => command.run(api).await,
-        Command::Worker(command) => command.run(api).await,
-        Command::Shards(command) => command.run(api).await,
-        Command::Plan(command) => command.run(api).await,
-        Command::Apikey(command) => command.run(api).await,
-        Command::User(command) => command.run(api).await,
-        Command::Privacy(command) => command.run(api).await,
-        Command::Check(command) => command.run(api).await,
-        Command::Reconcile(command) => command.run(api).await,
-        Command::Cleanup(command) => command.run(api).await,
-        _ => unreachable!("this command runs on this machine"),
+        ApiCommand::Order(command) => command.run(api).await,
+        ApiCommand::Driver(command) => command.run(api).await,
+        ApiCommand::Area(command) => command.run(api).await,
+        ApiCommand::Alert(command) => command.run(api).await,
+        ApiCommand::Outbox(command) => command.run(api).await,
+        ApiCommand::Partner(command) => command.run(api).await,
+        ApiCommand::Binding(command) => command.run(api).await,
+        ApiCommand::Server(command) => command.run(api).await,
+        ApiCommand::Queue(command) => command.run(api).await,
+        ApiCommand::Job(command) => command.run(api).await,
+        ApiCommand::Dead(command) => command.run(api).await,
+        ApiCommand::Worker(command) => command.run(api).await,
+        ApiCommand::Shards(command) => command.run(api).await,
+        ApiCommand::Plan(command) => command.run(api).await,
+        ApiCommand::Apikey(command) => command.run(api).await,
+        ApiCommand::User(command) => command.run(api).await,
+        ApiCommand::Privacy(command) => command.run(api).await,
+        ApiCommand::Check(command) => command.run(api).await,
+        ApiCommand::Reconcile(command) => command.run(api).await,
+        ApiCommand::Cleanup(command) => command.run(api).await,
     }
 }

@@ -21,7 +21,7 @@ pub(super) mod source;
 
 use std::path::PathBuf;
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 
 pub(super) use self::client::{ApiClient, CallError, ListedItems, PageNames};
 
@@ -44,10 +44,17 @@ pub(super) struct RemoteArgs {
 }
 
 impl RemoteArgs {
-    /// Fails if `--api` is given, because the command works only on this machine.
-    pub(super) fn refuse_api(&self) -> anyhow::Result<()> {
-        ensure!(self.api.is_none(), "this command has no --api: it works on this machine and its configuration");
-        Ok(())
+    /// Ids of these options.
+    pub(super) const IDS: [&'static str; 3] = ["api", "key_file", "insecure_http"];
+
+    /// Returns the first of these options that was given.
+    pub(super) fn find_given(&self) -> Option<&'static str> {
+        let given = [
+            (self.api.is_some(), "--api"),
+            (self.key_file.is_some(), "--key-file"),
+            (self.insecure_http, "--insecure-http"),
+        ];
+        given.into_iter().find(|(is_given, _)| *is_given).map(|(_, option)| option)
     }
 
     /// Returns the client for `--api`. `None` if no API is named and the router runs in this process.

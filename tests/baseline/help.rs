@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-/// Heading of the options that every command has.
+/// Heading of the options that each command over the API has.
 const SHARED: &str = "Over HTTP:";
 
 /// Returns the help of the program and of all its commands, one after the other, and the commands that have no others below them.
@@ -16,15 +16,11 @@ fn walk(path: &mut Vec<String>, text: &mut String, leaves: &mut Vec<String>) {
     let help = of(path);
     let name = format!("dispatchq {}", path.join(" "));
     text.push_str(&format!("##### {name}\n"));
-    let (own, shared) = help.split_once(SHARED).expect("every command can work over HTTP");
-    text.push_str(own);
-    let (shared, rest) =
-        shared.split_once("\n\nE").map_or((shared, String::new()), |(shared, rest)| (shared, format!("\n\nE{rest}")));
-    // Told in full once.
-    let told = format!("{SHARED}{}\n", shared.trim_end());
-    let new = !text.contains(&told);
-    text.push_str(if new { &told } else { "(the same options over HTTP)\n" });
-    text.push_str(&rest);
+    match help.split_once(SHARED) {
+        Some((own, shared)) => push_shared(text, own, shared),
+        // A command that works on this machine alone.
+        None => text.push_str(&help),
+    }
     text.push('\n');
     if !help.contains("<COMMAND>") {
         leaves.push(path.join(" "));
@@ -35,6 +31,17 @@ fn walk(path: &mut Vec<String>, text: &mut String, leaves: &mut Vec<String>) {
         walk(path, text, leaves);
         path.pop();
     }
+}
+
+/// Adds the help of a command that may use the API. The options over HTTP are written in full once.
+fn push_shared(text: &mut String, own: &str, shared: &str) {
+    text.push_str(own);
+    let (shared, rest) =
+        shared.split_once("\n\nE").map_or((shared, String::new()), |(shared, rest)| (shared, format!("\n\nE{rest}")));
+    let told = format!("{SHARED}{}\n", shared.trim_end());
+    let new = !text.contains(&told);
+    text.push_str(if new { &told } else { "(the same options over HTTP)\n" });
+    text.push_str(&rest);
 }
 
 /// Asks without variables that change a default, and without a terminal.

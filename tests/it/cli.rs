@@ -38,6 +38,43 @@ fn help_is_as_it_was() {
     }
 }
 
+/// Commands that work on this machine alone, with what each needs.
+const LOCAL: [&[&str]; 12] = [
+    &["migrate"],
+    &["config", "show"],
+    &["config", "check"],
+    &["doctor"],
+    &["health"],
+    &["dev"],
+    &["serve"],
+    &["work"],
+    &["replay"],
+    &["partner-sim"],
+    &["provider-sim"],
+    &["completions", "bash"],
+];
+
+#[test]
+fn local_commands_have_no_options_of_the_api() {
+    let dir = tempfile::tempdir().unwrap();
+    let nowhere = ["--api", "http://127.0.0.1:1"];
+    for command in LOCAL {
+        let help = run_binary(dir.path(), &[command, &["--help"]].concat(), &[]);
+        assert!(help.code == Some(0) && !help.stdout.contains("--api <URL>"), "{command:?}: {help:?}");
+        for (options, named) in [(&nowhere[..], "--api"), (&["--key-file", "x"], "--key-file")] {
+            for args in [[command, options].concat(), [options, command].concat()] {
+                let refused = run_binary(dir.path(), &args, &[]);
+                let text = format!("dispatchq {} has no {named}", command[0]);
+                assert!(refused.code == Some(2) && refused.stderr.contains(&text), "{args:?}: {refused:?}");
+            }
+        }
+    }
+    let bench = run_binary(dir.path(), &["bench", "--help"], &[]);
+    assert!(!bench.stdout.contains("--api <URL>"), "{bench:?}");
+    let order = run_binary(dir.path(), &["order", "list", "--help"], &[]);
+    assert!(order.stdout.contains("--api <URL>"), "{order:?}");
+}
+
 /// A command that must succeed and print one JSON value and nothing else.
 fn json(fleet: &Fleet, args: &[&str]) -> Value {
     let printed = fleet.run(args);
