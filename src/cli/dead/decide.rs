@@ -5,7 +5,6 @@ use std::process::ExitCode;
 use anyhow::bail;
 use clap::ArgGroup;
 use queue::JobId;
-use reqwest::StatusCode;
 use serde_json::{Value, json};
 
 use super::DeadFilterArgs;
@@ -84,9 +83,17 @@ impl DeadJobAction {
 struct DecisionReport {
     /// Number of selected jobs.
     total: usize,
-    done: u64,
+    /// Ids of the requeued or discarded jobs.
+    done: Vec<String>,
     not_dead: Vec<String>,
     refused: Vec<RefusedDecision>,
+}
+
+/// Result of one decision, or of its preview.
+enum JobFate {
+    Done,
+    NotDead,
+    Refused { why: Value, message: String },
 }
 
 /// A job that stays dead.
@@ -99,6 +106,14 @@ struct RefusedDecision {
 }
 
 impl DecisionReport {
+    fn add(&mut self, id: String, fate: JobFate) {
+        match fate {
+            JobFate::Done => self.done.push(id),
+            JobFate::NotDead => self.not_dead.push(id),
+            JobFate::Refused { why, message } => self.refused.push(RefusedDecision { id, why, message }),
+        }
+    }
+
     /// Returns whether the action succeeded for every job. A job that was given by id and is not dead counts as a
     /// failure.
     fn is_clean(&self, named: bool) -> bool {
@@ -120,38 +135,30 @@ impl DiscardArgs {
 
 impl DeadSelectionArgs {
     async fn run(self, api: &ApiClient, deed: DeadJobAction) -> anyhow::Result<ExitCode> {
+        let reason = if self.consent.dry_run { None } else { api.reason_of_change(self.consent.reason.clone())? };
         let named = !self.ids.is_empty();
         let ids = if named { self.named_ids() } else { self.list_ids(api).await? };
         if ids.is_empty() && !self.json {
             println!("No such dead jobs.");
             return Ok(ExitCode::SUCCESS);
         }
-        let question = format!("{} {}?", deed.imperative_form(), count_of_jobs(ids.len() as u64));
+        let question = format!("{} {}?", deed.imperative_form(), count_of_jobs(ids.len()));
         if !named && !self.consent.dry_run && !ids.is_empty() && !self.consent.ask_consent(&question)? {
             bail!("nothing was {}", deed.past_form());
         }
-        let reason = if self.consent.dry_run { None } else { api.reason_of_change(self.consent.reason.clone())? };
         let mut report = DecisionReport { total: ids.len(), ..DecisionReport::default() };
         let bar = output::progress_bar(ids.len());
         for id in ids {
             let decided = if self.consent.dry_run {
                 preview_decision(api, deed, &id).await
             } else {
-                let path = ["admin", "dead", id.as_str(), deed.imperative_form()];
-                api.post(&path, &json!({ "reason": reason })).await.map(drop)
+                decide_on_job(api, deed, &id, reason.as_deref()).await
             };
             match decided {
-                Ok(()) => report.done += 1,
-                // Both the action and the preview return these errors.
-                Err(error) if error.is_refusal("NOT_DEAD") || error.is_refusal("JOB_NOT_FOUND") => {
-                    report.not_dead.push(id);
-                }
-                Err(CallError::Refused { code, message, mut body, .. }) if code == STAYS_DEAD => {
-                    report.refused.push(RefusedDecision { id, why: body["why"].take(), message });
-                }
+                Ok(fate) => report.add(id, fate),
                 Err(error) => {
                     self.print_report(deed, named, &report)?;
-                    let (done, total) = (report.done, report.total);
+                    let (done, total) = (report.done.len(), report.total);
                     let past = deed.past_form();
                     let rest =
                         format!("{done} of {total} were {past} before the error; run the command again for the rest");
@@ -186,52 +193,86 @@ impl DeadSelectionArgs {
             return output::print_json(&json!({
                 "dry_run": self.consent.dry_run,
                 "selected": report.total,
-                deed.past_form(): report.done,
+                deed.past_form(): report.done.len(),
+                "jobs": report.done,
                 "not_dead": report.not_dead,
                 "refused": refused,
             }));
         }
-        let were = if self.consent.dry_run { "would be " } else { "" };
-        println!("{} {were}{}.", count_of_jobs(report.done), deed.past_form());
+        self.print_done(deed, &report.done);
         if !named && !report.not_dead.is_empty() {
-            println!("{} no longer dead.", count_of_jobs(report.not_dead.len() as u64));
+            println!("{} no longer dead.", count_of_jobs(report.not_dead.len()));
         }
         let not_dead = report.not_dead.iter().filter(|_| named);
         let left = not_dead.map(|id| (id, format!("it is not dead; see: dispatchq job show {id}")));
         let mut left: Vec<_> = left.chain(report.refused.iter().map(|r| (&r.id, r.message.clone()))).collect();
         left.sort();
         if !left.is_empty() {
-            println!(
-                "{} left as {}:",
-                count_of_jobs(left.len() as u64),
-                if left.len() == 1 { "it is" } else { "they are" }
-            );
+            println!("{} left as {}:", count_of_jobs(left.len()), if left.len() == 1 { "it is" } else { "they are" });
         }
-        for (id, why) in left.iter().take(MOST_NAMED) {
-            output::print_escaped(&format!("  {id}: {why}"));
-        }
-        if left.len() > MOST_NAMED {
-            println!("  and {} more; all of them: --json", left.len() - MOST_NAMED);
-        }
+        print_some(left.iter().map(|(id, why)| format!("{id}: {why}")), left.len());
         Ok(())
     }
-}
 
-/// Returns the result that the action would have now.
-async fn preview_decision(api: &ApiClient, deed: DeadJobAction, id: &str) -> Result<(), CallError> {
-    let explained = api.get(&["admin", "dead", id], &[]).await?;
-    if deed == DeadJobAction::Requeue && explained["can_requeue"] != true {
-        let message = show_field(&explained, "note");
-        return Err(CallError::Refused {
-            status: StatusCode::CONFLICT,
-            code: STAYS_DEAD.to_owned(),
-            message,
-            body: json!({ "why": { "code": STAYS_DEAD } }),
-        });
+    /// Prints how many jobs were decided on. A dry run names them.
+    fn print_done(&self, deed: DeadJobAction, done: &[String]) {
+        let (count, past) = (count_of_jobs(done.len()), deed.past_form());
+        if !self.consent.dry_run {
+            println!("{count} {past}.");
+        } else if done.is_empty() {
+            println!("{count} would be {past}.");
+        } else {
+            println!("{count} would be {past}:");
+            print_some(done.iter().cloned(), done.len());
+        }
     }
-    Ok(())
 }
 
-fn count_of_jobs(count: u64) -> String {
+/// Prints the first lines and the number of the others.
+fn print_some(lines: impl Iterator<Item = String>, total: usize) {
+    for line in lines.take(MOST_NAMED) {
+        output::print_escaped(&format!("  {line}"));
+    }
+    if total > MOST_NAMED {
+        println!("  and {} more; all of them: --json", total - MOST_NAMED);
+    }
+}
+
+/// Requeues or discards one job.
+async fn decide_on_job(
+    api: &ApiClient,
+    deed: DeadJobAction,
+    id: &str,
+    reason: Option<&str>,
+) -> Result<JobFate, CallError> {
+    match api.post(&["admin", "dead", id, deed.imperative_form()], &json!({ "reason": reason })).await {
+        Ok(_) => Ok(JobFate::Done),
+        Err(error) if is_not_dead(&error) => Ok(JobFate::NotDead),
+        Err(CallError::Refused { code, message, mut body, .. }) if code == STAYS_DEAD => {
+            Ok(JobFate::Refused { why: body["why"].take(), message })
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Returns what [`decide_on_job`] would do now.
+async fn preview_decision(api: &ApiClient, deed: DeadJobAction, id: &str) -> Result<JobFate, CallError> {
+    match api.get(&["admin", "dead", id], &[]).await {
+        Ok(mut explained) if deed == DeadJobAction::Requeue && explained["can_requeue"] != true => {
+            let message = show_field(&explained, "note");
+            Ok(JobFate::Refused { why: explained["refusal"].take(), message })
+        }
+        Ok(_) => Ok(JobFate::Done),
+        Err(error) if is_not_dead(&error) => Ok(JobFate::NotDead),
+        Err(error) => Err(error),
+    }
+}
+
+/// Returns whether the error of a decision or of a preview says that the job is not dead.
+fn is_not_dead(error: &CallError) -> bool {
+    error.is_refusal("NOT_DEAD") || error.is_refusal("JOB_NOT_FOUND")
+}
+
+fn count_of_jobs(count: usize) -> String {
     if count == 1 { "1 job".to_owned() } else { format!("{count} jobs") }
 }

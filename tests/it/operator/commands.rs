@@ -212,6 +212,11 @@ async fn a_dead_letter_explains_itself() {
         (&shown["can_requeue"], &shown["order"]["status"]),
         (&Value::from(false), &Value::from("CANCELLED_BY_USER"))
     );
+    let dry = json(&fleet, &["dead", "requeue", "--all", "--dry-run", "--json"], 0);
+    assert_eq!((&dry["jobs"], &dry["requeued"]), (&Value::from(vec!["dispatch:ORD-1:1"]), &Value::from(1)));
+    assert_eq!(dry["refused"][0]["why"]["code"], "ORDER_CLOSED", "{dry}");
+    let dry = fleet.run(&["dead", "requeue", "--all", "--dry-run"]).stdout;
+    assert!(dry.starts_with("1 job would be requeued:\n  dispatch:ORD-1:1\n1 job left as it is:\n"), "{dry}");
     let left = fleet.run(&["dead", "requeue", "dispatch:ORD-2:1", "dispatch:ORD-1:1", "tick:none:1"]);
     assert_eq!(left.code, Some(1));
     insta::assert_snapshot!("dead_requeue_partly", left.stdout);

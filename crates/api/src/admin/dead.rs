@@ -97,6 +97,8 @@ pub(crate) fn select(filter: &DeadJobFilter) -> Result<walk::DeadSelection, ApiE
 }
 
 /// Explains a dead job: the cause of death, its order or message, earlier decisions, and the possible actions.
+///
+/// `refusal`: why the job cannot be requeued, as the `why` of the refusal. Null if it can.
 #[utoipa::path(get, path = "/{job_id}", tag = "admin", params(JobPath), extensions(("x-roles" = json!(OPERATORS))),
     responses((status = 200, description = "success", body = Object, example = json!(example_dead_job())), CallErrors))]
 async fn show_dead_job(

@@ -56,6 +56,7 @@ pub(super) fn example_dead_job() -> Value {
     job["message"] = Value::Null;
     job["can_requeue"] = json!(true);
     job["note"] = Value::Null;
+    job["refusal"] = Value::Null;
     job
 }
 

@@ -3,7 +3,7 @@
 use chrono::{DateTime, SecondsFormat, Utc};
 use jobs::OrderId;
 use model::{
-    decide::timers::time_until,
+    decide::{requeue::RequeueRefusal, timers::time_until},
     order::{Order, OrderStatus},
 };
 use serde::Serialize;
@@ -35,6 +35,8 @@ pub struct ExplainedJob {
     pub can_requeue: bool,
     /// Reason that the job cannot be requeued, or a further effect of a requeue.
     pub note: Option<String>,
+    /// Why it cannot be requeued, for programs: as the refusal of a requeue says it.
+    pub refusal: Option<RequeueRefusal>,
 }
 
 #[derive(Debug, Serialize)]
@@ -52,8 +54,16 @@ pub async fn explain_job(core: &Core, job: &JobId) -> Result<Option<ExplainedJob
     let deaths = dead_letter_rows::list_deaths(&core.db, job.as_str()).await?;
     let died_ms = entry.record.died_ms.cast_signed();
     let earlier = deaths.into_iter().filter(|death| death.died_at.timestamp_millis() < died_ms).collect();
-    let mut explained =
-        ExplainedJob { entry, earlier, tries: Vec::new(), order: None, message: None, can_requeue: true, note: None };
+    let mut explained = ExplainedJob {
+        entry,
+        earlier,
+        tries: Vec::new(),
+        order: None,
+        message: None,
+        can_requeue: true,
+        note: None,
+        refusal: None,
+    };
     let subject = decide::subject_of(job);
     let message = match subject {
         DeadJobSubject::Message { outbox_id } => outbox::load_message(&core.db, outbox_id).await?,
@@ -84,6 +94,7 @@ pub async fn explain_job(core: &Core, job: &JobId) -> Result<Option<ExplainedJob
     if let DecisionOutcome::Refused(refused) = decide::preview_requeue(core, job).await? {
         explained.can_requeue = false;
         explained.note = Some(refused.to_string());
+        explained.refusal = Some(refused);
     }
     Ok(Some(explained))
 }
