@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{bail, ensure};
 use jobs::{BindingId, OrderId};
 use serde_json::{Value, json};
 
@@ -70,6 +70,8 @@ impl Command {
                 }
             }
             Self::Ack { id, order, note, consent } => {
+                let note = note.or_else(|| consent.reason.clone());
+                ensure!(note.is_some() || consent.dry_run, "--reason is required: say what was done or will be done");
                 let mut ids = Vec::from_iter(id);
                 if let Some(order) = &order {
                     let query = [("open", "true".to_owned()), ("order_id", order.to_string())];
@@ -89,8 +91,6 @@ impl Command {
                         "--dry-run requires --order; list single alerts with: dispatchq alert list"
                     );
                 }
-                let note =
-                    note.or(consent.reason).context("--reason is required: say what was done or will be done")?;
                 for id in ids {
                     let acked = api.post(&["alerts", &id.to_string(), "ack"], &json!({ "note": note })).await?;
                     print_acknowledged(serde_json::from_value(acked)?);

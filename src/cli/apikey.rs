@@ -193,6 +193,7 @@ impl Command {
 
 impl RevokeArgs {
     async fn run(self, api: &ApiClient) -> anyhow::Result<()> {
+        let reason = if self.dry_run { None } else { api.reason_of_change(self.reason.clone())? };
         self.ask_consent()?;
         let selected = match (self.id, &self.driver, &self.name) {
             (Some(id), ..) => list_live(api, None).await?.into_iter().filter(|key| key["id"] == json!(id)).collect(),
@@ -206,7 +207,6 @@ impl RevokeArgs {
             }
         };
         ensure!(!selected.is_empty(), "no such live key; see: dispatchq apikey list");
-        let reason = if self.dry_run { None } else { api.reason_of_change(self.reason)? };
         let mut done: Vec<(Uuid, String)> = Vec::new();
         for key in selected {
             let (id, name) = (show_field(&key, "id"), show_field(&key, "name"));

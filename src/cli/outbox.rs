@@ -138,6 +138,7 @@ async fn replay_messages(
     most: usize,
     consent: &ConsentArgs,
 ) -> anyhow::Result<()> {
+    let reason = if consent.dry_run { None } else { api.reason_of_change(consent.reason.clone())? };
     let named = !ids.is_empty();
     let selected: Vec<String> = if named && only.is_empty() && !consent.dry_run {
         ids.iter().take(most).map(ToString::to_string).collect()
@@ -155,7 +156,6 @@ async fn replay_messages(
     if !named && !consent.ask_consent(&format!("send {} messages again?", selected.len()))? {
         bail!("no message was sent again");
     }
-    let reason = api.reason_of_change(consent.reason.clone())?;
     let mut replayed = 0;
     for id in &selected {
         match api.post(&["admin", "outbox", id, "replay"], &json!({ "reason": reason })).await {

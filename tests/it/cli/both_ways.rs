@@ -245,7 +245,7 @@ async fn commands_print_the_same_both_ways() {
     let desk = Desk::of(Fleet::with("1h", SETTINGS).await, &["admin"]).await;
     for way in ["1", "2"] {
         for (name, text) in [("drivers-%.jsonl", DRIVERS), ("users-%.jsonl", USERS), ("areas-%.geojson", AREAS)] {
-            desk.write_input(&name.replace('%', way), &text.replace('%', way));
+            desk.write_input(&name.replace('%', way), text.replace('%', way));
         }
     }
     desk.write_input("wrong.jsonl", "{\"id\": \"D-1\"}\n[]\n");

@@ -47,9 +47,9 @@ impl Desk {
     }
 
     /// Writes a file for commands of both ways.
-    pub(super) fn write_input(&self, name: &str, text: &str) {
+    pub(super) fn write_input(&self, name: &str, text: impl AsRef<[u8]>) {
         for dir in [self.dir.path(), self.fleet.dir()] {
-            fs::write(dir.join(name), text).unwrap();
+            fs::write(dir.join(name), &text).unwrap();
         }
     }
 
@@ -185,8 +185,20 @@ async fn a_command_over_http_says_why_it_is_refused() {
     desk.refused("viewer", &["order", "cancel", "ORD-1"], "(403 FORBIDDEN)");
     desk.refused("viewer", &["order", "show", "ORD-9"], "(404 ORDER_NOT_FOUND)");
     desk.refused("viewer", &["order", "release", "ORD-1"], "--reason is required");
+    // A missing reason is said before anything is looked up or asked.
+    for command in [
+        &["dead", "requeue", "--all"][..],
+        &["dead", "discard", "--all"],
+        &["outbox", "replay", "--all"],
+        &["alert", "ack", "--order", "ORD-9"],
+        &["apikey", "revoke", "01937c3e-8f00-7000-8000-000000000001"],
+        &["apikey", "revoke", "--name", "nobody"],
+    ] {
+        desk.refused("viewer", command, "--reason is required");
+    }
+    let ack = desk.fleet.run(&["alert", "ack", "--order", "ORD-9"]);
+    assert!(ack.code == Some(1) && ack.stderr.contains("--reason is required"), "{ack:?}");
     desk.refused("viewer", &["check", "history"], "(403 FORBIDDEN)");
-    desk.refused("viewer", &["migrate"], "has no --api");
     desk.write_key("wrong", "dq_0000", 0o600);
     desk.refused("wrong", &["order", "show", "ORD-1"], "does not know the key");
     desk.write_key("open", "dq_0000", 0o640);
