@@ -305,7 +305,7 @@ async fn import_areas(
     let config = app.config.clone();
     // Parsing a large file takes seconds and would block other requests.
     let parsed = tokio::task::spawn_blocking(move || {
-        let text = std::str::from_utf8(&bytes).map_err(|_| ApiError::Malformed("the body is not UTF-8".to_owned()))?;
+        let text = std::str::from_utf8(&bytes).map_err(|error| not_utf8(&bytes[..error.valid_up_to()]))?;
         let file = import::parse_file(text, |service_type| config.find_unknown_type(service_type));
         file.map_err(|error| ApiError::invalid_member(error.path(), error.to_string()))
     });
@@ -348,6 +348,12 @@ async fn remove_area(
     let author = ChangeAuthor { actor: &caller.actor(), reason: reason.as_deref() };
     geofences::remove_area(&app.core.db, &area, expected_version(&headers)?, author).await?;
     Ok(Json(RemovalAnswer { removed: area }))
+}
+
+/// The refusal of a body that is no text, of which the bytes in `before` can be read.
+fn not_utf8(before: &[u8]) -> ApiError {
+    let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+    ApiError::Malformed(format!("line {line} of the body is not UTF-8 text"))
 }
 
 fn etag_header(version: i64) -> [(HeaderName, String); 1] {

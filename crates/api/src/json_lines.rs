@@ -95,8 +95,8 @@ where
     fn read_line(&mut self, line: &[u8]) -> Result<(), ApiError> {
         self.line += 1;
         let line = if self.line == 1 { input::skip_byte_order_mark(line) } else { line };
-        let text =
-            std::str::from_utf8(line).map_err(|_| ApiError::Malformed("the body is not UTF-8 text".to_owned()))?;
+        let text = std::str::from_utf8(line)
+            .map_err(|_| ApiError::Malformed(format!("line {} of the body is not UTF-8 text", self.line)))?;
         if text.trim().is_empty() {
             return Ok(());
         }
