@@ -126,7 +126,7 @@ impl EraseArgs {
         ask_to_confirm(self.yes, &format!("permanently erase what is known of {what}, {orders} orders"))?;
         let erased = match api.post(&PATH, &request(false)).await {
             Err(error) if error.is_refusal(STILL_IN_USE) => {
-                print_still_in_use(&error, list_items(&preview["known"], "in_use"));
+                print_still_in_use(&error);
                 return Ok(ExitCode::FAILURE);
             }
             erased => erased?,
@@ -156,7 +156,7 @@ async fn repeat_erasures(api: &ApiClient, file: Option<PathBuf>, dry_run: bool, 
         match api.post(&[&PATH[..], &["repeat"]].concat(), &body).await {
             Err(error) if error.is_refusal(STILL_IN_USE) => {
                 left += 1;
-                print_still_in_use(&error, &[]);
+                print_still_in_use(&error);
             }
             repeated => {
                 let orders = show_field(&repeated?, "orders");
@@ -185,10 +185,14 @@ fn print_in_use(orders: &[Value]) {
     }
 }
 
-/// Prints why nothing was erased. `known` are the orders that the preview found in use.
-fn print_still_in_use(error: &CallError, known: &[Value]) {
+/// Prints why nothing was erased, and the command that explains the first of the orders in use.
+fn print_still_in_use(error: &CallError) {
     output::print_note(&error.to_string());
-    print_cure(known.first().and_then(Value::as_str).unwrap_or("ORDER"));
+    let orders = match error {
+        CallError::Refused { body, .. } => list_items(body, "in_use"),
+        CallError::Unanswered(_) => &[],
+    };
+    print_cure(orders.first().and_then(Value::as_str).unwrap_or("ID"));
 }
 
 fn print_cure(order: &str) {

@@ -309,8 +309,10 @@ impl IntoResponse for ApiError {
         if let Self::BadLines(problems) = &self {
             problem = problem.with_fields(problems);
         }
-        if let Self::Staff(StaffError::StaysDead(why)) = &self {
-            problem = problem.beside(json!({ "why": why }));
+        match &self {
+            Self::Staff(StaffError::StaysDead(why)) => problem = problem.beside(json!({ "why": why })),
+            Self::Staff(StaffError::StillInUse(orders)) => problem = problem.beside(json!({ "in_use": orders })),
+            _ => {}
         }
         let mut answer = problem.into_response();
         answer.extensions_mut().insert(refusal);

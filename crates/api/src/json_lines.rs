@@ -182,7 +182,7 @@ mod tests {
         let lines = b"{\"id\": \"A\"}\n\n{\"id\": \"B\"}\n{\"id\": \"A\"}\n{\"id\": \"\"}\n";
         let error = read(&[lines]).await.unwrap_err();
         assert!(error.contains("line 4: id 'A' is on line 1, too; line 5: id is empty"), "{error}");
-        assert!(read(&[b"\xff\xfe{"]).await.unwrap_err().contains("no text in UTF-8"));
+        assert!(read(&[b"\xff\xfe{"]).await.unwrap_err().contains("line 1 of the body is not UTF-8 text"));
     }
 
     #[tokio::test]
