@@ -8,7 +8,7 @@ use app::App;
 use model::actor::Actor;
 use reqwest::{
     Method, StatusCode, Url,
-    header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, IF_MATCH},
+    header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, IF_MATCH, RETRY_AFTER},
     redirect::Policy,
 };
 use serde_json::Value;
@@ -20,6 +20,10 @@ use foundation::outbound;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(65);
 /// Timeout for connecting, shorter because an unreachable address will not answer later.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Longest wait of one request, over all its tries, while the API answers that the key sends too many requests.
+const RATE_LIMIT_PATIENCE: Duration = Duration::from_secs(60);
+/// Error code of the answer when the key sends too many requests. Other answers with status 429 say that an area is full.
+const RATE_LIMITED: &str = "RATE_LIMITED";
 /// Items per page: the maximum of the API.
 const PAGE: usize = 500;
 /// Base address for the API in this process.
@@ -322,14 +326,31 @@ impl ApiClient {
                     SentBody::Import(mut source, _) => {
                         let mut bytes = Vec::new();
                         let read = source.reader.read_to_end(&mut bytes);
-                        read.map_err(|error| CallError::Unanswered(format!("cannot read {}: {error}", source.name)))?;
+                        read.map_err(|error| CallError::Unanswered(format!("the body cannot be read: {error}")))?;
                         request = request.body(bytes);
                     }
                 }
-                let answer = request.send().await.map_err(|error| self.no_answer(&error))?;
-                let (status, headers) = (answer.status(), answer.headers().clone());
-                let body = answer.bytes().await.map_err(|error| self.no_answer(&error))?.to_vec();
-                Ok(LocalAnswer { status, headers, body })
+                self.send_in_turn(request).await
+            }
+        }
+    }
+
+    /// Sends a request. While the API refuses it because the key sends too many, waits as long as the answer says and sends it again.
+    async fn send_in_turn(&self, request: reqwest::RequestBuilder) -> Result<LocalAnswer, CallError> {
+        let mut waited = Duration::ZERO;
+        loop {
+            // Bodies are bytes, so that each request can be cloned.
+            let Some(once) = request.try_clone() else { return Err(self.foreign_answer()) };
+            let answer = once.send().await.map_err(|error| self.no_answer(&error))?;
+            let (status, headers) = (answer.status(), answer.headers().clone());
+            let body = answer.bytes().await.map_err(|error| self.no_answer(&error))?.to_vec();
+            let answer = LocalAnswer { status, headers, body };
+            match find_pause(&answer) {
+                Some(pause) if waited + pause <= RATE_LIMIT_PATIENCE => {
+                    tokio::time::sleep(pause).await;
+                    waited += pause;
+                }
+                _ => return Ok(answer),
             }
         }
     }
@@ -370,6 +391,16 @@ impl ApiClient {
         // `parse_api_url` refuses a login and a query, so the address contains no secret.
         self.base.to_string()
     }
+}
+
+/// Returns how long to wait before the same request is sent again. `None`: the answer is final.
+fn find_pause(answer: &LocalAnswer) -> Option<Duration> {
+    if answer.status != StatusCode::TOO_MANY_REQUESTS {
+        return None;
+    }
+    let body: Value = serde_json::from_slice(&answer.body).ok()?;
+    let secs: u64 = answer.headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
+    (body["error_code"] == RATE_LIMITED).then(|| Duration::from_secs(secs.max(1)))
 }
 
 fn json_body(body: &Value) -> Result<SentBody, CallError> {
