@@ -3,10 +3,15 @@
 
 mod planned;
 
-use std::process::ExitCode;
+use std::{
+    collections::HashSet,
+    process::ExitCode,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use chrono::Utc;
 use clap::ArgGroup;
+use futures_util::{StreamExt, stream};
 use model::{
     binding::{
         Binding, BindingCommand, BindingId, BindingState, BindingVerb, CommandOutcome, ServerId, decide_command,
@@ -21,6 +26,9 @@ use crate::cli::{
     output,
     remote::{ApiClient, CallError, fields::show_field},
 };
+
+/// Named bindings that are changed at the same time.
+const AT_ONCE: usize = 8;
 
 #[derive(Debug, clap::Args)]
 #[command(group = ArgGroup::new("which").required(true).multiple(true).args(["ids", "server", "state", "all"]))]
@@ -59,13 +67,31 @@ enum BindingFate {
     Refused(String),
 }
 
-/// Results of the command for all bindings.
+/// Results for the named bindings, in the order of the arguments.
 #[derive(Default)]
 struct BulkReport {
-    changed: Vec<(BindingId, String)>,
-    unchanged: Vec<(BindingId, String)>,
-    refused: Vec<(BindingId, String)>,
-    failed: Option<anyhow::Error>,
+    fates: Vec<(BindingId, BindingFate)>,
+    /// The first error that does not concern one binding alone.
+    failed: Option<CallError>,
+}
+
+impl BulkReport {
+    /// Returns the bindings for which `pick` returns a text, with that text.
+    fn pick<'a>(&'a self, pick: fn(&'a BindingFate) -> Option<&'a String>) -> impl Iterator<Item = (&'a str, &'a str)> {
+        self.fates.iter().filter_map(move |(id, fate)| Some((id.as_str(), pick(fate)?.as_str())))
+    }
+
+    fn changed(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.pick(|fate| if let BindingFate::Changed(state) = fate { Some(state) } else { None })
+    }
+
+    fn unchanged(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.pick(|fate| if let BindingFate::Unchanged(how) = fate { Some(how) } else { None })
+    }
+
+    fn refused(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.pick(|fate| if let BindingFate::Refused(why) = fate { Some(why) } else { None })
+    }
 }
 
 impl BulkArgs {
@@ -75,70 +101,83 @@ impl BulkArgs {
 
     async fn change_named(&self, api: &ApiClient, verb: BindingVerb) -> anyhow::Result<ExitCode> {
         let mut ids = self.ids.clone();
-        ids.sort();
-        ids.dedup();
+        let mut seen = HashSet::new();
+        ids.retain(|id| seen.insert(id.clone()));
         let total = ids.len();
-        let report = self.change_each(api, ids, verb).await;
+        let report = self.change_each(api, &ids, verb).await;
         self.print_report(&report, total)?;
+        let (done, is_clean) = (report.changed().count(), self.dry_run || report.refused().next().is_none());
         if let Some(error) = report.failed {
-            let (done, past) = (report.changed.len(), verb.past_form());
-            return Err(error.context(format!(
-                "{done} of {total} were {past} before the error; run the command again for the rest"
-            )));
+            let past = verb.past_form();
+            let rest = format!("{done} of {total} were {past} before the error; run the command again for the rest");
+            return Err(anyhow::Error::new(error).context(rest));
         }
-        Ok(if self.dry_run || report.refused.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(if is_clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    /// Stops at the first error that does not concern one binding alone (status 404, 409 or 410).
-    async fn change_each(&self, api: &ApiClient, ids: Vec<BindingId>, verb: BindingVerb) -> BulkReport {
+    /// Changes up to [`AT_ONCE`] bindings at the same time. After an error that does not concern one binding alone (status 404, 409 or
+    /// 410), it starts no further changes and waits for those under way.
+    async fn change_each(&self, api: &ApiClient, ids: &[BindingId], verb: BindingVerb) -> BulkReport {
+        let has_failed = AtomicBool::new(false);
+        let mut changes = stream::iter(ids)
+            .map(async |id| {
+                if has_failed.load(Ordering::Relaxed) {
+                    return None;
+                }
+                let fate = self.change_named_one(api, id, verb).await;
+                has_failed.fetch_or(fate.is_err(), Ordering::Relaxed);
+                Some((id.clone(), fate))
+            })
+            .buffered(AT_ONCE);
         let mut report = BulkReport::default();
-        for id in ids {
-            let changed = if self.dry_run {
-                preview_change(api, &id, &verb.to_command()).await
-            } else {
-                change_one(api, &id, verb).await
-            };
-            let fate = changed.or_else(|error| match error {
-                CallError::Refused { status, message, .. } if matches!(status.as_u16(), 404 | 409 | 410) => {
-                    Ok(BindingFate::Refused(message))
-                }
-                other => Err(other),
-            });
-            match fate {
-                Ok(BindingFate::Changed(state)) => report.changed.push((id, state)),
-                Ok(BindingFate::Unchanged(how)) => report.unchanged.push((id, how)),
-                Ok(BindingFate::Refused(why)) => report.refused.push((id, why)),
-                Err(error) => {
-                    report.failed = Some(error.into());
-                    break;
-                }
+        while let Some(changed) = changes.next().await {
+            match changed {
+                Some((id, Ok(fate))) => report.fates.push((id, fate)),
+                Some((_, Err(error))) => report.failed = report.failed.or(Some(error)),
+                None => {}
             }
         }
         report
     }
 
+    async fn change_named_one(
+        &self,
+        api: &ApiClient,
+        id: &BindingId,
+        verb: BindingVerb,
+    ) -> Result<BindingFate, CallError> {
+        let changed = if self.dry_run {
+            preview_change(api, id, &verb.to_command()).await
+        } else {
+            change_one(api, id, verb).await
+        };
+        changed.or_else(|error| match error {
+            CallError::Refused { status, message, .. } if matches!(status.as_u16(), 404 | 409 | 410) => {
+                Ok(BindingFate::Refused(message))
+            }
+            other => Err(other),
+        })
+    }
+
     fn print_report(&self, report: &BulkReport, total: usize) -> anyhow::Result<()> {
         if self.json {
-            let ids = |list: &[(BindingId, String)]| list.iter().map(|(id, _)| id.to_string()).collect::<Vec<_>>();
-            let changed: Vec<_> = report.changed.iter().map(|(id, _)| id.to_string()).collect();
-            let refused: Vec<_> =
-                report.refused.iter().map(|(id, why)| json!({ "id": id.as_str(), "message": why })).collect();
+            let refused: Vec<_> = report.refused().map(|(id, why)| json!({ "id": id, "message": why })).collect();
             return output::print_json(&json!({
                 "dry_run": self.dry_run,
                 "selected": total,
-                "changed": changed,
-                "unchanged": ids(&report.unchanged),
+                "changed": report.changed().map(|(id, _)| id).collect::<Vec<_>>(),
+                "unchanged": report.unchanged().map(|(id, _)| id).collect::<Vec<_>>(),
                 "refused": refused,
             }));
         }
-        for (id, state) in &report.changed {
-            println!("{id} {} {state}.", if self.dry_run { "would be" } else { "is now" });
-        }
-        for (id, how) in &report.unchanged {
-            println!("{id} is {how}.");
-        }
-        for (id, why) in &report.refused {
-            output::print_note(&format!("{id}: {why}"));
+        for (id, fate) in &report.fates {
+            match fate {
+                BindingFate::Changed(state) => {
+                    println!("{id} {} {state}.", if self.dry_run { "would be" } else { "is now" });
+                }
+                BindingFate::Unchanged(how) => println!("{id} is {how}."),
+                BindingFate::Refused(why) => output::print_note(&format!("{id}: {why}")),
+            }
         }
         Ok(())
     }
