@@ -154,11 +154,10 @@ pub(super) fn print_text(text: &str) {
     print_args(format_args!("{text}"));
 }
 
-/// Prints a line. If the reader has closed stdout (`| head`), exits with 0.
+/// Prints a line. If the reader has closed stdout (`| head`), the command prints nothing more and runs to its end: exiting here would
+/// cut off the effects of what it has committed.
 pub(super) fn print_args(line: fmt::Arguments<'_>) {
-    if writeln!(io::stdout(), "{line}").is_err() {
-        std::process::exit(0);
-    }
+    let _ = writeln!(io::stdout(), "{line}");
 }
 
 /// Returns a progress bar for `total` items. It is drawn on stderr, and only on a terminal.

@@ -4,6 +4,7 @@ mod advice;
 mod arguments;
 mod bindings;
 mod both_ways;
+mod bulk;
 mod first_use;
 mod remote;
 

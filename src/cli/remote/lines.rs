@@ -23,7 +23,11 @@ pub(in crate::cli) async fn import_lines(
         CallError::Refused { code, body, .. } if code == "INVALID" && body["errors"].is_array() => {
             let errors = body["errors"].as_array().into_iter().flatten();
             let problems = errors.filter_map(|error| error["detail"].as_str()).map(str::to_owned).collect();
-            ErrorList::new(format!("{name}: nothing was imported; correct these problems and import the file again:"), problems).into()
+            ErrorList::new(
+                format!("{name}: nothing was imported; correct these problems and import the file again:"),
+                problems,
+            )
+            .into()
         }
         other => anyhow::Error::new(other).context(format!("{name} cannot be imported")),
     })
