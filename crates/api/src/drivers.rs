@@ -28,7 +28,10 @@ use orders::{
         driver_index::{self, DriverPlace},
         drivers::{self, DriverFix, DriverRecord, FixVerdict, LocatedDriver},
     },
-    offers::{board::WaitOutcome, live::LiveOffer},
+    offers::{
+        board::{self, WaitOutcome},
+        live::LiveOffer,
+    },
 };
 
 /// Maximum wait. Proxies close a connection that is silent for longer.
@@ -240,11 +243,9 @@ async fn wait_for_offers(
     if !drivers::driver_exists(&app.core.db, &id).await? {
         return Err(ApiError::NoSuchDriver);
     }
-    let WaitOutcome::Offers(offers) = app
-        .orders
-        .offers
-        .wait_for_offers((&app.core.db, &app.core.loops), &id, &known, Duration::from_secs(wait_sec))
-        .await?
+    let reach = (&app.core.db, &app.core.loops);
+    let wait = Duration::from_secs(wait_sec);
+    let WaitOutcome::Offers(offers) = board::wait_for_offers(&app.orders.offers, reach, &id, &known, wait).await?
     else {
         return Err(ApiError::SentAway);
     };

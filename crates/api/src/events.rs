@@ -18,7 +18,7 @@ use super::{
 };
 use accounts::api_keys::AccountRole;
 use app::App;
-use orders::feed::{FeedCursor, FeedScope, StepEvent};
+use orders::feed::{self, FeedCursor, FeedScope, StepEvent};
 
 /// Maximum wait. Proxies close a connection that is silent for longer.
 const LONGEST_WAIT_SEC: u64 = 50;
@@ -90,7 +90,8 @@ async fn read_events(
     let after = after.map(|text| text.parse::<FeedCursor>()).transpose().map_err(not_given)?.unwrap_or_default();
     let scope = scope_of(&app, &caller);
     let wait = Duration::from_secs(wait);
-    let page = app.orders.feed.wait_for_steps((&app.core.db, &app.core.loops), &scope, after, limit, wait).await?;
+    let reach = (&app.core.db, &app.core.loops);
+    let page = feed::wait_for_steps(&app.orders.feed, reach, &scope, after, limit, wait).await?;
     if !wait.is_zero() {
         caller.confirm_key(&app).await?;
     }

@@ -7,7 +7,7 @@
 //! * [`config`]: settings of these modules, secrets, and configuration errors. [`error`]: the error type of services.
 //! * [`db`]: Postgres. [`dead_letter_rows`]: the table of dead jobs. [`idempotency_rows`]: idempotency keys of
 //!   requests.
-//! * [`outbound`]: HTTP requests to other systems. [`redis_keys`]: all Redis keys except those of the engine.
+//! * [`outbound`]: HTTP requests to other systems. [`poll_board`]: requests that wait for a change. [`redis_keys`]: all Redis keys except those of the engine.
 //! * [`system`]: clock and random generator of this machine. [`telemetry`]: logs, metrics and traces of a process.
 //!   [`traces`]: one trace per order.
 
@@ -21,6 +21,7 @@ pub mod error;
 pub mod idempotency_rows;
 pub mod loops;
 pub mod outbound;
+pub mod poll_board;
 pub mod queue_pauses;
 pub mod redis_keys;
 pub mod shard_map;

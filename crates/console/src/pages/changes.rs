@@ -13,7 +13,7 @@ use axum::{
 };
 use futures_util::{StreamExt, stream};
 use serde::Deserialize;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use super::roles::STAFF;
 use crate::{
@@ -26,6 +26,7 @@ use crate::{
 use accounts::sessions;
 use app::App;
 use desk::reports::page_changes::ChangeTopic;
+use foundation::poll_board::Wakeup;
 
 /// Maximum duration of a stream. The browser then opens another one, which looks up the session again.
 const LONGEST: Duration = Duration::from_secs(300);
@@ -53,7 +54,7 @@ pub(crate) async fn stream_changes(
     let ChangesQuery { of } = read_query(query)?;
     let unknown = both("No page shows rows of this kind.", "Tidak ada halaman yang menampilkan baris jenis ini.");
     let topic = ChangeTopic::parse(&of).ok_or(PageError::NotFound(unknown))?;
-    let Some(watcher) = app.desk.changes.watch_topic(topic, &app.core.pages, &app.core.loops) else {
+    let Some(watcher) = app.desk.changes.enter(&app.core.pages, &app.core.loops, &topic) else {
         // With this status the browser stops opening streams. The page refreshes by itself.
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
@@ -63,11 +64,11 @@ pub(crate) async fn stream_changes(
     let changes = stream::unfold((app, token, watcher), move |(app, token, mut watcher)| async move {
         loop {
             let pause_end = end.min(Instant::now() + CHECK_EVERY);
-            let waited = timeout_at(pause_end, watcher.wait_for_change()).await;
-            if waited == Ok(false) || Instant::now() >= end || has_ended(&app, &token).await {
+            let wakeup = watcher.wait(pause_end).await;
+            if wakeup == Wakeup::Closed || Instant::now() >= end || has_ended(&app, &token).await {
                 return None;
             }
-            if waited.is_ok() {
+            if wakeup == Wakeup::Changed {
                 let change = Event::default().event("change").data("rows");
                 return Some((Ok(change), (app, token, watcher)));
             }

@@ -1,26 +1,18 @@
-//! Detects changes of the rows that pages show. One query per second serves all open pages of this process; while no
-//! page is open, there is no query.
+//! Changes of the rows that pages show. Pages wait for them on a [`PollBoard`].
 //!
 //! Each history numbers its rows from a sequence. Reading the position of a sequence costs the same for any length of
 //! history. A number is drawn before its transaction commits. A change is therefore announced when its number is drawn,
 //! and again when every transaction of that time has ended. A page that reloaded before the commit then reloads again.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
-use tokio::{
-    sync::watch,
-    time::{Instant, sleep_until},
+use foundation::{
+    db::Pool,
+    poll_board::{Capacity, PollBoard, PollSource},
 };
 
-use foundation::{db::Pool, loops::LoopRegistry};
-
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Maximum pages of this process that are notified at the same time. Other pages poll.
-const MOST_WATCHERS: usize = 256;
-
 /// Kind of rows that a page shows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum ChangeTopic {
     Orders,
@@ -43,104 +35,30 @@ impl ChangeTopic {
 }
 
 /// Open pages of this process.
-#[derive(Debug, Clone, Default)]
-pub struct ChangeBoard(Arc<Mutex<PageWatchers>>);
+pub type ChangeBoard = PollBoard<PageChanges>;
 
-#[derive(Debug, Default)]
-struct PageWatchers {
-    /// In the order of [`ChangeTopic::ALL`].
-    bells: [watch::Sender<()>; 3],
-    count: usize,
-    /// Whether a task is looking for changes.
-    looked_for: bool,
-    /// Whether this process is shutting down and notifies no pages.
-    closed: bool,
-}
-
-/// A page that is notified. Dropping it ends the notifications, also when the browser disconnects.
+/// Histories whose rows pages show.
 #[derive(Debug)]
-pub struct PageWatcher {
-    board: ChangeBoard,
-    rung: watch::Receiver<()>,
-}
+pub struct PageChanges;
 
-impl PageWatcher {
-    /// Waits until rows have changed. Returns false if this process is shutting down.
-    pub async fn wait_for_change(&mut self) -> bool {
-        self.rung.changed().await.is_ok() && !self.board.lock().closed
+impl PollSource for PageChanges {
+    type Key = ChangeTopic;
+    type Seen = SeenMarks;
+
+    const NAME: &'static str = "page changes";
+    const INTERVAL: Duration = Duration::from_secs(1);
+    /// Other pages poll.
+    const CAPACITY: Capacity = Capacity::InAll(256);
+
+    async fn find_changed(
+        db: &Pool,
+        _topics: &[ChangeTopic],
+        seen: &mut SeenMarks,
+    ) -> Result<Vec<ChangeTopic>, sqlx::Error> {
+        let marks = load_marks(db).await?;
+        let changed = ChangeTopic::ALL.into_iter().zip(seen.find_changed(&marks));
+        Ok(changed.filter_map(|(topic, changed)| changed.then_some(topic)).collect())
     }
-}
-
-impl Drop for PageWatcher {
-    fn drop(&mut self) {
-        self.board.lock().count -= 1;
-    }
-}
-
-impl ChangeBoard {
-    /// Registers a page for notifications. Returns `None` if there are too many pages or this process is shutting down.
-    pub fn watch_topic(&self, topic: ChangeTopic, db: &Pool, loops: &LoopRegistry) -> Option<PageWatcher> {
-        let mut watchers = self.lock();
-        if watchers.closed || watchers.count >= MOST_WATCHERS {
-            return None;
-        }
-        watchers.count += 1;
-        if !watchers.looked_for {
-            watchers.looked_for = true;
-            tokio::spawn(self.clone().look_for_changes(db.clone(), loops.clone()));
-        }
-        let rung = watchers.bells[topic as usize].subscribe();
-        Some(PageWatcher { board: self.clone(), rung })
-    }
-
-    /// Wakes all pages and ends the notifications, for the shutdown of the process.
-    pub fn close(&self) {
-        let mut watchers = self.lock();
-        watchers.closed = true;
-        watchers.bells.iter().for_each(ring);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, PageWatchers> {
-        self.0.lock()
-    }
-
-    /// Looks for changes until no page is registered.
-    async fn look_for_changes(self, db: Pool, loops: LoopRegistry) {
-        let turns = loops.register_loop("page changes");
-        let mut next = Instant::now();
-        let mut seen = SeenMarks::default();
-        let mut failing = false;
-        loop {
-            next = next.max(Instant::now()) + LOOK_EVERY;
-            sleep_until(next).await;
-            {
-                let mut watchers = self.lock();
-                if watchers.count == 0 {
-                    watchers.looked_for = false;
-                    return;
-                }
-            }
-            // A turn that timed out counts as a failed query.
-            let answer = turns.run_turn(load_marks(&db)).await;
-            match answer.unwrap_or(Err(sqlx::Error::PoolTimedOut)) {
-                Ok(marks) => {
-                    let changed = seen.find_changed(&marks);
-                    let watchers = self.lock();
-                    watchers.bells.iter().zip(changed).filter(|(_, changed)| *changed).for_each(|(bell, _)| ring(bell));
-                    failing = false;
-                }
-                Err(_) if failing => {}
-                Err(error) => {
-                    failing = true;
-                    tracing::warn!(%error, "Pages cannot be notified of changes; they poll instead.");
-                }
-            }
-        }
-    }
-}
-
-fn ring(bell: &watch::Sender<()>) {
-    bell.send_modify(|()| ());
 }
 
 /// Positions of the histories, and the transactions at that time. Transactions below `oldest` have ended; those from
@@ -163,7 +81,7 @@ struct SeenTopic {
 }
 
 #[derive(Debug, Default)]
-struct SeenMarks([SeenTopic; 3]);
+pub struct SeenMarks([SeenTopic; 3]);
 
 impl SeenMarks {
     /// Returns the topics that have changed since the last call, or may have. The first call announces nothing

@@ -8,6 +8,6 @@
 mod board;
 mod read;
 
-pub use board::FeedBoard;
+pub use board::{FeedBoard, wait_for_steps};
 pub use read::{FeedCursor, FeedPage, FeedScope, InvalidFeedCursor, StepData, StepEvent};
 pub use read::{erase_driver_in_page, load_creation};

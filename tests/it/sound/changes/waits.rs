@@ -13,6 +13,7 @@ use accounts::api_keys::AccountRole;
 use desk::dead_letters::mirror;
 use foundation::{db, loops::LoopRegistry};
 use maintenance::recovery::reconciler;
+use orders::offers::board::wait_for_offers;
 
 const LOOPS: [&str; 5] = ["keys", "mirror of dead letters", "offer board", "reconciler", "rules"];
 
@@ -41,11 +42,14 @@ async fn f08_each_loop_survives_a_silent_connection() {
     running.spawn(async move {
         loop {
             drop(
-                waiting
-                    .orders
-                    .offers
-                    .wait_for_offers((&waiting.core.db, &waiting.core.loops), &"D1".into(), &[].into(), secs(50))
-                    .await,
+                wait_for_offers(
+                    &waiting.orders.offers,
+                    (&waiting.core.db, &waiting.core.loops),
+                    &"D1".into(),
+                    &[].into(),
+                    secs(50),
+                )
+                .await,
             );
         }
     });
