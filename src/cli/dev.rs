@@ -9,6 +9,7 @@ use std::{
 };
 
 use anyhow::Context;
+use foundation::core::Core;
 use servers::{PostgresServer, RedisServer};
 use tokio::net::TcpListener;
 
@@ -92,7 +93,7 @@ impl Args {
         // Redis is empty at the first start. Reconciling here prevents the worker's warning about it.
         reconciler::reconcile_in_full(&app.maintenance).await?;
         load_zones(&app).await?;
-        let key = ensure_admin_key(&app, &data.join("api-key")).await?;
+        let key = ensure_admin_key(&app.core, &data.join("api-key")).await?;
         let address = listener.local_addr()?;
         let file = data.join("config.toml");
         write_private(&file, &format!("# Written by dispatchq dev.\n{}", toml::to_string(&app.config)?))?;
@@ -245,15 +246,15 @@ fn ensure_otp_key(config: &mut Config, file: PathBuf) -> anyhow::Result<()> {
 
 /// Returns an admin key, kept in a file that only its owner can read. Creates the key if the file is missing or its key
 /// is not valid.
-async fn ensure_admin_key(app: &App, file: &Path) -> anyhow::Result<String> {
+async fn ensure_admin_key(core: &Core, file: &Path) -> anyhow::Result<String> {
     if let Ok(key) = std::fs::read_to_string(file)
-        && api_keys::find_key(&app.core.db, key.trim()).await?.is_some()
+        && api_keys::find_key(&core.db, key.trim()).await?.is_some()
     {
         return Ok(key.trim().to_owned());
     }
     let which = key_admin::KeySelection::Name("dev".to_owned());
-    key_admin::revoke_keys(&mut app.core.db.acquire().await?, &which).await?;
-    let (_, key) = key_admin::create_permanent_key(&app.core.db, "dev", AccountRole::Admin, None).await?;
+    key_admin::revoke_keys(&mut core.db.acquire().await?, &which).await?;
+    let (_, key) = key_admin::create_permanent_key(&core.db, "dev", AccountRole::Admin, None).await?;
     write_private(file, &format!("{key}\n"))?;
     Ok(key)
 }

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use app::App;
+use foundation::core::Core;
 use foundation::db::readiness::PostgresState;
 use sd_notify::NotifyState;
 
@@ -24,7 +25,7 @@ pub(super) fn report_stopping() {
 /// times as often, because a loop that waited for a server recovers soon after the server is back.
 async fn feed_watchdog(app: App, every: Duration) {
     loop {
-        if is_sound(&app).await {
+        if is_sound(&app.core).await {
             send_state(NotifyState::Watchdog);
             tokio::time::sleep(every).await;
         } else {
@@ -34,11 +35,11 @@ async fn feed_watchdog(app: App, every: Duration) {
     }
 }
 
-async fn is_sound(app: &App) -> bool {
-    if !app.core.loops.has_stuck_loop() {
+async fn is_sound(core: &Core) -> bool {
+    if !core.loops.has_stuck_loop() {
         return true;
     }
-    let (postgres, redis) = tokio::join!(app.core.readiness.postgres_state(), app.core.store.ping());
+    let (postgres, redis) = tokio::join!(core.readiness.postgres_state(), core.store.ping());
     is_excused(postgres, redis.is_ok())
 }
 

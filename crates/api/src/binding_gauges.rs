@@ -2,18 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use foundation::core::Core;
 use metrics::gauge;
 use model::binding::ServerId;
 
 use parking_lot::Mutex;
 
 use super::scrape::{as_gauge, with_timeout};
-use app::App;
 use desk::reports::bindings::{self, BindingCensus, CallCensus, ServerCensus};
 
-pub(super) async fn set_binding_gauges(app: &App) {
+pub(super) async fn set_binding_gauges(core: &Core) {
     let (census, calls) =
-        tokio::join!(with_timeout(bindings::count_bindings(&app.core)), with_timeout(bindings::count_calls(&app.core)));
+        tokio::join!(with_timeout(bindings::count_bindings(core)), with_timeout(bindings::count_calls(core)));
     set_census_gauges(census.as_ref());
     set_call_gauges(calls.as_ref());
     set_server_gauges(&calls.map(|calls| calls.servers).unwrap_or_default());

@@ -16,6 +16,7 @@ use axum::{
     http::{HeaderMap, StatusCode},
     response::Response,
 };
+use bindings::capability::Bindings;
 use model::binding::{
     AccountId, Binding, BindingCommand, BindingConfig, BindingConflict, BindingId, BindingState, ServerId,
 };
@@ -220,7 +221,7 @@ async fn create_binding(
         let made = match commands::create_binding(&app.bindings, &new, by).await {
             // An earlier request with this Idempotency-Key created the binding, and its answer was lost.
             Err(BindingError::Exists(id)) if work.resumed => {
-                let made = load_living(&app, &id).await?;
+                let made = load_living(&app.bindings, &id).await?;
                 if !is_as_asked(&made, &new) {
                     return Err(ApiError::from(BindingError::Exists(id)));
                 }
@@ -286,8 +287,8 @@ fn example_explanation() -> Value {
     })
 }
 
-async fn load_living(app: &App, id: &BindingId) -> Result<Binding, ApiError> {
-    let loaded = app.bindings.rows.load_binding(id).await?.ok_or(ApiError::NoSuchBinding)?;
+async fn load_living(bindings: &Bindings, id: &BindingId) -> Result<Binding, ApiError> {
+    let loaded = bindings.rows.load_binding(id).await?.ok_or(ApiError::NoSuchBinding)?;
     match loaded.binding.deleted_at {
         None => Ok(loaded.binding),
         Some(_) => Err(ApiError::BindingRefused(BindingConflict::Deleted)),

@@ -9,6 +9,7 @@ use axum::{
     extract::{Query, State, rejection::QueryRejection},
 };
 use chrono::{DateTime, Utc};
+use foundation::core::Core;
 use model::input::GivenTime;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -173,13 +174,13 @@ async fn set_available(
 ) -> Result<Json<PlaceAnswer>, ApiError> {
     let id = caller.acting_driver(Some(&id))?;
     let place = drivers::set_available(&app.core.db, &id, available).await?;
-    answer_with_place(&app, place).await
+    answer_with_place(&app.core, place).await
 }
 
 /// Updates the index in Redis after Postgres, and returns the answer.
-async fn answer_with_place(app: &App, place: Option<DriverPlace>) -> Result<Json<PlaceAnswer>, ApiError> {
+async fn answer_with_place(core: &Core, place: Option<DriverPlace>) -> Result<Json<PlaceAnswer>, ApiError> {
     let place = place.ok_or(ApiError::NoSuchDriver)?;
-    driver_index::upsert_driver(&app.core, &place).await;
+    driver_index::upsert_driver(core, &place).await;
     Ok(Json(PlaceAnswer {
         driver_id: place.id,
         latitude: place.at.lat,

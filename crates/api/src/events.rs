@@ -8,6 +8,7 @@ use axum::{
 };
 use model::order::OrderStep;
 use serde::{Deserialize, Serialize};
+use settings::Config;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
@@ -88,7 +89,7 @@ async fn read_events(
     }
     let not_given = |_| ApiError::invalid_parameter("after", "after must be `next` of an answer");
     let after = after.map(|text| text.parse::<FeedCursor>()).transpose().map_err(not_given)?.unwrap_or_default();
-    let scope = scope_of(&app, &caller);
+    let scope = scope_of(&app.config, &caller);
     let wait = Duration::from_secs(wait);
     let reach = (&app.core.db, &app.core.loops);
     let page = feed::wait_for_steps(&app.orders.feed, reach, &scope, after, limit, wait).await?;
@@ -101,9 +102,9 @@ async fn read_events(
 }
 
 /// Returns the events that a caller may read. A producer reads its own orders, unless all producers share them.
-fn scope_of(app: &App, caller: &ApiCaller) -> FeedScope {
+fn scope_of(config: &Config, caller: &ApiCaller) -> FeedScope {
     match caller.actor().producer_name() {
-        Some(name) if !app.config.http.producers_share_orders => FeedScope::Producer(name.to_owned()),
+        Some(name) if !config.http.producers_share_orders => FeedScope::Producer(name.to_owned()),
         _ => FeedScope::All,
     }
 }

@@ -9,8 +9,10 @@ use std::{
     time::Duration,
 };
 
+use areas::capability::Areas;
 use axum::{extract::State, http::header::CONTENT_TYPE, response::IntoResponse};
 use chrono::TimeDelta;
+use foundation::core::Core;
 use metrics::{describe_gauge, gauge};
 use metrics_exporter_prometheus::PrometheusHandle;
 use model::admission::decide::AreaRefusal;
@@ -59,25 +61,25 @@ pub(super) async fn render_metrics(
         gauge!("dispatchq_loop_idle_seconds", "loop" => name).set(idle.as_secs_f64());
     }
     tokio::join!(
-        set_queue_gauges(&app),
-        set_shard_gauges(&app),
-        set_worker_gauges(&app),
+        set_queue_gauges(&app.core),
+        set_shard_gauges(&app.core),
+        set_worker_gauges(&app.core),
         set_breaker_gauges(&app),
-        set_clock_gauges(&app),
+        set_clock_gauges(&app.core),
         open_orders(&app),
-        set_refund_gauges(&app),
-        set_outbox_gauges(&app),
-        set_feed_gauge(&app),
-        set_alert_gauges(&app),
+        set_refund_gauges(&app.core),
+        set_outbox_gauges(&app.core),
+        set_feed_gauge(&app.core),
+        set_alert_gauges(&app.core),
         set_route_gauges(&app),
-        binding_gauges::set_binding_gauges(&app),
-        history_days(&app)
+        binding_gauges::set_binding_gauges(&app.core),
+        history_days(&app.core)
     );
     ([(CONTENT_TYPE, FORMAT)], handle.render())
 }
 
-async fn set_queue_gauges(app: &App) {
-    let stats = with_timeout(app.core.queue().queue_stats(&jobs::queues::ALL)).await.unwrap_or_default();
+async fn set_queue_gauges(core: &Core) {
+    let stats = with_timeout(core.queue().queue_stats(&jobs::queues::ALL)).await.unwrap_or_default();
     for queue in jobs::queues::ALL {
         let s = stats.iter().find(|s| s.queue == queue);
         let set = |name: &'static str, value: Option<u64>| gauge!(name, "queue" => queue).set(as_gauge(value));
@@ -93,11 +95,10 @@ async fn set_queue_gauges(app: &App) {
 }
 
 /// Sets the gauges per shard. An installation with one shard has none of them.
-async fn set_shard_gauges(app: &App) {
+async fn set_shard_gauges(core: &Core) {
     /// Number of shards that were exported before. Closed shards remain exported.
     static SHOWN: AtomicUsize = AtomicUsize::new(1);
-    let shown =
-        SHOWN.fetch_max(app.core.queue().stores().len(), Ordering::Relaxed).max(app.core.queue().stores().len());
+    let shown = SHOWN.fetch_max(core.queue().stores().len(), Ordering::Relaxed).max(core.queue().stores().len());
     if shown == 1 {
         return;
     }
@@ -105,7 +106,7 @@ async fn set_shard_gauges(app: &App) {
     describe_gauge!("dispatchq_shard_due", "Jobs of this shard that are due");
     describe_gauge!("dispatchq_shard_leased", "Jobs of this shard that are running");
     describe_gauge!("dispatchq_shard_dead", "Dead jobs of this shard");
-    let each = shards::list_standings(&app.core).await;
+    let each = shards::list_standings(core).await;
     for shard in 0..shown {
         let one = each.iter().find(|one| usize::from(one.shard) == shard);
         let set = |name: &'static str, value: Option<u64>| {
@@ -120,8 +121,8 @@ async fn set_shard_gauges(app: &App) {
 
 /// Sets the difference of both clocks. The clocks are read at the same time, so the error is at most the slower round
 /// trip.
-async fn set_clock_gauges(app: &App) {
-    let both = async { tokio::join!(app.core.store.now_ms(), db::database_now(&app.core.db)) };
+async fn set_clock_gauges(core: &Core) {
+    let both = async { tokio::join!(core.store.now_ms(), db::database_now(&core.db)) };
     let ahead = match tokio::time::timeout(CLOCK_TIMEOUT, both).await {
         Ok((Ok(redis_ms), Ok(postgres))) => {
             TimeDelta::milliseconds(redis_ms.cast_signed() - postgres.timestamp_millis()).as_seconds_f64()
@@ -131,8 +132,8 @@ async fn set_clock_gauges(app: &App) {
     gauge!("dispatchq_redis_clock_ahead_seconds").set(ahead);
 }
 
-async fn set_worker_gauges(app: &App) {
-    let seen = with_timeout(app.core.store.list_workers()).await;
+async fn set_worker_gauges(core: &Core) {
+    let seen = with_timeout(core.store.list_workers()).await;
     let live = seen.map(|seen| seen.iter().filter(|w| w.seen_ms_ago < SILENCE_MS).count() as u64);
     gauge!("dispatchq_workers").set(as_gauge(live));
 }
@@ -167,7 +168,7 @@ async fn open_orders(app: &App) {
         gauge!("dispatchq_orders_open", "status" => status.as_str()).set(as_gauge(counted));
     }
     if let Some(census) = census {
-        set_area_gauges(app, area_status::notable_areas(&app.desk, &census).await);
+        set_area_gauges(&app.areas, area_status::notable_areas(&app.desk, &census).await);
     }
 }
 
@@ -178,7 +179,7 @@ type Shown = (BTreeSet<(String, ServiceType)>, BTreeSet<String>, BTreeSet<(Strin
 
 /// Sets the gauges of areas. The utilisation of an area is that of its fullest service type. Areas with the same label
 /// are summed.
-fn set_area_gauges(app: &App, status: Vec<AreaStatus>) {
+fn set_area_gauges(areas: &Areas, status: Vec<AreaStatus>) {
     let mut known = SHOWN.lock();
     let (shown, full_once, refused_once) = &mut *known;
     // Areas with the same label count as refusing if one of them refuses.
@@ -186,7 +187,7 @@ fn set_area_gauges(app: &App, status: Vec<AreaStatus>) {
         refused_once.iter().map(|key| (key.clone(), false)).collect();
     let mut waiting: BTreeMap<(String, ServiceType), u64> = shown.iter().map(|key| (key.clone(), 0)).collect();
     let mut fullest: BTreeMap<String, f64> = full_once.iter().map(|area| (area.clone(), 0.0)).collect();
-    let rules = app.areas.rules.get();
+    let rules = areas.rules.get();
     gauge!("dispatchq_areas_unreadable").set(as_gauge(Some(rules.unreadable.len() as u64)));
     for row in status {
         let area = label::label_of(Some(&row.area_id));
@@ -221,41 +222,41 @@ fn set_area_gauges(app: &App, status: Vec<AreaStatus>) {
     }
 }
 
-async fn set_refund_gauges(app: &App) {
-    let due = with_timeout(census::refunds_to_begin(&app.core.db)).await;
+async fn set_refund_gauges(core: &Core) {
+    let due = with_timeout(census::refunds_to_begin(&core.db)).await;
     gauge!("dispatchq_manual_refund_queue").set(as_gauge(due.map(|(count, _)| count)));
     let age = due.map(|(_, oldest)| oldest.map_or(0.0, TimeDelta::as_seconds_f64));
     gauge!("dispatchq_manual_refund_oldest_seconds").set(age.unwrap_or(f64::NAN));
 }
 
-async fn set_outbox_gauges(app: &App) {
+async fn set_outbox_gauges(core: &Core) {
     let oldest = sqlx::query_scalar::<_, f64>(
         "-- oldest undelivered message
          SELECT coalesce(extract(epoch FROM (SELECT dispatchq_now()) - min(created_at)), 0)::float8
          FROM outbox WHERE state = 'pending'",
     )
-    .fetch_one(&app.core.db);
+    .fetch_one(&core.db);
     gauge!("dispatchq_outbox_oldest_seconds").set(with_timeout(oldest).await.unwrap_or(f64::NAN));
 }
 
 /// Sets how long events are held back. A transaction that stays open hides the events of all later transactions from
 /// readers of the stream.
-async fn set_feed_gauge(app: &App) {
+async fn set_feed_gauge(core: &Core) {
     let held = sqlx::query_scalar::<_, f64>(
         "-- steps held back
          SELECT coalesce(extract(epoch FROM (SELECT dispatchq_now()) - min(at)), 0)::float8
          FROM order_feed WHERE tx >= pg_snapshot_xmin(pg_current_snapshot())",
     )
-    .fetch_one(&app.core.db);
+    .fetch_one(&core.db);
     gauge!("dispatchq_feed_held_seconds").set(with_timeout(held).await.unwrap_or(f64::NAN));
 }
 
-async fn set_alert_gauges(app: &App) {
+async fn set_alert_gauges(core: &Core) {
     let open = sqlx::query_as::<_, (i64, i64)>(
         "-- count open alerts
          SELECT count(*), count(*) FILTER (WHERE gave_up_at IS NOT NULL) FROM alerts WHERE acked_at IS NULL",
     )
-    .fetch_one(&app.core.db);
+    .fetch_one(&core.db);
     let open = with_timeout(open).await;
     gauge!("dispatchq_alerts_open").set(as_gauge(open.map(|(all, _)| all.cast_unsigned())));
     gauge!("dispatchq_alerts_given_up").set(as_gauge(open.map(|(_, given_up)| given_up.cast_unsigned())));
@@ -275,7 +276,7 @@ async fn set_route_gauges(app: &App) {
     }
 }
 
-async fn history_days(app: &App) {
-    let days = with_timeout(history_days::count_ahead(&app.core.db)).await;
+async fn history_days(core: &Core) {
+    let days = with_timeout(history_days::count_ahead(&core.db)).await;
     gauge!("dispatchq_history_days_ahead").set(as_gauge(days));
 }

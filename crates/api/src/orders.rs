@@ -12,10 +12,12 @@ use axum::{
     http::{HeaderMap, StatusCode, request::Parts},
     response::Response,
 };
+use foundation::core::Core;
 use jobs::OrderId;
 use model::{input, texts::LanguageTag};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use settings::Config;
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
@@ -134,8 +136,8 @@ async fn create_order(
         let snapshot = match create::create_order(&app.orders, id, &new, &actor).await {
             // An earlier request with this Idempotency-Key created the order, and its answer was lost.
             Err(CreateError::Exists(id)) if work.resumed => {
-                let made = load_order(&app, &id).await?;
-                if !new.matches_order(&made.order) || !may_see(&app, &caller, &made.order) {
+                let made = load_order(&app.core, &id).await?;
+                if !new.matches_order(&made.order) || !may_see(&app.config, &caller, &made.order) {
                     return Err(CreateError::Exists(id).into());
                 }
                 made
@@ -216,8 +218,8 @@ async fn find_order(
         return Err(ApiError::invalid_parameter("job_id", format!("job_id {problem}")));
     }
     for id in query::with_job_id(&app.core.db, &job_id).await? {
-        let snapshot = load_order(&app, &id).await?;
-        if may_see(&app, &caller, &snapshot.order) {
+        let snapshot = load_order(&app.core, &id).await?;
+        if may_see(&app.config, &caller, &snapshot.order) {
             found.push(OrderView::from(&snapshot));
         }
     }
@@ -237,8 +239,8 @@ async fn get_order(
     OrderPath(id): OrderPath,
 ) -> Result<Json<OrderView>, ApiError> {
     let app = caller.reading(app);
-    let snapshot = load_order(&app, &id).await?;
-    may_read(&app, &caller, &snapshot.order)?;
+    let snapshot = load_order(&app.core, &id).await?;
+    may_read(&app.config, &caller, &snapshot.order)?;
     Ok(Json(view_for(&caller, &snapshot)))
 }
 
@@ -268,8 +270,8 @@ async fn get_timeline(
     OrderPath(id): OrderPath,
 ) -> Result<Json<OrderTimeline>, ApiError> {
     let app = caller.reading(app);
-    let snapshot = load_order(&app, &id).await?;
-    may_read(&app, &caller, &snapshot.order)?;
+    let snapshot = load_order(&app.core, &id).await?;
+    may_read(&app.config, &caller, &snapshot.order)?;
     let (events, reader) = (query::load_timeline(&app.core.db, &snapshot.order.id).await?, caller.actor());
     let events = events.into_iter().map(|event| event.as_seen_by(&reader)).collect();
     Ok(Json(OrderTimeline { order_id: snapshot.order.id, events }))
@@ -311,7 +313,7 @@ async fn cancel_order(
             actions::cancel_order(s, &actor, reason.clone())
         });
         let (status, order) = changed.await?;
-        let continues = was_aboard || was_picked_up_by_partner(&app, &id, &order).await?;
+        let continues = was_aboard || was_picked_up_by_partner(&app.core, &id, &order).await?;
         let (trip_continues, note) = (continues.then_some(true), continues.then_some(TRIP_CONTINUES));
         Ok((status, json!(CancelledOrder { order, trip_continues, note })))
     };
@@ -338,11 +340,11 @@ struct CancelledOrder {
 const TRIP_CONTINUES: &str = "The passenger was picked up: the partner completes the trip. `refund` is the refund due for a paid order; support decides on it.";
 
 /// Returns whether a partner's driver had picked up the passenger before the cancellation, which may be an earlier one.
-async fn was_picked_up_by_partner(app: &App, id: &OrderId, cancelled: &Value) -> Result<bool, ApiError> {
+async fn was_picked_up_by_partner(core: &Core, id: &OrderId, cancelled: &Value) -> Result<bool, ApiError> {
     if cancelled["partner"].is_null() || cancelled["driver_id"].is_null() {
         return Ok(false);
     }
-    let events = query::load_timeline(&app.core.db, id).await?;
+    let events = query::load_timeline(&core.db, id).await?;
     Ok(events.iter().any(|event| event.reason == EventReason::PickedUp.as_str()))
 }
 
@@ -355,7 +357,7 @@ async fn change_order(
 ) -> Result<Answer, ApiError> {
     let actor = caller.actor();
     let decide = |s: &Snapshot| {
-        if may_see(app, caller, &s.order) {
+        if may_see(&app.config, caller, &s.order) {
             hide_from_stranger(caller, s, decide(s)).signed_by(&actor)
         } else {
             Decision::Refuse(OrderRefusal::NoSuchOrder)
@@ -369,15 +371,15 @@ fn as_response(answer: Result<Answer, ApiError>) -> Result<(StatusCode, Json<Val
     answer.map(|(status, body)| (status, Json(body)))
 }
 
-async fn load_order(app: &App, id: &OrderId) -> Result<Snapshot, ApiError> {
-    store::load_order(&app.core.db, id).await?.ok_or(ApiError::NoSuchOrder)
+async fn load_order(core: &Core, id: &OrderId) -> Result<Snapshot, ApiError> {
+    store::load_order(&core.db, id).await?.ok_or(ApiError::NoSuchOrder)
 }
 
 /// Returns whether the caller may know of the order. A producer may know only of its own orders, unless all producers
 /// share them.
-fn may_see(app: &App, caller: &ApiCaller, order: &Order) -> bool {
+fn may_see(config: &Config, caller: &ApiCaller, order: &Order) -> bool {
     match caller.actor().producer_name() {
-        Some(name) => app.config.http.producers_share_orders || order.owner.as_deref() == Some(name),
+        Some(name) => config.http.producers_share_orders || order.owner.as_deref() == Some(name),
         None => true,
     }
 }
@@ -398,12 +400,12 @@ fn hide_from_stranger(caller: &ApiCaller, s: &Snapshot, decision: Decision) -> D
 }
 
 /// Checks that the caller may read the order. A driver may read the driver's own orders, a producer those it created.
-fn may_read(app: &App, caller: &ApiCaller, order: &Order) -> Result<(), ApiError> {
+fn may_read(config: &Config, caller: &ApiCaller, order: &Order) -> Result<(), ApiError> {
     match caller.driver_id() {
         Some(driver) if order.driver_id.as_ref() == Some(driver) => Ok(()),
         None => {
             caller.require_role(&READERS)?;
-            if may_see(app, caller, order) { Ok(()) } else { Err(ApiError::NoSuchOrder) }
+            if may_see(config, caller, order) { Ok(()) } else { Err(ApiError::NoSuchOrder) }
         }
         Some(_) => Err(ApiError::NoSuchOrder),
     }

@@ -11,6 +11,7 @@ use axum::{
     response::Response,
 };
 use chrono::{DateTime, Utc};
+use foundation::core::Core;
 use model::{
     ids::PlanId,
     plan::{Plan, PlanConflict, PlanItem, PlanItemState, PlanKind, PlanState},
@@ -159,14 +160,14 @@ struct PlanAnswer {
 }
 
 /// Returns the answer about a plan in the form that is stored under an Idempotency-Key.
-async fn answer_with_plan(app: &App, status: StatusCode, plan: Plan, note: Option<&str>) -> Result<Answer, ApiError> {
-    let refusals = list_refusals(app, plan.id).await?;
+async fn answer_with_plan(core: &Core, status: StatusCode, plan: Plan, note: Option<&str>) -> Result<Answer, ApiError> {
+    let refusals = list_refusals(core, plan.id).await?;
     let answer = PlanAnswer { plan: PlanView::from(plan), refusals, note: note.map(str::to_owned) };
     Ok((status, json!(answer)))
 }
 
-async fn list_refusals(app: &App, id: PlanId) -> Result<Vec<RefusalView>, ApiError> {
-    let counted = store::count_refusals(&app.core.db, id).await?;
+async fn list_refusals(core: &Core, id: PlanId) -> Result<Vec<RefusalView>, ApiError> {
+    let counted = store::count_refusals(&core.db, id).await?;
     let view = |row: RefusalCount| RefusalView { error_code: row.refusal, count: row.count, example: row.example };
     Ok(counted.into_iter().map(view).collect())
 }
@@ -222,7 +223,7 @@ async fn show_plan(State(app): State<App>, caller: ApiCaller, PlanPath(id): Plan
     caller.require_role(&READERS)?;
     let app = caller.reading(app);
     let plan = create::find_plan(&app.core, id).await?;
-    let (_, body) = answer_with_plan(&app, StatusCode::OK, plan, None).await?;
+    let (_, body) = answer_with_plan(&app.core, StatusCode::OK, plan, None).await?;
     Ok(Json(body))
 }
 
@@ -325,18 +326,18 @@ async fn run_plan(call: PlanCall) -> Result<Response, ApiError> {
         let (plan, note) = match control::run_plan(&app.core, id, &caller.actor()).await {
             // An earlier request with this Idempotency-Key may have started the plan, and its answer was lost.
             Err(PlanError::Conflict(conflict)) if work.resumed => {
-                (find_own_run(app, caller, id, conflict).await?, None)
+                (find_own_run(&app.core, caller, id, conflict).await?, None)
             }
             ran => split_changed(ran?),
         };
-        answer_with_plan(app, StatusCode::OK, plan, note).await
+        answer_with_plan(&app.core, StatusCode::OK, plan, note).await
     };
     request.run_once("run plan", id.as_uuid().as_bytes(), work).await
 }
 
 /// Returns the plan if this key started it.
-async fn find_own_run(app: &App, caller: &ApiCaller, id: PlanId, conflict: PlanConflict) -> Result<Plan, ApiError> {
-    let plan = create::find_plan(&app.core, id).await?;
+async fn find_own_run(core: &Core, caller: &ApiCaller, id: PlanId, conflict: PlanConflict) -> Result<Plan, ApiError> {
+    let plan = create::find_plan(core, id).await?;
     if plan.run_key.is_some() && plan.run_key == caller.key_id() {
         Ok(plan)
     } else {
@@ -360,7 +361,7 @@ async fn cancel_plan(call: PlanCall) -> Result<Response, ApiError> {
     caller.require_role(&WRITERS)?;
     let work = async |_| {
         let (plan, note) = split_changed(control::cancel_plan(&app.core, id, &caller.actor()).await?);
-        answer_with_plan(app, StatusCode::OK, plan, note).await
+        answer_with_plan(&app.core, StatusCode::OK, plan, note).await
     };
     request.run_once("cancel plan", id.as_uuid().as_bytes(), work).await
 }
@@ -402,7 +403,7 @@ async fn perform_plan(
         PlanStep::Over | PlanStep::Performed(_) => None,
     };
     let plan = create::find_plan(&app.core, id).await?;
-    let refusals = list_refusals(&app, id).await?;
+    let refusals = list_refusals(&app.core, id).await?;
     Ok(Json(PerformedPlan { plan: PlanView::from(plan), refusals, wait_ms }))
 }
 

@@ -8,6 +8,7 @@ use axum::{
     response::{Html, IntoResponse, Redirect, Response},
 };
 use chrono::{DateTime, Utc};
+use settings::Config;
 
 use crate::{
     assets,
@@ -85,8 +86,8 @@ pub(crate) fn render(page: &impl Template) -> Result<Response, PageError> {
 }
 
 /// Redirects to a page after an action. `deed` is a word that [`describe_deed`] knows.
-pub(crate) fn go_back(app: &App, path: &str, deed: &'static str) -> Redirect {
-    let base = &app.config.console.path;
+pub(crate) fn go_back(config: &Config, path: &str, deed: &'static str) -> Redirect {
+    let base = &config.console.path;
     let lead = if path.contains('?') { '&' } else { '?' };
     Redirect::to(&format!("{base}{path}{lead}did={deed}"))
 }
@@ -204,7 +205,7 @@ impl Shell {
     /// Returns the frame for a signed-in person. `here` is the path of the page's menu entry. `did` is the action that
     /// was just done.
     pub(crate) fn for_person(
-        app: &App,
+        config: &Config,
         person: &SignedIn,
         here: &str,
         title: impl Into<String>,
@@ -227,7 +228,7 @@ impl Shell {
             menu,
             deed: did.and_then(describe_deed),
             pauses: person.0.paused_queues.0.clone(),
-            ..Self::new(&app.config.console.path, title.into())
+            ..Self::new(&config.console.path, title.into())
         }
     }
 

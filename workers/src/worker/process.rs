@@ -4,6 +4,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use settings::Config;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -23,7 +24,7 @@ use queue::{Gate, RunSummary, Runtime};
 pub type Queues = Vec<(&'static str, usize)>;
 
 /// Returns the configured queues, limited to `only` and with `concurrency` where given.
-pub fn select_queues(app: &App, only: &[String], concurrency: Option<usize>) -> Result<Queues, ServiceError> {
+pub fn select_queues(config: &Config, only: &[String], concurrency: Option<usize>) -> Result<Queues, ServiceError> {
     for name in only {
         if !jobs::queues::ALL.contains(&name.as_str()) {
             let known = jobs::queues::ALL.join(", ");
@@ -34,7 +35,7 @@ pub fn select_queues(app: &App, only: &[String], concurrency: Option<usize>) -> 
         .into_iter()
         .filter(|queue| only.is_empty() || only.iter().any(|o| o == queue))
         .filter_map(|queue| {
-            let configured = app.config.worker.concurrency.get(queue).copied();
+            let configured = config.worker.concurrency.get(queue).copied();
             concurrency.or(configured).filter(|n| *n > 0).map(|n| (queue, n))
         })
         .collect();

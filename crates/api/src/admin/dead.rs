@@ -7,6 +7,7 @@ use axum::{
     response::Response,
 };
 use chrono::{DateTime, SecondsFormat, Utc};
+use foundation::core::Core;
 use foundation::dead_letter_rows::{self, DeadLetterRow};
 use queue::JobId;
 use serde::Deserialize;
@@ -109,13 +110,13 @@ async fn show_dead_job(
     caller.require_role(&OPERATORS)?;
     match explain::explain_job(&app.core, &id).await? {
         Some(explained) => Ok(Json(json!(explained))),
-        None => Err(not_dead(&app, &id).await?),
+        None => Err(not_dead(&app.core, &id).await?),
     }
 }
 
 /// Returns the error for a job that is not dead. If the job was dead before, the message reports the decision on it.
-async fn not_dead(app: &App, id: &JobId) -> Result<ApiError, ApiError> {
-    let deaths = dead_letter_rows::list_deaths(&app.core.db, id.as_str()).await?;
+async fn not_dead(core: &Core, id: &JobId) -> Result<ApiError, ApiError> {
+    let deaths = dead_letter_rows::list_deaths(&core.db, id.as_str()).await?;
     let story = deaths.first().map(|last| format!(" any more: it {}", tell_story(last)));
     Ok(StaffError::NoDeadJob { id: id.to_string(), story: story.unwrap_or_default() }.into())
 }

@@ -4,6 +4,7 @@ use app::App;
 use axum::{Json, extract::State};
 use chrono::Datelike;
 use desk::privacy::{self, ErasureOutcome, ErasureRecord, ErasureSubject};
+use foundation::core::Core;
 use foundation::db;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -87,13 +88,13 @@ async fn erase_subject(
         return Ok(Json(json!({ "dry_run": true, "known": known, "erased": null })));
     }
     let erasure = ErasureRecord::new(subject, &id, &reason, &caller.actor(), db::database_now(&app.core.db).await?);
-    let erased = carry_out(&app, &erasure).await?;
+    let erased = carry_out(&app.core, &erasure).await?;
     Ok(Json(json!({ "dry_run": false, "known": known, "erased": erased })))
 }
 
 /// Erases the data and returns the number of erased orders.
-async fn carry_out(app: &App, erasure: &ErasureRecord) -> Result<i64, ApiError> {
-    match privacy::erase_subject(&app.core, erasure).await? {
+async fn carry_out(core: &Core, erasure: &ErasureRecord) -> Result<i64, ApiError> {
+    match privacy::erase_subject(core, erasure).await? {
         ErasureOutcome::Done { orders } => Ok(orders),
         ErasureOutcome::InUse(orders) => Err(StaffError::StillInUse(orders).into()),
     }
@@ -146,7 +147,7 @@ async fn repeat_erasure(
     let orders = if dry_run {
         i64::try_from(privacy::find_data_to_erase(&app.core, &erasure).await?.orders.len()).unwrap_or(i64::MAX)
     } else {
-        carry_out(&app, &erasure).await?
+        carry_out(&app.core, &erasure).await?
     };
     Ok(Json(json!({ "orders": orders })))
 }

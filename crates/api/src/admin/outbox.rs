@@ -9,6 +9,7 @@ use axum::{
     http::{HeaderMap, StatusCode},
     response::Response,
 };
+use foundation::core::Core;
 use jobs::{BindingId, OrderId};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -121,9 +122,9 @@ async fn list_messages(
     Ok(Json(json!({ "messages": rows, "next_cursor": next_cursor })))
 }
 
-async fn find_message(app: &App, id: i64) -> Result<OutboxMessage, ApiError> {
+async fn find_message(core: &Core, id: i64) -> Result<OutboxMessage, ApiError> {
     let filter = OutboxFilter { ids: Some(vec![id]), limit: 1, ..OutboxFilter::default() };
-    let found = redeliver::list_messages(&app.core.db, &filter).await?;
+    let found = redeliver::list_messages(&core.db, &filter).await?;
     Ok(found.into_iter().next().ok_or(StaffError::NoSuchMessage)?)
 }
 
@@ -138,7 +139,7 @@ async fn show_message(
 ) -> Result<Json<Value>, ApiError> {
     caller.require_role(&OPERATORS)?;
     let Path(id) = id.map_err(|_| StaffError::NoSuchMessage)?;
-    let message = find_message(&app, id).await?;
+    let message = find_message(&app.core, id).await?;
     let log = redeliver::load_delivery_log(&app.core.db, id).await?;
     Ok(Json(json!({ "message": message, "log": log })))
 }
@@ -166,7 +167,7 @@ async fn replay_message(
     let by = DecisionAuthor { who: caller.actor(), why: reason.check(&caller)? };
     let key = idempotency::idempotency_key(&headers)?;
     let work = async |work: WorkContext| {
-        let message = find_message(&app, id).await?;
+        let message = find_message(&app.core, id).await?;
         let is_sent = match redeliver::replay_message(&app.desk, &message, &by).await {
             // The message stays dead: it was delivered in the meantime, or no driver can still answer its offer.
             Err(ServiceError::Unusable(_)) => false,
@@ -176,7 +177,7 @@ async fn replay_message(
         if !is_sent && !work.resumed {
             return Err(ApiError::from(StaffError::MessageNotDead));
         }
-        Ok((StatusCode::OK, json!({ "message": find_message(&app, id).await? })))
+        Ok((StatusCode::OK, json!({ "message": find_message(&app.core, id).await? })))
     };
     let request: [&[u8]; 3] = [b"replay message", &id.to_be_bytes(), &bytes];
     idempotency::run_once(&app.core.db, &caller, key.as_deref(), &request, work).await

@@ -2,6 +2,7 @@
 
 use app::App;
 use axum::{Json, extract::State};
+use foundation::core::Core;
 use foundation::{
     error::ServiceError,
     shard_map::{self, SetShardsError},
@@ -41,8 +42,8 @@ struct ShardsView {
     each: Vec<ShardStanding>,
 }
 
-async fn view_shards(app: &App) -> Result<ShardsView, ApiError> {
-    let latest = app.core.shards.reload(&app.core.db).await?;
+async fn view_shards(core: &Core) -> Result<ShardsView, ApiError> {
+    let latest = core.shards.reload(&core.db).await?;
     Ok(ShardsView {
         generation: latest.generation,
         shards: latest.shards.get(),
@@ -51,7 +52,7 @@ async fn view_shards(app: &App) -> Result<ShardsView, ApiError> {
         made_by: latest.made_by,
         made_at: latest.made_at,
         reason: latest.reason,
-        each: shards::list_standings(&app.core).await,
+        each: shards::list_standings(core).await,
     })
 }
 
@@ -75,7 +76,7 @@ impl From<SetShardsError> for ApiError {
     responses((status = 200, description = "success", body = Object, example = json!(example_shards())), CallErrors))]
 async fn list_shards(State(app): State<App>, caller: ApiCaller) -> Result<Json<Value>, ApiError> {
     caller.require_role(&OPERATORS)?;
-    Ok(Json(json!(view_shards(&app).await?)))
+    Ok(Json(json!(view_shards(&app.core).await?)))
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -106,7 +107,7 @@ async fn set_shards(
     let count = ShardCount::new(shards).map_err(|error| ApiError::invalid_member("shards", error.to_string()))?;
     let by = ActionAuthor { actor: &caller.actor(), reason: reason.as_deref() };
     shards::change_number(&app.core, count, by).await?;
-    Ok(Json(json!(view_shards(&app).await?)))
+    Ok(Json(json!(view_shards(&app.core).await?)))
 }
 
 /// Moves the remaining jobs out of the shards beyond a lowered number, and closes these shards.
@@ -139,7 +140,7 @@ async fn drain_shards(
     let drained = drained.unwrap_or_default();
     Ok(Json(json!({
         "was_settled": was_settled, "moved": drained.moved, "dead": drained.dead, "left": drained.left,
-        "shards": view_shards(&app).await?,
+        "shards": view_shards(&app.core).await?,
     })))
 }
 

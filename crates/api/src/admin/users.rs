@@ -5,6 +5,7 @@ use axum::{
     extract::{FromRequestParts, Query, Request, State, rejection::QueryRejection},
     http::request::Parts,
 };
+use foundation::core::Core;
 use model::input;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -149,7 +150,7 @@ async fn import_users(
 }
 
 async fn set_disabled(
-    app: &App,
+    core: &Core,
     caller: &ApiCaller,
     id: &str,
     disabled: bool,
@@ -158,7 +159,7 @@ async fn set_disabled(
     caller.require_role(&ADMINS)?;
     let reason = reason.check(caller)?;
     let by = ActionAuthor { actor: &caller.actor(), reason: reason.as_deref() };
-    recorded::set_user_disabled(&app.core.db, id, disabled, by).await?;
+    recorded::set_user_disabled(&core.db, id, disabled, by).await?;
     Ok(Json(json!({ "id": id, "disabled": disabled })))
 }
 
@@ -172,7 +173,7 @@ async fn disable_user(
     UserPath(id): UserPath,
     JsonBody(ActionRequest { reason }): JsonBody<ActionRequest>,
 ) -> Result<Json<Value>, ApiError> {
-    set_disabled(&app, &caller, &id, true, reason).await
+    set_disabled(&app.core, &caller, &id, true, reason).await
 }
 
 /// Resumes messages to this user.
@@ -185,7 +186,7 @@ async fn enable_user(
     UserPath(id): UserPath,
     JsonBody(ActionRequest { reason }): JsonBody<ActionRequest>,
 ) -> Result<Json<Value>, ApiError> {
-    set_disabled(&app, &caller, &id, false, reason).await
+    set_disabled(&app.core, &caller, &id, false, reason).await
 }
 
 /// Removes a user.

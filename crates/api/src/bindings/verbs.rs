@@ -1,6 +1,7 @@
 //! Requests that start, pause, resume or stop a binding, and requests that submit an OTP.
 
 use axum::{extract::State, http::HeaderMap, response::Response};
+use foundation::core::Core;
 use model::binding::{BindingCommand, BindingConflict, BindingEventKind, BindingId, StopReason, TrxId};
 use serde::Deserialize;
 use utoipa::ToSchema;
@@ -193,11 +194,11 @@ pub(super) async fn submit_otp(
         let stored = commands::submit_otp(&app.bindings, &id, &trx_id, &otp, by).await;
         // An earlier request with this Idempotency-Key may have stored the OTP, and its answer was lost.
         let is_ours = match &stored {
-            Err(BindingError::Conflict(why)) if work.resumed => was_handed_in(&app, &id, why, &digest).await?,
+            Err(BindingError::Conflict(why)) if work.resumed => was_handed_in(&app.core, &id, why, &digest).await?,
             _ => false,
         };
         let changed = if is_ours {
-            ChangedBinding::No(Box::new(load_living(&app, &id).await?), "already submitted")
+            ChangedBinding::No(Box::new(load_living(&app.bindings, &id).await?), "already submitted")
         } else {
             stored.map_err(ApiError::from)?
         };
@@ -209,11 +210,11 @@ pub(super) async fn submit_otp(
 }
 
 /// Returns whether the history has a submission of the same OTP.
-async fn was_handed_in(app: &App, id: &BindingId, why: &BindingConflict, digest: &str) -> Result<bool, sqlx::Error> {
+async fn was_handed_in(core: &Core, id: &BindingId, why: &BindingConflict, digest: &str) -> Result<bool, sqlx::Error> {
     if !matches!(why, BindingConflict::OtpStored | BindingConflict::OtpOver | BindingConflict::OtpNotWanted(_)) {
         return Ok(false);
     }
     let kind = BindingEventKind::OtpSubmitted.as_str();
-    let events = list::list_events(&app.core, id, RECENT_EVENTS).await?;
+    let events = list::list_events(core, id, RECENT_EVENTS).await?;
     Ok(events.iter().any(|event| event.kind == kind && event.detail.as_deref() == Some(digest)))
 }

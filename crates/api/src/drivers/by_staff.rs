@@ -6,6 +6,7 @@ use axum::{
     http::{HeaderMap, StatusCode, request::Parts},
     response::Response,
 };
+use foundation::core::Core;
 use model::input::Given;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -165,7 +166,7 @@ pub(super) async fn create_driver(
         let by = ActionAuthor { actor: &caller.actor(), reason: reason.as_deref() };
         let made = match driver_admin::create_driver(&app.orders, &new, by).await {
             // An earlier request with this Idempotency-Key created the driver, and its answer was lost.
-            Err(DriverError::Exists(id)) if work.resumed => find_driver(&app, &id).await?,
+            Err(DriverError::Exists(id)) if work.resumed => find_driver(&app.core, &id).await?,
             made => made?,
         };
         Ok::<_, ApiError>((StatusCode::CREATED, json!(made)))
@@ -203,8 +204,8 @@ pub(super) async fn import_drivers(
     Ok(Json(DriverImport { imported: new.len() }))
 }
 
-async fn find_driver(app: &App, id: &DriverId) -> Result<DriverRecord, ApiError> {
-    drivers::find_driver(&app.core.db, id).await?.ok_or(ApiError::NoSuchDriver)
+async fn find_driver(core: &Core, id: &DriverId) -> Result<DriverRecord, ApiError> {
+    drivers::find_driver(&core.db, id).await?.ok_or(ApiError::NoSuchDriver)
 }
 
 /// Changes of a driver. A member that the body omits stays unchanged.
@@ -278,7 +279,7 @@ async fn set_disabled(call: ReasonedCall, name: &str, disabled: bool) -> Result<
     let work = async |_| {
         let by = ActionAuthor { actor: &caller.actor(), reason: reason.as_deref() };
         driver_admin::set_disabled(&app.core.db, &id, disabled, by).await?;
-        Ok::<_, ApiError>((StatusCode::OK, json!(find_driver(app, &id).await?)))
+        Ok::<_, ApiError>((StatusCode::OK, json!(find_driver(&app.core, &id).await?)))
     };
     request.run_once(name, id.as_bytes(), work).await
 }

@@ -68,7 +68,7 @@ async fn act_once(call: ReasonedCall, action: OrderAction) -> Result<Response, A
             }
             _ => false,
         };
-        let body = if is_ours { order_json(&load_order(app, &id).await?) } else { order_json(acted?.snapshot()) };
+        let body = if is_ours { order_json(&load_order(&app.core, &id).await?) } else { order_json(acted?.snapshot()) };
         Ok::<_, ApiError>((StatusCode::OK, body))
     };
     request.run_once(action.as_str(), id.as_str().as_bytes(), work).await

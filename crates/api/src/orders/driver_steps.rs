@@ -8,6 +8,7 @@ use axum::{
 use model::{input::Given, texts::TextKey};
 use serde::Deserialize;
 use serde_json::Value;
+use settings::Config;
 use utoipa::ToSchema;
 
 use super::{
@@ -58,23 +59,23 @@ pub(super) async fn accept_offer(
     let accepted = match accept::accept_offer_at_once(&app.orders, &id, &driver, answer.offer_id, &caller.actor()).await
     {
         Err(ChangeError::Refused(refusal @ (OrderRefusal::NoSuchOffer | OrderRefusal::NotYourOffer))) => {
-            let hidden = hide_from_stranger(&caller, &load_order(&app, &id).await?, Decision::Refuse(refusal));
+            let hidden = hide_from_stranger(&caller, &load_order(&app.core, &id).await?, Decision::Refuse(refusal));
             return Err(match hidden {
                 Decision::Refuse(refusal) => ChangeError::Refused(refusal).into(),
                 Decision::Change(_) | Decision::Unchanged => ApiError::NoSuchOrder,
             });
         }
-        accepted => accepted.map_err(|error| tell_late_driver(&app, &headers, error))?,
+        accepted => accepted.map_err(|error| tell_late_driver(&app.config, &headers, error))?,
     };
     Ok((StatusCode::OK, Json(order_json(accepted.snapshot()))))
 }
 
 /// Translates the refusal that another driver has the order. The error code does not change, because the other driver's
 /// accept may still fail in Postgres.
-fn tell_late_driver(app: &App, headers: &HeaderMap, error: ChangeError) -> ApiError {
+fn tell_late_driver(config: &Config, headers: &HeaderMap, error: ChangeError) -> ApiError {
     match error {
         ChangeError::Refused(refusal @ (OrderRefusal::AlreadyAssigned | OrderRefusal::ReservationInProgress)) => {
-            let texts = &app.config.texts;
+            let texts = &config.texts;
             let language = dispatcher::accepted_language(headers, texts.driver_language);
             ApiError::TripTaken(refusal, texts.render(language, TextKey::TripTaken, &[]))
         }

@@ -2,6 +2,7 @@
 
 use axum::{Json, extract::State, http::StatusCode, response::Response};
 use chrono::{DateTime, Utc};
+use foundation::core::Core;
 use jobs::OrderId;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -63,8 +64,8 @@ fn example_take() -> Value {
     json!({ "order_id": "ORD-1", "taken_by": "dispatcher:anna", "ends_at": "2026-01-09T08:10:00Z" })
 }
 
-async fn find_take(app: &App, id: &OrderId) -> Result<Option<OrderTake>, sqlx::Error> {
-    Ok(desk::list_takes(&app.core.db, &[id.as_str()]).await?.into_iter().next())
+async fn find_take(core: &Core, id: &OrderId) -> Result<Option<OrderTake>, sqlx::Error> {
+    Ok(desk::list_takes(&core.db, &[id.as_str()]).await?.into_iter().next())
 }
 
 /// Returns the claim on an order that waits for a person.
@@ -78,8 +79,8 @@ pub(super) async fn show_take(
 ) -> Result<Json<TakeView>, ApiError> {
     caller.require_role(&STAFF)?;
     let app = caller.reading(app);
-    load_order(&app, &id).await?;
-    let take = find_take(&app, &id).await?;
+    load_order(&app.core, &id).await?;
+    let take = find_take(&app.core, &id).await?;
     Ok(Json(TakeView::new(id, take)))
 }
 
@@ -98,7 +99,7 @@ pub(super) async fn take_order(call: KeyedCall<OrderPath, TakeRequest>) -> Resul
     let reason = optional_reason(reason)?;
     let actor = caller.actor();
     let work = async |work: WorkContext| {
-        let earlier = if work.resumed { find_take(app, &id).await? } else { None };
+        let earlier = if work.resumed { find_take(&app.core, &id).await? } else { None };
         // An earlier request with this Idempotency-Key may have made the claim, and its answer was lost.
         let take = match earlier.filter(|take| take.taken_by == actor.to_string()) {
             Some(take) => take,
@@ -106,7 +107,7 @@ pub(super) async fn take_order(call: KeyedCall<OrderPath, TakeRequest>) -> Resul
                 let by = ActionAuthor { actor: &actor, reason: reason.as_deref() };
                 match desk::take_order(&app.core.db, &id, by).await {
                     Ok(take) => take,
-                    Err(error) => return Err(refuse_take(app, &id, error).await?),
+                    Err(error) => return Err(refuse_take(&app.core, &id, error).await?),
                 }
             }
         };
@@ -136,20 +137,20 @@ pub(super) async fn leave_order(call: KeyedCall<OrderPath, TakeRequest>) -> Resu
             Ok(()) => {}
             // An earlier request with this Idempotency-Key most likely ended the claim, and its answer was lost.
             Err(TakeError::NotYours) if work.resumed => {}
-            Err(error) => return Err(refuse_take(app, &id, error).await?),
+            Err(error) => return Err(refuse_take(&app.core, &id, error).await?),
         }
         // Another person may have claimed the order in the meantime.
-        Ok::<_, ApiError>((StatusCode::OK, json!(TakeView::new(id.clone(), find_take(app, &id).await?))))
+        Ok::<_, ApiError>((StatusCode::OK, json!(TakeView::new(id.clone(), find_take(&app.core, &id).await?))))
     };
     request.run_once("leave", id.as_str().as_bytes(), work).await
 }
 
 /// Returns the error for a claim that could not be made or ended. Fails if the order does not exist.
-async fn refuse_take(app: &App, id: &OrderId, error: TakeError) -> Result<ApiError, ApiError> {
+async fn refuse_take(core: &Core, id: &OrderId, error: TakeError) -> Result<ApiError, ApiError> {
     if let TakeError::Database(error) = error {
         return Ok(error.into());
     }
-    let status = load_order(app, id).await?.order.status;
+    let status = load_order(core, id).await?.order.status;
     Ok(match error {
         TakeError::NotYours => StaffError::NotOnOrder.into(),
         _ if status.is_closed() => OrderRefusal::OrderFinished(status).into(),

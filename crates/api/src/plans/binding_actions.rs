@@ -85,7 +85,7 @@ pub(super) async fn plan_binding_action(
         let draft = binding_plans::draft_plan(&app.core, &filter, action, reason.clone(), &author).await?;
         // A repeated request has the same id, so it finds the stored plan.
         let plan = create::store_draft(&app.core, PlanId::from_uuid(work.id), &draft, mode, &author).await?;
-        answer_with_plan(&app, StatusCode::CREATED, plan, None).await
+        answer_with_plan(&app.core, StatusCode::CREATED, plan, None).await
     };
     idempotency::run_once(&app.core.db, &caller, key.as_deref(), &[b"plan binding action", &bytes], work).await
 }

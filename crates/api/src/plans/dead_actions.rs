@@ -97,7 +97,7 @@ pub(super) async fn plan_dead_job_action(
         let draft = dead_plans::draft_plan(&app.core, &filter, &selection, action, reason.clone()).await?;
         // A repeated request has the same id, so it finds the stored plan.
         let plan = create::store_draft(&app.core, PlanId::from_uuid(work.id), &draft, mode, &author).await?;
-        answer_with_plan(&app, StatusCode::CREATED, plan, None).await
+        answer_with_plan(&app.core, StatusCode::CREATED, plan, None).await
     };
     idempotency::run_once(&app.core.db, &caller, key.as_deref(), &[b"plan dead job action", &bytes], work).await
 }

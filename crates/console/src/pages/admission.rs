@@ -161,5 +161,5 @@ pub(crate) async fn set_flag(
     };
     let author = ChangeAuthor { actor: &person.actor(), reason: Some(&reason) };
     flag::set_flag(&app.core.db, &flag, parse_version(&form.version)?, author).await.map_err(refuse_change)?;
-    Ok(go_back(&app, "/areas", "flag").into_response())
+    Ok(go_back(&app.config, "/areas", "flag").into_response())
 }

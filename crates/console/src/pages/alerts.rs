@@ -129,7 +129,7 @@ pub(crate) async fn show_page(
         let before = before.map(|id| id.to_string()).unwrap_or_default();
         write_query(&[("show", &query.show), ("kind", &query.kind), ("before", &before)])
     };
-    let shell = Shell::for_person(&app, &person, "/alerts", both("Alerts", "Peringatan"), query.did.as_deref());
+    let shell = Shell::for_person(&app.config, &person, "/alerts", both("Alerts", "Peringatan"), query.did.as_deref());
     let next = raised.last().filter(|_| is_full).map(|alert| address(Some(alert.id)));
     let linked = raised.into_iter().map(|alert| alert.link_tickets(&app.notify.channels));
     let rows = linked.map(|alert| AlertRow::new(alert, &person, now));
@@ -167,5 +167,5 @@ pub(crate) async fn acknowledge_alert(
         return Err(PageError::Forbidden(both("This alert is for support.", "Peringatan ini untuk tim dukungan.")));
     }
     alerts::acknowledge_alerts(&app.core.db, &AlertSelection::One(id), &person.actor(), &note).await?;
-    Ok(go_back(&app, safe_path(back.as_deref(), "/alerts"), "ack").into_response())
+    Ok(go_back(&app.config, safe_path(back.as_deref(), "/alerts"), "ack").into_response())
 }

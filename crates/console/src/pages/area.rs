@@ -140,7 +140,7 @@ pub(crate) async fn show_page(
         Some(name) => say!("Area {id}, {name}", "Wilayah {id}, {name}"),
         None => say!("Area {id}", "Wilayah {id}"),
     };
-    let shell = Shell::for_person(&app, &person, "/areas", title, None).made_at(until).live(REFRESH_S);
+    let shell = Shell::for_person(&app.config, &person, "/areas", title, None).made_at(until).live(REFRESH_S);
     let here = format!("/areas/{}{}", encode_component(id.as_str()), query.to_query());
     let page = TablePage {
         note,

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use areas::capability::Areas;
 use axum::{
     extract::{
         Form, Path, Query, State,
@@ -73,7 +74,7 @@ pub(crate) async fn show_areas(
     let set = limits::list_limits(&app.core.db, None).await?;
     let set: HashMap<(&AreaId, &ServiceType), &LimitsRow> =
         set.iter().map(|row| ((&row.area_id, &row.service_type), row)).collect();
-    let figure = draw_map(&app, &areas);
+    let figure = draw_map(&app.areas, &areas);
     let rows = areas.iter().map(|area| {
         let own = set.get(&(&area.area_id, &area.service_type)).copied();
         row_of(&app, &person, area, own)
@@ -84,7 +85,7 @@ pub(crate) async fn show_areas(
         "The fullest first. An override holds for all service types of its area. {flag_text}",
         "Yang terpenuh lebih dulu. Ketetapan manual berlaku untuk semua jenis layanan di wilayahnya. {flag_text}"
     );
-    let shell = Shell::for_person(&app, &person, "/areas", both("Areas", "Wilayah"), did.as_deref());
+    let shell = Shell::for_person(&app.config, &person, "/areas", both("Areas", "Wilayah"), did.as_deref());
     let shell = shell.live(AREAS_REFRESH_S).follow(ChangeTopic::Orders).made_at(app.core.database_clock.now());
     let page = TablePage {
         note,
@@ -190,8 +191,8 @@ fn change_of_threshold(area: &AreaStatus, set: Option<&LimitsRow>) -> Action {
 }
 
 /// Draws the areas, each with the load of its fullest service type. The table below has the same data.
-fn draw_map(app: &App, statuses: &[AreaStatus]) -> String {
-    let rules = app.areas.rules.get();
+fn draw_map(areas: &Areas, statuses: &[AreaStatus]) -> String {
+    let rules = areas.rules.get();
     let mut fullest: HashMap<&AreaId, &AreaStatus> = HashMap::new();
     for status in statuses {
         let kept = fullest.entry(&status.area_id).or_insert(status);
@@ -266,7 +267,7 @@ pub(crate) async fn set_override(
     };
     let author = ChangeAuthor { actor: &person.actor(), reason: Some(&reason) };
     overrides::set_override(&app.core.db, &AreaId::from(area), forced, None, author).await.map_err(refuse_change)?;
-    Ok(go_back(&app, "/areas", if forced.is_some() { "override" } else { "auto" }).into_response())
+    Ok(go_back(&app.config, "/areas", if forced.is_some() { "override" } else { "auto" }).into_response())
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -309,5 +310,5 @@ pub(crate) async fn set_threshold(
     let author = ChangeAuthor { actor: &person.actor(), reason: Some(&reason) };
     let expected = parse_version(&version)?;
     limits::set_limits(&app.core.db, &AreaId::from(area), &change, expected, author).await.map_err(refuse_change)?;
-    Ok(go_back(&app, "/areas", "threshold").into_response())
+    Ok(go_back(&app.config, "/areas", "threshold").into_response())
 }

@@ -151,7 +151,7 @@ pub(crate) async fn show_page(
             "Yang dilakukan staf dalam waktu ini, yang terbaru lebih dulu.",
         ),
     };
-    let shell = Shell::for_person(&app, &person, "/audit", both("Audit", "Audit"), None).made_at(now);
+    let shell = Shell::for_person(&app.config, &person, "/audit", both("Audit", "Audit"), None).made_at(now);
     let shell = shell.live(if query.cursor.is_empty() { REFRESH_S } else { 0 });
     let page = TablePage {
         note: note.into(),

@@ -193,7 +193,7 @@ pub(crate) async fn show_bindings(
     let rows = rows.chain(bindings.unreadable.iter().map(unreadable_row)).collect();
     let mut states = vec![("", both("any", "semua").get())];
     states.extend(BindingState::ALL.map(|state| (state.as_str(), state.as_str())));
-    let shell = Shell::for_person(&app, &person, "/bindings", both("Bindings", "Binding"), query.did.as_deref());
+    let shell = Shell::for_person(&app.config, &person, "/bindings", both("Bindings", "Binding"), query.did.as_deref());
     let shell = shell.live(REFRESH_S).follow(ChangeTopic::Bindings);
     let page = TablePage {
         filters: vec![
@@ -372,7 +372,7 @@ fn build_page(
         facts.push((both("Server is", "Server ini"), both("disabled", "dinonaktifkan").into()));
     }
     let back = format!("/bindings/{}", encode_component(binding.id.as_str()));
-    let shell = Shell::for_person(app, person, "/bindings", format!("Binding {}", binding.id), did);
+    let shell = Shell::for_person(&app.config, person, "/bindings", format!("Binding {}", binding.id), did);
     BindingDetailPage {
         shell: shell.live(REFRESH_S).follow(ChangeTopic::Bindings).made_at(now),
         state: state_chip(&binding),
@@ -417,7 +417,7 @@ pub(crate) async fn command_binding(
     let reason = given_text(REASON, &reason)?;
     let registry = RedisWorkerRegistry::new(app.bindings.clone(), person.actor()).with_reason(Some(reason));
     registry.command(&id, &command).await.map_err(binding_error)?;
-    Ok(go_back(&app, safe_path(back.as_deref(), "/bindings"), "binding").into_response())
+    Ok(go_back(&app.config, safe_path(back.as_deref(), "/bindings"), "binding").into_response())
 }
 
 /// Has no `Debug`, so that the OTP appears in no log.
@@ -445,5 +445,5 @@ pub(crate) async fn submit_otp(
     let otp = PlainOtp::parse(otp.trim().to_owned());
     let otp = otp.map_err(|error| PageError::Invalid(sentence(&error.to_string())))?;
     commands::submit_otp(&app.bindings, &id, &trx_id, &otp, &person.actor()).await.map_err(binding_error)?;
-    Ok(go_back(&app, safe_path(back.as_deref(), "/bindings"), "otp").into_response())
+    Ok(go_back(&app.config, safe_path(back.as_deref(), "/bindings"), "otp").into_response())
 }

@@ -11,6 +11,7 @@ use axum::{
         sse::{Event, KeepAlive, Sse},
     },
 };
+use foundation::core::Core;
 use futures_util::{StreamExt, stream};
 use serde::Deserialize;
 use tokio::time::Instant;
@@ -65,7 +66,7 @@ pub(crate) async fn stream_changes(
         loop {
             let pause_end = end.min(Instant::now() + CHECK_EVERY);
             let wakeup = watcher.wait(pause_end).await;
-            if wakeup == Wakeup::Closed || Instant::now() >= end || has_ended(&app, &token).await {
+            if wakeup == Wakeup::Closed || Instant::now() >= end || has_ended(&app.core, &token).await {
                 return None;
             }
             if wakeup == Wakeup::Changed {
@@ -80,6 +81,6 @@ pub(crate) async fn stream_changes(
 }
 
 /// Returns whether the session has ended. While Postgres does not answer, the stream continues.
-async fn has_ended(app: &App, token: &str) -> bool {
-    matches!(sessions::find_session(&app.core.pages, token).await, Ok(None))
+async fn has_ended(core: &Core, token: &str) -> bool {
+    matches!(sessions::find_session(&core.pages, token).await, Ok(None))
 }

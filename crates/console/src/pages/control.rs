@@ -109,7 +109,8 @@ pub(crate) async fn show_plans(
         }
     });
     let rows = rows.collect();
-    let shell = Shell::for_person(&app, &person, "/plans", both("Plans", "Rencana"), did.as_deref()).live(REFRESH_S);
+    let shell =
+        Shell::for_person(&app.config, &person, "/plans", both("Plans", "Rencana"), did.as_deref()).live(REFRESH_S);
     let page = TablePage {
         note: both(
             "What is done to many is stored first, with its exact ids, and run once by its id. The newest first.",
@@ -151,7 +152,7 @@ pub(crate) async fn change_plan(
         _ => return Err(PageError::NotFound(NO_ACTION)),
     };
     changed.map_err(plan_error)?;
-    Ok(go_back(&app, "/plans", deed).into_response())
+    Ok(go_back(&app.config, "/plans", deed).into_response())
 }
 
 const SESSION_HEADINGS: [Words; 5] = [
@@ -184,7 +185,7 @@ pub(crate) async fn show_sessions(
         href: String::new(),
     });
     let rows = rows.collect();
-    let shell = Shell::for_person(&app, &person, "/sessions", both("Sessions", "Sesi"), did.as_deref())
+    let shell = Shell::for_person(&app.config, &person, "/sessions", both("Sessions", "Sesi"), did.as_deref())
         .live(SESSIONS_REFRESH_S);
     let page = TablePage {
         note: both(
@@ -215,5 +216,5 @@ pub(crate) async fn end_session(
     if !sessions::close_session(&app.core.db, id, by).await? {
         return Err(missing());
     }
-    Ok(go_back(&app, "/sessions", "session-ended").into_response())
+    Ok(go_back(&app.config, "/sessions", "session-ended").into_response())
 }

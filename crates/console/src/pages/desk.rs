@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use ::desk::capability::Desk;
 use askama::Template;
 use axum::{
     extract::{
@@ -162,7 +163,7 @@ pub(crate) async fn show_page(
         id => {
             let id = parse_order(Path(id.to_owned()))?;
             let snapshot = store::load_order(&app.core.db, &id).await?.ok_or(PageError::NotFound(NO_ORDER))?;
-            (snapshot.now, Some(choose_order(&app, &snapshot).await?))
+            (snapshot.now, Some(choose_order(&app.desk, &snapshot).await?))
         }
     };
     let orders = search::list_to_decide(&app.core.db, PAGE).await?;
@@ -180,7 +181,7 @@ pub(crate) async fn show_page(
         DeskRow { order, taken, address, decide }
     });
     let rows = rows.collect();
-    let shell = Shell::for_person(&app, &person, "/desk", both("Desk", "Meja"), did.as_deref());
+    let shell = Shell::for_person(&app.config, &person, "/desk", both("Desk", "Meja"), did.as_deref());
     let page = DeskPage {
         shell: shell.live(REFRESH_S).follow(ChangeTopic::Orders).made_at(now),
         here: chosen.as_ref().map_or_else(|| "/desk".to_owned(), |chosen| chosen.address.clone()),
@@ -194,11 +195,11 @@ pub(crate) async fn show_page(
 }
 
 /// Ranks the drivers near an order in the same way as a search.
-async fn choose_order(app: &App, snapshot: &Snapshot) -> Result<ChosenOrder, PageError> {
+async fn choose_order(desk: &Desk, snapshot: &Snapshot) -> Result<ChosenOrder, PageError> {
     let order = &snapshot.order;
     let ranking = match order.status {
         OrderStatus::Dispatching | OrderStatus::Pending => {
-            let ranking = desk::rank_now(&app.desk, snapshot).await?;
+            let ranking = desk::rank_now(desk, snapshot).await?;
             Some(RankingPart::new(order.attempt_no, snapshot.now, ranking))
         }
         _ => None,
@@ -234,7 +235,7 @@ pub(crate) async fn take_order(
     let BackForm { back } = read_form(form)?;
     let by = ActionAuthor { actor: &person.actor(), reason: None };
     desk::take_order(&app.core.db, &id, by).await.map_err(refuse_take)?;
-    Ok(go_back(&app, safe_path(back.as_deref(), &desk_of(id.as_str())), "take").into_response())
+    Ok(go_back(&app.config, safe_path(back.as_deref(), &desk_of(id.as_str())), "take").into_response())
 }
 
 /// Ends this person's claim on an order.
@@ -249,5 +250,5 @@ pub(crate) async fn leave_order(
     let BackForm { back } = read_form(form)?;
     let by = ActionAuthor { actor: &person.actor(), reason: None };
     desk::leave_order(&app.core.db, &id, by).await.map_err(refuse_take)?;
-    Ok(go_back(&app, safe_path(back.as_deref(), "/desk"), "leave").into_response())
+    Ok(go_back(&app.config, safe_path(back.as_deref(), "/desk"), "leave").into_response())
 }

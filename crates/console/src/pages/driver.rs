@@ -189,7 +189,7 @@ pub(crate) async fn show_page(
         Vec::new()
     };
     let title = say!("Driver {id}", "Pengemudi {id}");
-    let shell = Shell::for_person(&app, &person, "/drivers", title, did.as_deref());
+    let shell = Shell::for_person(&app.config, &person, "/drivers", title, did.as_deref());
     let page = DriverDetailPage {
         shell: shell.live(REFRESH_S).follow(ChangeTopic::Orders).made_at(now),
         here: driver_page(&app.config.console.path, driver.id.as_str()),

@@ -101,7 +101,7 @@ pub(crate) async fn show_drivers(
         }
     });
     let rows = rows.collect();
-    let shell = Shell::for_person(&app, &person, "/drivers", both("Drivers", "Pengemudi"), query.did.as_deref());
+    let shell = Shell::for_person(&app.config, &person, "/drivers", both("Drivers", "Pengemudi"), query.did.as_deref());
     let shell = shell.live(if query.after.is_empty() { REFRESH_S } else { 0 });
     let free = [
         ("", both("any", "semua").get()),
@@ -152,7 +152,7 @@ pub(crate) async fn set_driver(
     let reason = given_text(REASON, &reason)?;
     let by = ActionAuthor { actor: &person.actor(), reason: Some(&reason) };
     match driver_admin::set_disabled(&app.core.db, &DriverId::from(id), disabled, by).await {
-        Ok(()) => Ok(go_back(&app, safe_path(back.as_deref(), "/drivers"), deed).into_response()),
+        Ok(()) => Ok(go_back(&app.config, safe_path(back.as_deref(), "/drivers"), deed).into_response()),
         Err(error) => Err(refuse_driver(error)),
     }
 }
@@ -235,7 +235,7 @@ pub(crate) async fn create_driver(
     let by = ActionAuthor { actor: &person.actor(), reason: Some(&reason) };
     let made = driver_admin::create_driver(&app.orders, &new, by).await.map_err(refuse_driver)?;
     let page = format!("/drivers/{}", encode_component(made.id.as_str()));
-    Ok(go_back(&app, &page, "driver-created").into_response())
+    Ok(go_back(&app.config, &page, "driver-created").into_response())
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -265,5 +265,5 @@ pub(crate) async fn change_driver(
     let by = ActionAuthor { actor: &person.actor(), reason: Some(&reason) };
     let page = format!("/drivers/{}", encode_component(&id));
     driver_admin::change_driver(&app.orders, &DriverId::from(id), &change, by).await.map_err(refuse_driver)?;
-    Ok(go_back(&app, &page, "driver-changed").into_response())
+    Ok(go_back(&app.config, &page, "driver-changed").into_response())
 }

@@ -104,7 +104,8 @@ pub(crate) async fn show_queues(
         }
     });
     let rows = rows.collect();
-    let shell = Shell::for_person(&app, &person, "/queues", both("Queues", "Antrean"), did.as_deref()).live(REFRESH_S);
+    let shell =
+        Shell::for_person(&app.config, &person, "/queues", both("Queues", "Antrean"), did.as_deref()).live(REFRESH_S);
     let (p99, half) = (describe_ms(lateness.p99_ms), describe_ms(lateness.p50_ms));
     let most = describe_ms(lateness.max_ms);
     let page = TablePage {
@@ -144,7 +145,7 @@ pub(crate) async fn set_queue(
         "resume" => queue_pauses::resume_queue(&app.core, queue, by).await.map(|_| "queue-resume")?,
         _ => return Err(PageError::NotFound(NO_ACTION)),
     };
-    Ok(go_back(&app, "/queues", deed).into_response())
+    Ok(go_back(&app.config, "/queues", deed).into_response())
 }
 
 const WORKER_HEADINGS: [Words; 7] = [
@@ -173,7 +174,7 @@ pub(crate) async fn show_workers(State(app): State<App>, person: SignedIn) -> Re
         ])
     });
     let rows = rows.collect();
-    let shell = Shell::for_person(&app, &person, "/workers", both("Workers", "Pekerja"), None).live(REFRESH_S);
+    let shell = Shell::for_person(&app.config, &person, "/workers", both("Workers", "Pekerja"), None).live(REFRESH_S);
     let page = TablePage {
         if_empty: (
             both("No worker is alive", "Tidak ada pekerja yang hidup"),
@@ -287,7 +288,8 @@ pub(crate) async fn show_dead(
     let figure = draw_groups(base, &query.queue, &groups);
     let mut queues = vec![("", both("any", "semua").get())];
     queues.extend(jobs::queues::ALL.map(|queue| (queue, queue)));
-    let shell = Shell::for_person(&app, &person, "/dead", both("Dead letters", "Pekerjaan mati"), query.did.as_deref());
+    let shell =
+        Shell::for_person(&app.config, &person, "/dead", both("Dead letters", "Pekerjaan mati"), query.did.as_deref());
     let shell = shell.live(if query.cursor.is_empty() { REFRESH_S } else { 0 });
     let page = TablePage {
         figure,
@@ -345,7 +347,7 @@ pub(crate) async fn decide_dead(
         _ => return Err(PageError::NotFound(NO_ACTION)),
     };
     match outcome {
-        DecisionOutcome::Done => Ok(go_back(&app, "/dead", deed).into_response()),
+        DecisionOutcome::Done => Ok(go_back(&app.config, "/dead", deed).into_response()),
         DecisionOutcome::NotDead => {
             let text = both("This job is not dead, or no longer.", "Pekerjaan ini tidak mati, atau tidak lagi.");
             Err(PageError::Conflict(text.into()))
@@ -378,5 +380,5 @@ pub(crate) async fn plan_dead(
     let draft = dead_plans::draft_plan(&app.core, &filter, &selection, verb, Some(reason)).await.map_err(plan_error)?;
     let id = PlanId::from_uuid(Uuid::now_v7());
     create::store_draft(&app.core, id, &draft, PlanMode::DryRun, &person.actor()).await.map_err(plan_error)?;
-    Ok(go_back(&app, &format!("/plans/{id}"), "plan-made").into_response())
+    Ok(go_back(&app.config, &format!("/plans/{id}"), "plan-made").into_response())
 }

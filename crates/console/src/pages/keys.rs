@@ -153,7 +153,8 @@ pub(crate) async fn show_keys(
         ("", both("those that open something", "yang masih berlaku").get()),
         ("all", both("all, also ended ones", "semua, juga yang sudah berakhir").get()),
     ];
-    let shell = Shell::for_person(&app, &person, "/keys", both("Keys", "Kunci"), query.did.as_deref()).made_at(now);
+    let shell =
+        Shell::for_person(&app.config, &person, "/keys", both("Keys", "Kunci"), query.did.as_deref()).made_at(now);
     let shell = shell.live(if query.after.is_empty() { REFRESH_S } else { 0 });
     let page = TablePage {
         note: both(
@@ -300,7 +301,7 @@ pub(crate) async fn create_key(
     let wanted = NewKey { name: &name, role, driver_id: driver.as_ref(), expires_in, takes_over: take_over == "yes" };
     let (made, key) = recorded::create_key(&app.core.db, &wanted, by).await.map_err(key_error)?;
     let page = NewKeyPage {
-        shell: Shell::for_person(&app, &person, "/keys", both("A new key", "Kunci baru"), None),
+        shell: Shell::for_person(&app.config, &person, "/keys", both("A new key", "Kunci baru"), None),
         name: made.name,
         role: role_word(made.role),
         key,
@@ -346,5 +347,5 @@ pub(crate) async fn revoke_key(
     if recorded::revoke_keys(&app.core.db, &KeySelection::Id(id), by).await?.is_empty() {
         return Err(PageError::NotFound(NO_KEY));
     }
-    Ok(go_back(&app, "/keys", "key-revoked").into_response())
+    Ok(go_back(&app.config, "/keys", "key-revoked").into_response())
 }

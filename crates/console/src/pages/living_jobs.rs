@@ -222,7 +222,7 @@ pub(crate) async fn show_page(
     let rows = lines.iter().map(|line| line.to_row(&person, base, now)).collect();
     let queues = jobs::queues::ALL.map(|queue| (queue, queue));
     let states = STATES.map(|(word, _, label)| (word, label.get()));
-    let shell = Shell::for_person(&app, &person, "/jobs", both("Jobs", "Pekerjaan"), None);
+    let shell = Shell::for_person(&app.config, &person, "/jobs", both("Jobs", "Pekerjaan"), None);
     let page = TablePage {
         filters: vec![
             Field::text("id", both("Id of a job", "Id pekerjaan"), &query.id),

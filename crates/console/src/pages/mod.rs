@@ -2,7 +2,7 @@
 //!
 //! * [`sign_in`]: sign-in and sign-out. [`oidc`]: sign-in at a provider of OpenID Connect. [`language`]: switch between
 //!   languages.
-//! * [`now`]: overview.
+//! * [`now`]: the overview page.
 //! * [`orders`]: search for orders. [`order`]: one order. [`desk`]: orders that wait for a person. [`order_map`]: map
 //!   of an order. [`ranking`]: drivers considered for an order.
 //! * [`refunds`], [`alerts`]: work of support. [`areas`], [`area`]: areas. [`admission`]: the flag of admission.

@@ -179,7 +179,7 @@ pub(crate) async fn show_page(State(app): State<App>, person: SignedIn) -> Resul
         is_cut: open.all.is_cut,
         redis_problem,
         to_decide: open.to_decide,
-        shell: Shell::for_person(&app, &person, "/", both("Now", "Sekarang"), None)
+        shell: Shell::for_person(&app.config, &person, "/", both("Now", "Sekarang"), None)
             .live(REFRESH_S)
             .follow(ChangeTopic::Orders)
             .made_at(now),

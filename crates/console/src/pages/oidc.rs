@@ -1,5 +1,6 @@
 //! Sign-in at a provider of OpenID Connect.
 
+use accounts::capability::Accounts;
 use api::client::ClientAddress;
 use axum::{
     extract::{Extension, Query, State, rejection::QueryRejection},
@@ -23,8 +24,8 @@ use app::App;
 /// Path below the console's path to which the provider redirects the browser.
 pub(super) const CALLBACK: &str = "/oidc/callback";
 
-fn configured_provider(app: &App) -> Result<&OidcProvider, PageError> {
-    app.accounts.oidc.as_ref().ok_or(PageError::NotFound(both(
+fn configured_provider(accounts: &Accounts) -> Result<&OidcProvider, PageError> {
+    accounts.oidc.as_ref().ok_or(PageError::NotFound(both(
         "This installation names no provider in console.oidc.",
         "Instalasi ini tidak menyebut penyedia di console.oidc.",
     )))
@@ -37,7 +38,7 @@ pub(crate) async fn begin_sign_in(
     headers: HeaderMap,
     query: Result<Query<LoginQuery>, QueryRejection>,
 ) -> Result<Response, PageError> {
-    let provider = configured_provider(&app)?;
+    let provider = configured_provider(&app.accounts)?;
     let base = app.config.console.path.as_str();
     let callback = transport.own_address(&headers, &format!("{base}{CALLBACK}")).ok_or(EXPOSED)?;
     // An unreadable query is treated as a missing one.
@@ -63,7 +64,7 @@ pub(crate) async fn finish_sign_in(
     headers: HeaderMap,
     query: Result<Query<SignInAnswer>, QueryRejection>,
 ) -> Result<Response, PageError> {
-    let provider = configured_provider(&app)?;
+    let provider = configured_provider(&app.accounts)?;
     if transport == Transport::Exposed {
         return Err(EXPOSED);
     }

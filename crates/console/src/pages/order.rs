@@ -302,7 +302,7 @@ pub(crate) async fn show_page(
     let filter = AlertFilter { order: Some(id), limit: ALERTS, ..AlertFilter::default() };
     let raised = alerts::list_alerts(&app.core.db, &filter).await?;
     let raised = raised.into_iter().map(|alert| alert.link_tickets(&app.notify.channels)).collect();
-    let map = order_map::draw_map(&app, &explained).await?;
+    let map = order_map::draw_map(&app.core, &explained).await?;
     let takes = desk::list_takes(&app.core.db, &[explained.order.order_id.as_str()]).await?;
     let taken = takes.into_iter().next().map(|take| TakenBy::new(take, &person.actor(), explained.now));
     let around = OrderAround { raised, map, taken, redis_problem: redis_error.map(|error| error.to_string()) };
@@ -345,7 +345,7 @@ fn build_page(
     let is_overdue = order.status.occupies_driver() && raised.iter().any(tells_overdue);
     let waits = order.status == OrderStatus::Pending || order.held_for_review || is_overdue;
     let id = &order.order_id;
-    let shell = Shell::for_person(app, person, "/orders", say!("Order {id}", "Pesanan {id}"), did);
+    let shell = Shell::for_person(&app.config, person, "/orders", say!("Order {id}", "Pesanan {id}"), did);
     let offers = offers.into_iter().rev().map(|offer| OrderOfferRow {
         attempt: offer.attempt_no,
         driver: offer.driver_id.into_string(),
@@ -436,7 +436,7 @@ pub(crate) async fn act_on_order(
     let reason = given_text(REASON, &reason)?;
     order::act_on_order(&app.desk, &id, &action, &person.actor(), Some(&reason)).await?;
     let usual = format!("/orders/{id}");
-    Ok(go_back(&app, safe_path(back.as_deref(), &usual), action.as_str()).into_response())
+    Ok(go_back(&app.config, safe_path(back.as_deref(), &usual), action.as_str()).into_response())
 }
 
 /// Cancels an order for its customer.
@@ -452,5 +452,5 @@ pub(crate) async fn cancel_order(
     let actor = person.actor();
     let decide = |s: &model::order::Snapshot| actions::cancel_order(s, &actor, Some(reason.clone())).signed_by(&actor);
     update::update_order(&app.orders, &id, decide).await?;
-    Ok(go_back(&app, &format!("/orders/{id}"), "cancel").into_response())
+    Ok(go_back(&app.config, &format!("/orders/{id}"), "cancel").into_response())
 }

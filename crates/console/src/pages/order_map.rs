@@ -6,8 +6,8 @@ use crate::{
     map::{DriverMark, DriverPart, draw_order},
     page_error::PageError,
 };
-use app::App;
 use desk::explain::OrderExplanation;
+use foundation::core::Core;
 use model::{
     ids::DriverId,
     order::{OfferState, OrderStatus},
@@ -18,7 +18,7 @@ use orders::fleet::drivers;
 const MAPPED_OFFERS: usize = 30;
 
 /// Draws the pickup, own drivers with an offer, and a line to the driver of the order.
-pub(super) async fn draw_map(app: &App, explained: &OrderExplanation) -> Result<String, PageError> {
+pub(super) async fn draw_map(core: &Core, explained: &OrderExplanation) -> Result<String, PageError> {
     let has_it = explained.order.driver_id.as_ref();
     // The latest offer to a driver decides.
     let mut parts: BTreeMap<&DriverId, DriverPart> = BTreeMap::new();
@@ -28,7 +28,7 @@ pub(super) async fn draw_map(app: &App, explained: &OrderExplanation) -> Result<
     }
     parts.extend(has_it.map(|driver| (driver, DriverPart::Has)));
     let ids: Vec<DriverId> = parts.keys().copied().cloned().collect();
-    let places = if ids.is_empty() { Vec::new() } else { drivers::list_places(&app.core.db, &ids).await? };
+    let places = if ids.is_empty() { Vec::new() } else { drivers::list_places(&core.db, &ids).await? };
     let marks = places.into_iter().filter_map(|(id, place)| {
         let part = parts.get(&id).copied()?;
         Some(DriverMark { id: id.into_string(), place, part })

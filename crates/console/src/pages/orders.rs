@@ -218,7 +218,7 @@ pub(crate) async fn show_page(
         is_chosen: search.status == Some(status),
     });
     let refresh = if filter.cursor.is_empty() { REFRESH_S } else { 0 };
-    let shell = Shell::for_person(&app, &person, "/orders", both("Orders", "Pesanan"), filter.did.as_deref());
+    let shell = Shell::for_person(&app.config, &person, "/orders", both("Orders", "Pesanan"), filter.did.as_deref());
     let page = OrdersPage {
         shell: shell.live(refresh).follow(ChangeTopic::Orders).made_at(found.now),
         statuses: statuses.collect(),

@@ -127,7 +127,8 @@ pub(crate) async fn show_outbox(
         }
     });
     let rows = rows.collect();
-    let shell = Shell::for_person(&app, &person, "/outbox", both("Outbox", "Kotak keluar"), query.did.as_deref());
+    let shell =
+        Shell::for_person(&app.config, &person, "/outbox", both("Outbox", "Kotak keluar"), query.did.as_deref());
     let shell = shell.live(if query.before.is_none() { REFRESH_S } else { 0 });
     let states = [
         ("", both("any", "semua").get()),
@@ -169,7 +170,7 @@ pub(crate) async fn replay_message(
     let found = redeliver::list_messages(&app.core.db, &filter).await?;
     let message = found.into_iter().next().ok_or_else(missing)?;
     if redeliver::replay_message(&app.desk, &message, &by).await? {
-        return Ok(go_back(&app, "/outbox", "replay").into_response());
+        return Ok(go_back(&app.config, "/outbox", "replay").into_response());
     }
     let text = both("This message is not dead, or no longer.", "Pesan ini tidak mati, atau tidak lagi.");
     Err(PageError::Conflict(text.into()))

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use ::settings::Config;
 use axum::{
     extract::{
         Form, Path, Query, State,
@@ -108,8 +109,8 @@ fn change_of_share(partner: &PartnerName, set: Option<&RunTimeShare>) -> Action 
 }
 
 /// Returns the service types whose orders can be booked with the partner.
-fn served_types(app: &App, partner: &PartnerName) -> String {
-    let types = app.config.service_types.iter();
+fn served_types(config: &Config, partner: &PartnerName) -> String {
+    let types = config.service_types.iter();
     let served = types.filter(|(_, own)| own.listed_partners().iter().any(|listed| listed.name == *partner));
     served.map(|(service_type, _)| service_type.as_str()).collect::<Vec<_>>().join(", ")
 }
@@ -138,7 +139,7 @@ pub(crate) async fn show_page(
         let name = format!(
             "<span class=\"id\">{}</span> <span class=\"quiet small\">{} <span class=\"id\">{}</span></span>",
             escape(&partner.name),
-            escape(&served_types(&app, &partner.name)),
+            escape(&served_types(&app.config, &partner.name)),
             escape(&address)
         );
         let calls = calls_chip(breaker.as_ref());
@@ -167,7 +168,7 @@ pub(crate) async fn show_page(
             "Armada perusahaan lain, dan yang kini menunggu mereka. Bagian id pekerjaan berlaku untuk setiap pemesanan setelah ditetapkan.",
         )
     };
-    let shell = Shell::for_person(&app, &person, "/partners", both("Partners", "Mitra"), did.as_deref());
+    let shell = Shell::for_person(&app.config, &person, "/partners", both("Partners", "Mitra"), did.as_deref());
     let page = TablePage {
         note: note.into(),
         if_empty: (
@@ -211,5 +212,5 @@ pub(crate) async fn set_share(
     };
     let by = ActionAuthor { actor: &person.actor(), reason: Some(&reason) };
     settings::set_percent(&app.core.db, &partner, percent, by).await?;
-    Ok(go_back(&app, "/partners", "share").into_response())
+    Ok(go_back(&app.config, "/partners", "share").into_response())
 }

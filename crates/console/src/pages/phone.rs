@@ -52,6 +52,6 @@ pub(crate) async fn show_phone(
     let by = ActionAuthor { actor: &person.actor(), reason: None };
     let phone = driver_admin::reveal_phone(&app.core.db, &id, by).await.map_err(refuse_driver)?;
     let title = say!("Phone of {id}", "Telepon {id}");
-    let shell = Shell::for_person(&app, &person, "/drivers", title, None);
+    let shell = Shell::for_person(&app.config, &person, "/drivers", title, None);
     render(&PhonePage { shell, phone, back }).map(IntoResponse::into_response)
 }

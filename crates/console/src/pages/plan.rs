@@ -141,7 +141,7 @@ pub(crate) async fn show_page(
     states.extend(PlanItemState::ALL.map(|state| (state.as_str(), state.as_str())));
     let refresh = if matches!(loaded.plan.state, PlanState::Done | PlanState::Cancelled) { 0 } else { REFRESH_S };
     let title = say!("Plan {id}", "Rencana {id}");
-    let shell = Shell::for_person(&app, &person, "/plans", title, query.did.as_deref());
+    let shell = Shell::for_person(&app.config, &person, "/plans", title, query.did.as_deref());
     let page = TablePage {
         figure: draw_summary(&loaded, &refusals),
         filters: vec![Field::choice("state", both("State of the ids", "Status butir"), &query.state, &states)],

@@ -14,6 +14,7 @@ use axum::{
 use chrono::{DateTime, SecondsFormat, Utc};
 use model::messages::money::format_plain_amount;
 use serde::Deserialize;
+use settings::Config;
 
 use super::{
     roles::{REFUNDERS, STAFF},
@@ -88,11 +89,11 @@ struct RefundRow {
 }
 
 impl RefundRow {
-    fn new(app: &App, order: Order, tickets: Vec<AlertTicket>, now: DateTime<Utc>) -> Self {
+    fn new(config: &Config, order: Order, tickets: Vec<AlertTicket>, now: DateTime<Utc>) -> Self {
         let progress = order.refund_progress().unwrap_or(RefundProgress::Owed);
         let is_open = progress != RefundProgress::Completed;
         let sla = order.closed_at.filter(|_| is_open);
-        let sla = sla.map(|closed_at| app.config.notifications.sla_end(closed_at));
+        let sla = sla.map(|closed_at| config.notifications.sla_end(closed_at));
         Self {
             step: is_open.then(|| next_step(order.id.as_str(), progress == RefundProgress::Started)),
             id: order.id.to_string(),
@@ -168,11 +169,16 @@ pub(crate) async fn show_page(
         let place = search::refund_place(order).to_string();
         write_query(&[("state", &filter.state), ("cursor", &place)])
     });
-    let shell =
-        Shell::for_person(&app, &person, "/refunds", both("Refunds", "Pengembalian dana"), filter.did.as_deref());
+    let shell = Shell::for_person(
+        &app.config,
+        &person,
+        "/refunds",
+        both("Refunds", "Pengembalian dana"),
+        filter.did.as_deref(),
+    );
     let rows = orders.into_iter().map(|order| {
         let tickets = tickets.remove(order.id.as_str()).unwrap_or_default();
-        RefundRow::new(&app, order, tickets, now)
+        RefundRow::new(&app.config, order, tickets, now)
     });
     let page = RefundsPage {
         shell: shell
@@ -284,7 +290,7 @@ pub(crate) async fn start_refund(
     let decide = |s: &Snapshot| money::start_refund(s, &actor, note.clone()).signed_by(&actor);
     update::update_order(&app.orders, &id, decide).await?;
     let usual = format!("/orders/{id}");
-    Ok(go_back(&app, safe_path(back.as_deref(), &usual), "refund-start").into_response())
+    Ok(go_back(&app.config, safe_path(back.as_deref(), &usual), "refund-start").into_response())
 }
 
 /// Records that a refund was paid, and how.
@@ -302,7 +308,7 @@ pub(crate) async fn finish_refund(
     let decide = |s: &Snapshot| money::finish_refund(s, &actor, Some(note.clone())).signed_by(&actor);
     update::update_order(&app.orders, &id, decide).await?;
     let usual = format!("/orders/{id}");
-    Ok(go_back(&app, safe_path(back.as_deref(), &usual), "refund-done").into_response())
+    Ok(go_back(&app.config, safe_path(back.as_deref(), &usual), "refund-done").into_response())
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use axum::{
 };
 use model::messages::routes::LOG;
 use serde::Deserialize;
+use settings::Config;
 
 use super::{
     roles::ADMINS,
@@ -72,10 +73,10 @@ fn row_of(ListedUser { user, disabled_at }: ListedUser) -> TableRow {
 }
 
 /// Returns the form that creates or updates a user.
-fn form_to_save(app: &App) -> Action {
+fn form_to_save(config: &Config) -> Action {
     let roles = ROLES.map(|role| (role_word(role), role_word(role)));
     let mut channels = vec![(LOG, LOG)];
-    channels.extend(app.config.channels.keys().map(|name| (name.as_str(), name.as_str())));
+    channels.extend(config.channels.keys().map(|name| (name.as_str(), name.as_str())));
     let id = both("User's id, such as anna", "Id pengguna, misalnya anna");
     let fields = vec![
         Field::required("id", id),
@@ -107,14 +108,14 @@ pub(crate) async fn show_page(
     let Deed { did } = read_query(query)?;
     let now = db::database_now(&app.core.db).await?;
     let rows = users::list_users(&app.core.db).await?.into_iter().map(row_of).collect();
-    let shell = Shell::for_person(&app, &person, "/users", both("Users", "Pengguna"), did.as_deref());
+    let shell = Shell::for_person(&app.config, &person, "/users", both("Users", "Pengguna"), did.as_deref());
     let page = TablePage {
         note: both(
             "Whom messages reach, and how. A user is no key: who may sign in is on the page Keys, and who has, on Sessions.",
             "Siapa yang menerima pesan, dan lewat apa. Pengguna bukan kunci: siapa yang boleh masuk ada di halaman Kunci, dan siapa yang sedang masuk di Sesi.",
         )
         .into(),
-        actions: vec![form_to_save(&app)],
+        actions: vec![form_to_save(&app.config)],
         if_empty: (
             both("No users yet", "Belum ada pengguna"),
             both(
@@ -174,7 +175,7 @@ pub(crate) async fn save_user(
     let channels: Vec<&str> = app.config.channels.keys().map(String::as_str).collect();
     let by = ActionAuthor { actor: &person.actor(), reason: Some(&reason) };
     recorded::save_user(&app.core.db, &user, &channels, by).await.map_err(refuse_user)?;
-    Ok(go_back(&app, "/users", "user-saved").into_response())
+    Ok(go_back(&app.config, "/users", "user-saved").into_response())
 }
 
 /// Disables, enables or removes a user, as the path specifies. The user's keys stay valid until they are revoked.
@@ -194,5 +195,5 @@ pub(crate) async fn change_user(
         _ => return Err(PageError::NotFound(NO_ACTION)),
     };
     done.map_err(refuse_user)?;
-    Ok(go_back(&app, "/users", deed).into_response())
+    Ok(go_back(&app.config, "/users", deed).into_response())
 }

@@ -193,8 +193,8 @@ pub(super) async fn verify_run(
     let kills = processes.kill_count();
     violations.extend(processes.stop().await);
     let claims = ledger.lock_claims().clone();
-    violations.extend(verify::verify_claims(app, &claims, receivers).await?);
-    violations.extend(verify::verify_history(app, judges_time).await?);
+    violations.extend(verify::verify_claims(&app.core, &claims, receivers).await?);
+    violations.extend(verify::verify_history(&app.maintenance, judges_time).await?);
     let outcomes = figures::count_outcomes(&app.core.db).await?;
     let mut figures = Figures::new(json!({
         "orders": outcomes.orders,

@@ -1,6 +1,7 @@
 //! The simulated provider of a testbed, its servers, and bindings on them.
 
 use anyhow::Context;
+use bindings::capability::Bindings;
 use model::{
     actor::{Actor, ActorRole},
     binding::{BindingCommand, BindingConfig, ServerId},
@@ -71,7 +72,7 @@ pub async fn run_bindings(app: &App, sim: &ProviderSim) -> anyhow::Result<()> {
             account_id: account.parse()?,
             config: unhurried_config(),
         };
-        run_binding(app, &new).await.with_context(|| format!("cannot run binding {binding}"))?;
+        run_binding(&app.bindings, &new).await.with_context(|| format!("cannot run binding {binding}"))?;
     }
     Ok(())
 }
@@ -100,15 +101,15 @@ async fn set_server(app: &App, id: &str, url: String) -> anyhow::Result<()> {
 }
 
 /// Creates a binding and starts it. An existing binding keeps its state, also if it is stopped or deleted.
-async fn run_binding(app: &App, new: &NewBinding) -> anyhow::Result<()> {
-    let row = match commands::create_binding(&app.bindings, new, &TESTBED).await {
+async fn run_binding(bindings: &Bindings, new: &NewBinding) -> anyhow::Result<()> {
+    let row = match commands::create_binding(bindings, new, &TESTBED).await {
         Ok(row) => Some(row),
-        Err(BindingError::Exists(_)) => app.bindings.rows.load_binding(&new.id).await?.map(|loaded| loaded.binding),
+        Err(BindingError::Exists(_)) => bindings.rows.load_binding(&new.id).await?.map(|loaded| loaded.binding),
         Err(error) => return Err(error.into()),
     };
     // Version 0: it was created just now, or by a run that ended before starting it.
     if row.is_some_and(|row| row.version == 0) {
-        commands::command_binding(&app.bindings, &new.id, &BindingCommand::Start, &TESTBED).await?;
+        commands::command_binding(bindings, &new.id, &BindingCommand::Start, &TESTBED).await?;
     }
     Ok(())
 }

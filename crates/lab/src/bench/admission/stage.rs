@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use axum::Router;
+use foundation::core::Core;
 use serde_json::{Value, json};
 use servers::{PostgresServer, RedisServer};
 use tokio::{net::TcpListener, time::sleep};
@@ -190,7 +191,7 @@ impl AskedAreas {
 }
 
 async fn make_areas(app: &App) -> anyhow::Result<()> {
-    import_areas(app, AREAS).await?;
+    import_areas(&app.core, AREAS).await?;
     let limit = |max| LimitsChange {
         service_type: SERVICE_TYPE.into(),
         max_waiting_orders: Some(max),
@@ -209,7 +210,7 @@ async fn make_areas(app: &App) -> anyhow::Result<()> {
 }
 
 /// Imports this many areas: and so on, with the default limits.
-pub(in crate::bench) async fn import_areas(app: &App, count: u32) -> anyhow::Result<()> {
+pub(in crate::bench) async fn import_areas(core: &Core, count: u32) -> anyhow::Result<()> {
     let mut features = Vec::new();
     for n in 0..count {
         let (south, west) = area_corner(n);
@@ -224,7 +225,7 @@ pub(in crate::bench) async fn import_areas(app: &App, count: u32) -> anyhow::Res
         }));
     }
     let text = json!({ "type": "FeatureCollection", "features": features }).to_string();
-    geofences::import_areas(&app.core.db, &import::parse(&text)?, false, None, AUTHOR).await?;
+    geofences::import_areas(&core.db, &import::parse(&text)?, false, None, AUTHOR).await?;
     Ok(())
 }
 

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::ensure;
 use chrono::{DateTime, TimeDelta, Utc};
+use foundation::core::Core;
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -19,7 +20,6 @@ use crate::bench::{
     redis_info,
     spread::round_to_digits,
 };
-use app::App;
 use foundation::db;
 
 /// One binding in this many falls due, [`APART`] after the previous one.
@@ -92,9 +92,9 @@ async fn measure_stage(
 ) -> anyhow::Result<IdleMeasures> {
     let (app, port) = (stage.testbed.app.clone(), stage.testbed.redis.port());
     let (redis_before, postgres_before) =
-        (redis_info::read_used_memory(port).await?, idle_fill::read_table_bytes(&app).await?);
+        (redis_info::read_used_memory(port).await?, idle_fill::read_table_bytes(&app.core).await?);
     idle_fill::insert_bindings(options, &app.config.database.url, count).await?;
-    let postgres_bytes = idle_fill::read_table_bytes(&app).await? - postgres_before;
+    let postgres_bytes = idle_fill::read_table_bytes(&app.core).await? - postgres_before;
     idle_fill::enqueue_bindings(&app).await?;
     let redis_bytes = redis_info::read_used_memory(port).await?.saturating_sub(redis_before);
 
@@ -108,11 +108,11 @@ async fn measure_stage(
     announce_step(options, &format!("{due} of them fall due."));
     let now = db::database_now(&app.core.db).await?;
     let first = DateTime::from_timestamp_millis(now.timestamp_millis()).unwrap_or(now) + AHEAD;
-    idle_fill::make_due(&app, due, first, APART).await?;
+    idle_fill::make_due(&app.core, due, first, APART).await?;
     let now = db::database_now(&app.core.db).await?;
     ensure!(now < first, "this machine is too busy: bindings were due before all of them were moved");
     violations.extend(wait_until_due_ones_rest(stage, due, first).await?);
-    let waits = read_waits(&app, first).await?;
+    let waits = read_waits(&app.core, first).await?;
     Ok(IdleMeasures { redis_bytes, postgres_bytes, processor, due, waits })
 }
 
@@ -144,12 +144,12 @@ async fn wait_until_due_ones_rest(
 }
 
 /// Returns the lateness of the due bindings. Each has run once.
-async fn read_waits(app: &App, first: DateTime<Utc>) -> Result<CycleWaits, sqlx::Error> {
+async fn read_waits(core: &Core, first: DateTime<Utc>) -> Result<CycleWaits, sqlx::Error> {
     let begun: Vec<(i32, DateTime<Utc>)> = sqlx::query_as(
         "-- cycles of bindings that fell due
          SELECT right(binding_id, 6)::integer, started_at FROM transactions WHERE cycle = 1",
     )
-    .fetch_all(&app.core.db)
+    .fetch_all(&core.db)
     .await?;
     Ok(CycleWaits::from_waits(begun.into_iter().map(|(binding, at)| at - (first + APART * (binding - 1)))))
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use chrono::{DateTime, TimeDelta, Utc};
+use foundation::core::Core;
 use model::binding::{BindingConfig, BindingId, IntervalFrom, config::MillisRange, derive};
 use sqlx::{Connection, PgConnection, types::Json};
 use tokio::time::{Instant, sleep};
@@ -50,12 +51,12 @@ pub(super) async fn insert_bindings(options: &BindingsOptions, url: &str, count:
 }
 
 /// Returns the size of all bindings in Postgres in bytes, with their indexes and history.
-pub(super) async fn read_table_bytes(app: &App) -> Result<i64, sqlx::Error> {
+pub(super) async fn read_table_bytes(core: &Core) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar(
         "-- bench: size of bindings
          SELECT pg_total_relation_size('bindings') + pg_total_relation_size('binding_events')",
     )
-    .fetch_one(&app.core.db)
+    .fetch_one(&core.db)
     .await
 }
 
@@ -68,7 +69,7 @@ pub(super) async fn enqueue_bindings(app: &App) -> anyhow::Result<()> {
         app.core.store.enqueue(&jobs).await?;
         app.bindings.mirror.copy_rows(&page.rows);
         if let Some(last) = page.rows.last() {
-            wait_for_copy(app, &last.id).await?;
+            wait_for_copy(&app.core, &last.id).await?;
         }
         after = page.last;
     }
@@ -77,12 +78,12 @@ pub(super) async fn enqueue_bindings(app: &App) -> anyhow::Result<()> {
 
 /// Waits until the copy of this binding is written. Copies are written in the order of the requests. More than a few
 /// thousand pending ones would be dropped.
-async fn wait_for_copy(app: &App, id: &BindingId) -> anyhow::Result<()> {
+async fn wait_for_copy(core: &Core, id: &BindingId) -> anyhow::Result<()> {
     let [state, ..] = redis_keys::binding_copies(id);
     let mut exists = redis::cmd("EXISTS");
     exists.arg(state);
     let deadline = Instant::now() + COPY_WAIT;
-    while app.core.store.run_command::<i64>("exists", &exists).await? == 0 {
+    while core.store.run_command::<i64>("exists", &exists).await? == 0 {
         if Instant::now() >= deadline {
             bail!("the copy of {id} is not in Redis within {COPY_WAIT:?}");
         }
@@ -92,7 +93,7 @@ async fn wait_for_copy(app: &App, id: &BindingId) -> anyhow::Result<()> {
 }
 
 /// Makes bindings 1..=`count` fall due one after another, `apart` from each other, the first at `first`.
-pub(super) async fn make_due(app: &App, count: u32, first: DateTime<Utc>, apart: TimeDelta) -> anyhow::Result<()> {
+pub(super) async fn make_due(core: &Core, count: u32, first: DateTime<Utc>, apart: TimeDelta) -> anyhow::Result<()> {
     let last = binding_id(count)?;
     let moved = sqlx::query(
         "-- bench: bindings that fall due
@@ -104,16 +105,16 @@ pub(super) async fn make_due(app: &App, count: u32, first: DateTime<Utc>, apart:
     .bind(first)
     .bind(apart.as_seconds_f64() * 1000.0)
     .bind(last.as_str())
-    .execute(&app.core.db)
+    .execute(&core.db)
     .await?;
     anyhow::ensure!(moved.rows_affected() == u64::from(count), "only {} bindings exist", moved.rows_affected());
-    let page = list_to_reconcile(&app.core.db, "", None, i64::from(count)).await?.context("there is no binding")?;
+    let page = list_to_reconcile(&core.db, "", None, i64::from(count)).await?.context("there is no binding")?;
     for rows in page.rows.chunks(MOVED_AT_ONCE) {
         // A delay counts from its arrival at Redis, so the time since an older read would be measured as lateness.
-        let now = db::database_now(&app.core.db).await?;
+        let now = db::database_now(&core.db).await?;
         let jobs: Vec<NewJob> = rows.iter().filter_map(|row| derive(row, now)).map(|timer| timer.job).collect();
         // An earlier time replaces a later one.
-        app.core.store.enqueue(&jobs).await?;
+        core.store.enqueue(&jobs).await?;
     }
     Ok(())
 }

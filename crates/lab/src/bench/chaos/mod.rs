@@ -259,7 +259,7 @@ async fn make_faults(
         late += (end - at).saturating_sub(planned.lasts);
         let next = end + planned.recovery;
         let app = stage.testbed.app.clone();
-        let (waited, timers) = tokio::join!(stage.wait_until(next), recovery::wait_for_timers(&app, end, next));
+        let (waited, timers) = tokio::join!(stage.wait_until(next), recovery::wait_for_timers(&app.core, end, next));
         waited?;
         recovery_of.push((planned.fault, end, next, timers));
     }

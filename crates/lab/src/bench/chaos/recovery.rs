@@ -2,11 +2,11 @@
 
 use std::{collections::HashSet, time::Duration};
 
+use foundation::core::Core;
 use serde::Serialize;
 use tokio::time::{Instant, sleep_until};
 
 use super::watch::LatenessWatch;
-use app::App;
 use maintenance::recovery::repair;
 
 const WINDOW: Duration = Duration::from_secs(5);
@@ -38,7 +38,7 @@ pub(super) struct FaultRecovery {
 
 /// Waits until no timer is missing, at most until `until`. Returns the time it took, or the reason why timers are
 /// missing.
-pub(in crate::bench) async fn wait_for_timers(app: &App, end: Instant, until: Instant) -> Result<f64, String> {
+pub(in crate::bench) async fn wait_for_timers(core: &Core, end: Instant, until: Instant) -> Result<f64, String> {
     let mut before: Option<(f64, HashSet<String>)> = None;
     let mut why = "there was no time for a check".to_owned();
     let mut next = end;
@@ -47,7 +47,7 @@ pub(in crate::bench) async fn wait_for_timers(app: &App, end: Instant, until: In
         next = Instant::now() + LOOK_EVERY;
         let looked_at = end.elapsed().as_secs_f64();
         // The check may hang while a server is down, so it is bounded by `until`.
-        let missing = match tokio::time::timeout_at(until, repair::list_missing(&app.core)).await {
+        let missing = match tokio::time::timeout_at(until, repair::list_missing(core)).await {
             Ok(Ok(missing)) => missing,
             Ok(Err(error)) => {
                 why = format!("after {looked_at:.1} s they could not be compared: {error:#}");

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use foundation::core::Core;
+use maintenance::capability::Maintenance;
 use serde_json::{Value, json};
 use sqlx::types::Json;
 
 use super::claims::ClientClaims;
 use crate::bench::receivers::{ALERTS, MessageReceivers, OFFERS};
-use app::App;
 use foundation::db::Pool;
 use maintenance::audit;
 use model::messages::{PARTNER_REFUSES_KEY, STATUS_UPDATE_FAILED, TIMER_DEAD};
@@ -22,14 +23,14 @@ const CLAIMS: &str = include_str!("verify.sql");
 
 /// Returns a line for each difference.
 pub(in crate::bench) async fn verify_claims(
-    app: &App,
+    core: &Core,
     claims: &ClientClaims,
     receivers: &MessageReceivers,
 ) -> anyhow::Result<Vec<String>> {
     let mut found = Vec::new();
     add_violations(&mut found, "wrong answer", claims.wrong.clone());
     let told = Json(claims_as_json(claims, receivers));
-    let wrong: Vec<(String, String)> = sqlx::query_as(CLAIMS).bind(told).bind(ALERTS).fetch_all(&app.core.db).await?;
+    let wrong: Vec<(String, String)> = sqlx::query_as(CLAIMS).bind(told).bind(ALERTS).fetch_all(&core.db).await?;
     let mut by_kind: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (what, line) in wrong {
         by_kind.entry(what).or_default().push(line);
@@ -38,7 +39,7 @@ pub(in crate::bench) async fn verify_claims(
         add_violations(&mut found, &what, lines);
     }
     for queue in jobs::queues::ALL {
-        let dead = app.core.queue().list_jobs(queue, JobState::Dead, 0, MOST).await?;
+        let dead = core.queue().list_jobs(queue, JobState::Dead, 0, MOST).await?;
         let lines = dead.into_iter().map(|job| format!("{}: {}", job.id, job.error.unwrap_or_default())).collect();
         add_violations(&mut found, "dead job", lines);
     }
@@ -78,8 +79,11 @@ fn add_violations(found: &mut Vec<String>, what: &str, lines: Vec<String>) {
 
 /// Returns the violated invariants of the history. The invariant about time is judged only if the machine is fast
 /// enough.
-pub(in crate::bench) async fn verify_history(app: &App, judges_time: bool) -> anyhow::Result<Vec<String>> {
-    let found = audit::check_history(&app.maintenance).await?;
+pub(in crate::bench) async fn verify_history(
+    maintenance: &Maintenance,
+    judges_time: bool,
+) -> anyhow::Result<Vec<String>> {
+    let found = audit::check_history(maintenance).await?;
     let found = found.iter().filter(|violation| judges_time || violation.invariant != ENDED_IN_TIME);
     Ok(found.map(ToString::to_string).collect())
 }

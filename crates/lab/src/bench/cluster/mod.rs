@@ -261,7 +261,7 @@ async fn play_phase(
         if phase.step == ClusterStep::Rest {
             return None;
         }
-        Some(recovery::wait_for_timers(&app, step_end, end).await)
+        Some(recovery::wait_for_timers(&app.core, step_end, end).await)
     };
     let (waited, timers) = tokio::join!(stage.wait_until(end), timers);
     waited?;

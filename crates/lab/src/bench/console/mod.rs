@@ -23,6 +23,7 @@ use std::{
 
 use anyhow::bail;
 use clap::Args;
+use foundation::core::Core;
 use serde_json::json;
 use tokio::time::sleep;
 
@@ -41,7 +42,6 @@ use super::{
 };
 use crate::testbed::{Testbed, TestbedSettings, drivers::OfferReceiver, print, settings::WebhookTarget};
 use accounts::{api_keys::AccountRole, key_admin};
-use app::App;
 use queue::store::Takeable;
 use settings::{Config, ScheduledTask, TaskSchedule};
 
@@ -124,7 +124,7 @@ async fn measure_on(options: &ConsoleOptions, testbed: &mut Testbed, offers: Off
     announce("filling the database")?;
     let filled = fill_testbed(options, testbed).await?;
     announce("enqueueing timers and dead jobs in Redis")?;
-    rebuild_redis(&testbed.app, options.dead).await?;
+    rebuild_redis(&testbed.app.core, options.dead).await?;
 
     let (app, api) = (&testbed.app, &testbed.api);
     let (_, key) = key_admin::create_permanent_key(&app.core.db, "visitor", AccountRole::Admin, None).await?;
@@ -217,7 +217,7 @@ fn build_figures(
 /// Fills the database, and restarts Postgres with fsync.
 async fn fill_testbed(options: &ConsoleOptions, testbed: &mut Testbed) -> anyhow::Result<FilledDatabase> {
     let filled = fill::fill_console(&testbed.postgres.url(), options).await?;
-    admission::stage::import_areas(&testbed.app, AREAS).await?;
+    admission::stage::import_areas(&testbed.app.core, AREAS).await?;
     // Default value of an installation; private servers have small segments and fewer of them.
     testbed.postgres.run_statement("ALTER SYSTEM SET max_wal_size = '1GB'").await?;
     testbed.postgres.restart_durable().await?;
@@ -225,12 +225,12 @@ async fn fill_testbed(options: &ConsoleOptions, testbed: &mut Testbed) -> anyhow
 }
 
 /// Flushes Redis, and waits until the worker has restored timers and dead jobs from the database and run the due jobs.
-async fn rebuild_redis(app: &App, dead: u32) -> anyhow::Result<()> {
-    app.core.store.run_command::<()>("flush", &redis::cmd("FLUSHALL")).await?;
+async fn rebuild_redis(core: &Core, dead: u32) -> anyhow::Result<()> {
+    core.store.run_command::<()>("flush", &redis::cmd("FLUSHALL")).await?;
     let begun = Instant::now();
     loop {
-        let takeable = app.core.store.takeable().await?;
-        let queues = app.core.store.queue_stats(&jobs::queues::ALL).await?;
+        let takeable = core.store.takeable().await?;
+        let queues = core.store.queue_stats(&jobs::queues::ALL).await?;
         let buried: u64 = queues.iter().map(|queue| queue.dead).sum();
         let unfinished: u64 = queues.iter().map(|queue| queue.due + queue.leased).sum();
         if takeable == Takeable::All && buried >= u64::from(dead) && unfinished == 0 {

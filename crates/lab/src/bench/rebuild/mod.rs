@@ -80,8 +80,8 @@ async fn flush_and_watch(
 ) -> anyhow::Result<(RebuildFigures, FiguresAtRest, Vec<String>)> {
     fill::fill_orders(&testbed.postgres.url(), &testbed.app.core.db, options.orders.get()).await?;
     let worker = testbed.processes.worker_pids().next().context("there is no worker")?;
-    let seen = watch::watch_rebuild(&testbed.app, worker).await?;
+    let seen = watch::watch_rebuild(&testbed.app.core, worker).await?;
     let at_rest = at_rest::measure_at_rest(testbed, worker).await?;
-    let violations = verify::find_violations(&testbed.app).await?;
+    let violations = verify::find_violations(&testbed.app.core).await?;
     Ok((seen, at_rest, violations))
 }

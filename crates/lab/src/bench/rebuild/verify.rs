@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, time::Duration};
 
-use app::App;
+use foundation::core::Core;
 use maintenance::recovery::repair;
 use tokio::time::sleep;
 
@@ -12,30 +12,30 @@ const SECOND_LOOK: Duration = Duration::from_secs(2);
 /// Maximum number of findings of each kind that are listed.
 const SOME: usize = 5;
 
-pub(super) async fn find_violations(app: &App) -> anyhow::Result<Vec<String>> {
+pub(super) async fn find_violations(core: &Core) -> anyhow::Result<Vec<String>> {
     let mut violations = Vec::new();
-    let lost = list_lost(app).await?;
+    let lost = list_lost(core).await?;
     if !lost.is_empty() {
         violations.push(format!("{} timers are lost, such as {}", lost.len(), lost[..lost.len().min(SOME)].join(" ")));
     }
     for (what, query) in [("started early", EARLY), ("was made twice", DOUBLED)] {
-        let orders: Vec<String> = sqlx::query_scalar(query).fetch_all(&app.core.db).await?;
+        let orders: Vec<String> = sqlx::query_scalar(query).fetch_all(&core.db).await?;
         violations.extend(orders.into_iter().take(SOME).map(|order| format!("an attempt of {order} {what}")));
     }
-    let held: i64 = sqlx::query_scalar(HELD).fetch_one(&app.core.db).await?;
+    let held: i64 = sqlx::query_scalar(HELD).fetch_one(&core.db).await?;
     if held > 0 {
         violations.push(format!("{held} orders are held for review"));
     }
     Ok(violations)
 }
 
-async fn list_lost(app: &App) -> anyhow::Result<Vec<String>> {
-    let first: HashSet<_> = repair::list_missing(&app.core).await?.into_iter().map(|job| job.id).collect();
+async fn list_lost(core: &Core) -> anyhow::Result<Vec<String>> {
+    let first: HashSet<_> = repair::list_missing(core).await?.into_iter().map(|job| job.id).collect();
     if first.is_empty() {
         return Ok(Vec::new());
     }
     sleep(SECOND_LOOK).await;
-    let second = repair::list_missing(&app.core).await?;
+    let second = repair::list_missing(core).await?;
     Ok(second.into_iter().filter(|job| first.contains(&job.id)).map(|job| job.id.to_string()).collect())
 }
 

@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use foundation::core::Core;
 use tokio::time::sleep;
 
 use crate::bench::machine;
-use app::App;
 use queue::store::Takeable;
 
 const LOOK: Duration = Duration::from_millis(2);
@@ -30,18 +30,18 @@ pub(super) struct RebuildFigures {
     pub(super) grown_bytes: Option<u64>,
 }
 
-pub(super) async fn watch_rebuild(app: &App, worker: u32) -> anyhow::Result<RebuildFigures> {
-    let rebuilds = count_rebuilds(app).await?;
+pub(super) async fn watch_rebuild(core: &Core, worker: u32) -> anyhow::Result<RebuildFigures> {
+    let rebuilds = count_rebuilds(core).await?;
     let before = machine::rss_bytes_of_process(worker);
     let mut leased = redis::cmd("HLEN");
-    leased.arg(app.core.store.keys().lease_table());
-    app.core.store.run_command::<()>("flush", &redis::cmd("FLUSHALL")).await?;
+    leased.arg(core.store.keys().lease_table());
+    core.store.run_command::<()>("flush", &redis::cmd("FLUSHALL")).await?;
     let flushed = Instant::now();
     let (mut horizon, mut first_taken, mut whole) = (None, None, None);
     let mut most = before;
     for look in 0_u32.. {
-        let takeable = app.core.store.takeable().await?;
-        let leases: u64 = app.core.store.run_command("leases", &leased).await?;
+        let takeable = core.store.takeable().await?;
+        let leases: u64 = core.store.run_command("leases", &leased).await?;
         let now = flushed.elapsed();
         if takeable != Takeable::Nothing {
             horizon.get_or_insert(now);
@@ -68,25 +68,25 @@ pub(super) async fn watch_rebuild(app: &App, worker: u32) -> anyhow::Result<Rebu
         horizon: horizon.context(missed)?,
         first_taken: first_taken.context(missed)?,
         whole: whole.context(missed)?,
-        timers: count_timers(app, rebuilds).await?,
+        timers: count_timers(core, rebuilds).await?,
         grown_bytes: most.zip(before).map(|(most, before)| most.saturating_sub(before)),
     })
 }
 
-async fn count_rebuilds(app: &App) -> Result<i64, sqlx::Error> {
+async fn count_rebuilds(core: &Core) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar(
         "-- bench: rebuilds
          SELECT count(*) FROM reconcile_log WHERE rebuild",
     )
-    .fetch_one(&app.core.db)
+    .fetch_one(&core.db)
     .await
 }
 
 /// Returns the number of timers that the reconciler recorded for the rebuild after the first `rebuilds`. Waits for that
 /// record.
-async fn count_timers(app: &App, rebuilds: i64) -> anyhow::Result<i64> {
+async fn count_timers(core: &Core, rebuilds: i64) -> anyhow::Result<i64> {
     let begun = Instant::now();
-    while count_rebuilds(app).await? <= rebuilds {
+    while count_rebuilds(core).await? <= rebuilds {
         if begun.elapsed() > PATIENCE {
             bail!("the reconciler has not recorded its rebuild");
         }
@@ -96,5 +96,5 @@ async fn count_timers(app: &App, rebuilds: i64) -> anyhow::Result<i64> {
         "-- bench: timers put back
          SELECT inserted FROM reconcile_log WHERE rebuild ORDER BY at DESC LIMIT 1",
     );
-    Ok(timers.fetch_one(&app.core.db).await?)
+    Ok(timers.fetch_one(&core.db).await?)
 }

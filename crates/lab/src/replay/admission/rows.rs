@@ -3,6 +3,7 @@
 use super::ledgers::PlaceLedger;
 use crate::testbed::place_log::{PlaceCounts, PlaceLine};
 use app::App;
+use desk::capability::Desk;
 use desk::reports::{
     area_report::{self, ReportScope},
     area_status,
@@ -62,7 +63,7 @@ pub(super) async fn read_ledgers(app: &App) -> anyhow::Result<Vec<PlaceLedger>> 
         }
         ledgers.push(PlaceLedger { by, knows, knows_outside, counts });
     }
-    ledgers.push(read_report(app).await?);
+    ledgers.push(read_report(&app.desk).await?);
     Ok(ledgers)
 }
 
@@ -81,9 +82,9 @@ async fn add_waiting(counts: &mut PlaceCounts, db: &Pool) -> Result<(), sqlx::Er
     Ok(())
 }
 
-async fn read_report(app: &App) -> Result<PlaceLedger, sqlx::Error> {
+async fn read_report(desk: &Desk) -> Result<PlaceLedger, sqlx::Error> {
     let scope = ReportScope { area: None, hours: HOURS, until: None, threshold: None };
-    let report = area_report::load_area_report(&app.desk, scope).await?;
+    let report = area_report::load_area_report(desk, scope).await?;
     let mut counts = PlaceCounts::default();
     for area in report.areas {
         for (line, count) in ALL_KNOW.iter().zip([area.rejected, area.bypassed, area.would_reject]) {
