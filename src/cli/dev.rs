@@ -149,7 +149,7 @@ impl Args {
             Some(listener) => Some(serve::serve_admin(&app, ProcessKind::Serve, listener, &stop)?),
             None => None,
         };
-        let queues = process::select_queues(&app, &[], None)?;
+        let queues = process::select_queues(&app.config, &[], None)?;
         api::server::raise_open_files();
         // Serve the console on the printed address, whatever `console.bind` is.
         let serve = serve::serve_requests(&app, listener, true, &stop);

@@ -21,7 +21,7 @@ pub(super) struct Args {
 impl Args {
     pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
         orders::service_types::publish(&app.core.db, &app.config).await?;
-        let queues = process::select_queues(&app, &self.queues, self.concurrency.map(usize::from))?;
+        let queues = process::select_queues(&app.config, &self.queues, self.concurrency.map(usize::from))?;
         let stop = signals::stop_token()?;
         let admin = serve::start_admin(&app, ProcessKind::Work, &stop).await?;
         tracing::info!(?queues, "Performing jobs.");
