@@ -208,7 +208,7 @@ mod tests {
             ),
             (
                 "type = \"voice\"\naccount = \"AC1\"\ntoken = \"0123456789abcdef0123456789abcdef\"\nfrom = \"+15550100000\"\ncallback_url = \"https://h\"\nlanguage = \"fr-FR\"",
-                "no sentences in language 'fr-FR'; those are id, en, vi",
+                "language 'fr-FR' is not supported; use one of id, en, vi",
             ),
         ] {
             let error = of(text);

@@ -358,7 +358,7 @@ mod tests {
         let url = "https://s1.acme.example:1/x";
         let ended = registry.make_call(&"acme".into(), url, &status_call(), None, soon()).await;
         let ProviderAnswer::Unreachable(problem) = ended.answer else { panic!("{ended:?}") };
-        assert!(problem.contains("private addresses only") && !problem.contains("hunter2"), "{problem}");
+        assert!(problem.contains("only to private addresses") && !problem.contains("hunter2"), "{problem}");
         // The machine's own resolver has the same restriction.
         let public = outbound::build_public_client(Duration::from_secs(10)).unwrap();
         let error = public.get("https://localhost:1/x").send().await.unwrap_err();

@@ -53,7 +53,7 @@ async fn servers_are_set_and_listed() {
 async fn bindings_are_changed_one_by_one_and_many_at_once() {
     let (fleet, _sim) = open().await;
     let bad = fleet.run(&["binding", "create", "B-1", "--server", "S1", "--account", "A-1", "--set", "max_failurs=5"]);
-    assert!(bad.code == Some(1) && bad.stderr.contains("there are interval_ms, "), "{bad:?}");
+    assert!(bad.code == Some(1) && bad.stderr.contains("settings are interval_ms, "), "{bad:?}");
     let homeless = fleet.run(&["binding", "create", "B-1", "--server", "S9", "--account", "A-1"]);
     assert!(homeless.code == Some(1) && homeless.stderr.contains("dispatchq server set S9"), "{homeless:?}");
     for id in ["B-1", "B-2", "B-3"] {

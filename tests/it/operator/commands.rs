@@ -251,7 +251,7 @@ async fn job_commands_report_why_they_refuse() {
     assert_eq!(fleet.run(&["job", "run-now", "dispatch:ORD-1:1"]).stdout, "dispatch:ORD-1:1 is due now.\n");
     let early = fleet.run(&["job", "run-now", "lifetime:ORD-1"]);
     assert_eq!(early.stdout, "lifetime:ORD-1 is due now.\n");
-    assert!(early.stderr.contains("wait on"), "{early:?}");
+    assert!(early.stderr.contains("it waits again"), "{early:?}");
 
     fleet.run(&["order", "cancel", "ORD-1"]);
     // It left with its order. Here it is again, as where that call was lost.

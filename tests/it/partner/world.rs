@@ -265,7 +265,7 @@ pub(crate) struct Working {
 
 pub(crate) fn work(app: &App) -> Working {
     let stop = CancellationToken::new();
-    let queues = process::select_queues(app, &[], None).unwrap();
+    let queues = process::select_queues(&app.config, &[], None).unwrap();
     tokio::spawn(process::run(app.clone(), queues, stop.clone()));
     Working { stop }
 }

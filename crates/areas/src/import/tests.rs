@@ -114,12 +114,12 @@ fn import_names_member_of_wrong_type() {
         (json!({ "area_id": "A", "priority": 1.5 }), "priority", "not 1.5"),
         (json!({ "area_id": "A", "priority": 2_147_483_648_i64 }), "priority", "not 2147483648"),
         (json!({ "area_id": "A", "service_type": ["ride"] }), "service_type/0", "unknown service_type 'ride'"),
-        (json!({ "area_id": "A", "service_type": ["RIDE", 7] }), "service_type/1", "and holds a number"),
+        (json!({ "area_id": "A", "service_type": ["RIDE", 7] }), "service_type/1", "but contains a number"),
         (json!({ "area_id": "A", "service_type": {} }), "service_type", "must be a list of texts, not an object"),
-        (json!({ "area_id": "A", "service_type": vec!["RIDE"; 65] }), "service_type", "65 entries; 64 is the most"),
+        (json!({ "area_id": "A", "service_type": vec!["RIDE"; 65] }), "service_type", "65 entries; the maximum is 64"),
         (json!({ "area_id": "A", "geohashes": "qqgu" }), "geohashes", "must be a list of texts, not a text"),
-        (json!({ "area_id": "A", "geohashes": ["qqgu", "ail"] }), "geohashes/1", "'ail' is no geohash"),
-        (json!({ "area_id": "A", "geohashes": vec!["q"; 10_001] }), "geohashes", "10000 is the most"),
+        (json!({ "area_id": "A", "geohashes": ["qqgu", "ail"] }), "geohashes/1", "'ail' is not a geohash"),
+        (json!({ "area_id": "A", "geohashes": vec!["q"; 10_001] }), "geohashes", "the maximum is 10000"),
         (json!({ "area_id": "A", "time_zone": 7 }), "time_zone", "time_zone must be a text, not a number"),
     ] {
         let error = read(properties.clone()).unwrap_err();
@@ -135,7 +135,7 @@ fn import_refuses_doubled_members() {
         "properties":{"area_id":"A","geohashes":["qqgu"],"name":"a","name":"b"}}]}"#;
     let error = parse(file).unwrap_err();
     assert_eq!((error.path(), error.to_string().contains("name is given twice")), ("features/0/properties/name", true));
-    assert!(parse("{").unwrap_err().to_string().contains("no GeoJSON"));
+    assert!(parse("{").unwrap_err().to_string().contains("this is not GeoJSON"));
 }
 
 // Rule F2: An import takes 1.0 as a whole number, removes duplicates, closes rings, and names the members that it does not read.

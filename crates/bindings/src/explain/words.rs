@@ -293,7 +293,7 @@ mod tests {
             ..row()
         };
         let (why, _) = explain(&calling(noon() + TimeDelta::seconds(5)), &server(), None);
-        assert!(why.contains("Call 7 (start of B.1) is open, until"), "{why}");
+        assert!(why.contains("Call 7 (start of B.1) is open until"), "{why}");
         let (why, _) = explain(&calling(noon() - TimeDelta::seconds(5)), &server(), None);
         assert!(why.contains("has no answer"), "{why}");
     }
