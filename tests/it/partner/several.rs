@@ -68,7 +68,7 @@ async fn open_breaker_moves_attempt_to_next_partner() {
     let (p, other) = two_partners(None).await;
     p.taxi("ORD-1", "PAID").await;
     let why = explained(&p, "ORD-1").await;
-    assert!(why.contains("to be booked at bbd or xyz"), "{why}");
+    assert!(why.contains("will be booked at bbd or xyz"), "{why}");
     trip(&p, PARTNER).await;
     p.run_due().await;
     assert_eq!(partners_of(&p, "ORD-1").await, [OTHER]);
