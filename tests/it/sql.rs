@@ -30,7 +30,19 @@ fn statements_of_sql_files(path: &Path, source: &str, found: &mut Vec<String>) {
     let included = source.split("include_str!(\"").skip(1).filter_map(|rest| rest.split('"').next());
     let texts = included.filter(|name| name.ends_with(".sql"));
     let texts = texts.map(|name| fs::read_to_string(path.with_file_name(name)).unwrap());
-    found.extend(texts.filter(|text| text.starts_with("-- ") && !text.contains(";\n")));
+    let statements = texts.filter(|text| text.starts_with("-- ") && !text.contains(";\n"));
+    found.extend(statements.map(|text| fill_placeholders(&text)));
+}
+
+/// Returns a statement without the placeholders that the code replaces. They name columns, or optional parts that other tests run.
+fn fill_placeholders(text: &str) -> String {
+    let text = text.replace("{BINDING_COLUMNS}", "b.*").replace("{COLUMNS}", "id");
+    // The events of a change give the second parameter its type.
+    let text = text.replace("o.driver_id){parts}", "o.driver_id), e AS (SELECT $2::json)");
+    let parts = ["{lock_wait}", "{first}", "{unlocked_driver}", "{checks}", "{parts}"];
+    let bare = parts.iter().fold(text, |text, part| text.replace(part, ""));
+    let answers = ["{free_drivers}", "{messages}", "{callbacks}", "{steps}"];
+    answers.iter().fold(bare, |text, answer| text.replace(answer, "NULL"))
 }
 
 fn statements_of_file(path: &Path, found: &mut Vec<String>) {
@@ -39,17 +51,7 @@ fn statements_of_file(path: &Path, found: &mut Vec<String>) {
     let texts = source.split("\"-- ").skip(1).filter_map(|rest| rest.split('"').next());
     // The audit trail is made of many tables: it is looked at as it is asked.
     let texts = texts.filter(|text| !text.contains("{pages}"));
-    // What is put in where the text is built names columns of `b`, or is a part that not each change needs; other tests run it.
-    found.extend(texts.map(|text| {
-        let (parts, columns) =
-            (["{lock_wait}", "{first}", "{unlocked_driver}", "{checks}", "{parts}"], "{BINDING_COLUMNS}");
-        let text = text.replace(columns, "b.*").replace("{COLUMNS}", "id");
-        // The events of a change, without which nothing says of what type its second parameter is.
-        let text = text.replace("o.driver_id){parts}", "o.driver_id), e AS (SELECT $2::json)");
-        let bare = parts.iter().fold(text, |text, part| text.replace(part, ""));
-        let answers = ["{free_drivers}", "{messages}", "{callbacks}", "{steps}"];
-        format!("-- {}", answers.iter().fold(bare, |text, answer| text.replace(answer, "NULL")))
-    }));
+    found.extend(texts.map(|text| format!("-- {}", fill_placeholders(text))));
 }
 
 /// Has the server behind this pool look at every statement.

@@ -98,7 +98,7 @@ fn redis_address_is_checked_offline() {
         with_file(&format!("[redis]\nurl = {good:?}")).unwrap();
     }
     with_file("[redis]\nurl = \"redis+cluster://u:p@a:7000,b:7001\"").unwrap();
-    assert!(error("[redis]\nurl = \"redis+cluster://a:7000/2\"").contains("a cluster has one database"));
+    assert!(error("[redis]\nurl = \"redis+cluster://a:7000/2\"").contains("a cluster has only database 0"));
     assert!(error("[redis]\nurl = \"localhost:6379\"").contains("redis.url is not a Redis address"));
     assert!(error("[redis]\nurl = \"redis+sentinel://a:1\"").contains("the primary's name is missing"));
     assert!(error("[redis]\nroot_certificate = \"nowhere.pem\"").contains("cannot read the file nowhere.pem"));
@@ -205,7 +205,7 @@ fn all_problems_are_listed_on_lines() {
     );
     for problem in [
         "\n  dispatch.attempt must be 1ms to ",
-        "\n  http.trusted_proxies: 'lb' is no address",
+        "\n  http.trusted_proxies: 'lb' is neither an address nor a network",
         "\n  worker.concurrency: no queue 'mail-queue'; queues are ",
         "\n  worker.concurrency.mail-queue must be 1 to 100000, not 0",
         "\n  retention.events must not be shorter than retention.orders",

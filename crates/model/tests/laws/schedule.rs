@@ -135,7 +135,7 @@ fn invalid_schedule_is_refused_with_reason() {
         ("24:00-01:00=1", "before 24:00"),
         ("07:00-25:00=1", "'25:00'"),
         ("7:00-08:00=1", "'7:00'"),
-        ("MOON 07:00-08:00=1", "'MOON' is no day"),
+        ("MOON 07:00-08:00=1", "'MOON' is not a day"),
         ("07:00-08:00=-1", "0 to 1000000"),
         ("07:00-08:00", "not an entry such as"),
     ] {

@@ -426,9 +426,8 @@ const RUSH_HOUR: &str = "
 
 /// The part of the statement that writes changes that looks for free drivers.
 fn free_drivers_of_write() -> String {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/orders/src/order_store/statement.rs");
-    let source = fs::read_to_string(source).unwrap();
-    let part = source.split_once("const FREE_DRIVERS: &str = \"").unwrap().1.split_once("\";").unwrap().0;
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/orders/src/order_store/free_drivers.sql");
+    let part = fs::read_to_string(source).unwrap();
     let part = part.trim().trim_end_matches(',').replace("$10", "$1").replace("$11", "$2");
     format!(
         "WITH n AS (SELECT 'WAITING-1' AS id, 0 AS expected), l AS (SELECT id, version FROM orders WHERE id = 'WAITING-1'), {part} SELECT * FROM p"
