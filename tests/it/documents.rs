@@ -149,7 +149,7 @@ fn configuration_page(config: &str) -> String {
                     in_table = true;
                 }
                 let name = section.as_deref().unwrap_or_default();
-                let meaning = if comment.is_empty() { "as the line above".to_owned() } else { comment.join(" ") };
+                let meaning = if comment.is_empty() { "see above".to_owned() } else { comment.join(" ") };
                 let meaning = meaning.replace('|', "\\|");
                 page.push_str(&format!(
                     "| `{name}.{key}` | `{value}` | {meaning} |\n",
@@ -164,15 +164,16 @@ fn configuration_page(config: &str) -> String {
             if section.is_none() {
                 page.push_str(&format!("{text}\n"));
             } else {
-                let fence = format!("\nMore, with examples as comments:\n\n```toml\n# {}\n```\n", comment.join("\n# "));
+                let fence =
+                    format!("\nFurther settings, as commented examples:\n\n```toml\n# {}\n```\n", comment.join("\n# "));
                 page.push_str(&fence.replace("\n# \n", "\n#\n"));
             }
             in_table = false;
         }
     }
     format!(
-        "# Configuration\n\nMade of the comments of [config.toml](../config.toml) by `UPDATE_PAGES=1 cargo nextest run --locked \
-         the_configuration_page`; change them there.\n\n{}\n",
+        "# Configuration\n\nGenerated from the comments of [config.toml](../config.toml) by `UPDATE_PAGES=1 cargo nextest run --locked \
+         the_configuration_page`; edit them there.\n\n{}\n",
         page.trim()
     )
 }
