@@ -31,11 +31,12 @@ test: setup ## Run every test, on private Redis and Postgres servers (DISPATCHQ_
 	@$(if $(without_browser),echo "The tests of the console in a browser were left out: DISPATCHQ_TEST_BROWSER=off.",:)
 
 # The tests that go through the pooler, as a filter of nextest.
-not_pooled = $$(sed -n -e 's/.*::$$/test(\/^&\/)/p' -e t -e 's/^[a-z].*/test(=&)/p' tests/pooler/left-out | paste -sd '|' -)
-pooled = not ($(not_pooled))$(if $(filter off,$(DISPATCHQ_TEST_BROWSER)), and not test(/^browser::/))
+not_pooled = $$(sed -n -e 's/^\([a-z-]*\) \(.*::\)$$/(package(=\1) \& test(\/^\2\/))/p' -e t -e 's/^\([a-z-]*\) \(.*\)/(package(=\1) \& test(=\2))/p' \
+	tests/pooler/left-out | paste -sd '|' -)
+pooled = binary(it) and not ($(not_pooled))$(if $(filter off,$(DISPATCHQ_TEST_BROWSER)), and not test(/^browser::/))
 
 test-pooler: setup ## Run the tests with a PgBouncer in transaction mode before each Postgres, without those of tests/pooler/left-out
-	DISPATCHQ_TEST_POOLER=on NEXTEST_PROFILE=$${NEXTEST_PROFILE:-$$(scripts/test-profile)} cargo nextest run --locked -p dispatchq --test it -E "$(pooled)"
+	DISPATCHQ_TEST_POOLER=on NEXTEST_PROFILE=$${NEXTEST_PROFILE:-$$(scripts/test-profile)} cargo nextest run --locked --workspace -E "$(pooled)"
 
 lint: ## Check formatting and lints
 	cargo fmt --all --check

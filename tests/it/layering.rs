@@ -129,6 +129,22 @@ fn an_image_holds_no_laboratory() {
     assert!(laboratory.iter().all(|package| usual.contains(*package)), "does this test still read {usual:?}?");
 }
 
+/// The shared harness of the tests links the whole product, and none of the product links it.
+#[test]
+fn no_crate_is_built_with_test_support() {
+    let crates = fs::read_dir(root().join("crates")).unwrap().map(|entry| entry.unwrap().path());
+    let mut checked = 0;
+    for folder in crates.chain([root(), root().join("workers"), root().join("jobs")]) {
+        let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+        let package = manifest.split_once("name = \"").unwrap().1.split('"').next().unwrap();
+        if package != "test-support" {
+            assert!(!built_with(package, &[]).contains("test_support"), "{package} is built with test-support");
+            checked += 1;
+        }
+    }
+    assert!(checked > 20, "does this test still find crates?");
+}
+
 /// An example in a crate with `doctest = false` would be read and never run.
 #[test]
 fn examples_are_where_they_are_run() {
@@ -187,11 +203,13 @@ fn the_console_writes_no_sql() {
 
 #[test]
 fn one_place_writes_orders() {
-    let mut writers: Vec<_> = ["crates", "jobs/src", "src", "workers/src"]
-        .into_iter()
-        .flat_map(|folder| files_in(&root().join(folder), &["rs", "sql"]))
-        // Benchmarks fill databases of their own.
-        .filter(|file| !file.starts_with(root().join("crates/lab")))
+    let crates = fs::read_dir(root().join("crates")).unwrap().map(|entry| entry.unwrap().path());
+    // Benchmarks and tests fill databases of their own.
+    let product = crates.filter(|folder| !folder.ends_with("lab") && !folder.ends_with("test-support"));
+    let mut writers: Vec<_> = product
+        .map(|folder| folder.join("src"))
+        .chain(["jobs/src", "src", "workers/src"].map(|folder| root().join(folder)))
+        .flat_map(|folder| files_in(&folder, &["rs", "sql"]))
         .filter(|file| {
             let text = code(file);
             text.contains("UPDATE orders ") || text.contains("INSERT INTO orders ")

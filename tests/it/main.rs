@@ -30,8 +30,6 @@
 // Futures of requests are nested deeper than the default allows.
 #![recursion_limit = "256"]
 
-mod admission;
-mod areas;
 mod at_least_once;
 mod binding_checker;
 mod bindings;

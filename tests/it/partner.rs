@@ -31,7 +31,5 @@ mod several;
 mod shuffled;
 mod throughput;
 mod told;
-mod world;
 
-use world::Partnership;
-pub(crate) use world::work;
+use test_support::partnership::{self as world, Partnership};

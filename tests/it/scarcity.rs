@@ -7,9 +7,8 @@ mod meanwhile;
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use crate::{
-    support::{Fleet, TestApp, by, eventually, hire, millis, retry_as_shipped, secs, send_until_answered},
-    throughput::count_statements,
+use crate::support::{
+    Fleet, TestApp, by, costs::count_statements, eventually, hire, millis, retry_as_shipped, secs, send_until_answered,
 };
 use accounts::{api_keys::AccountRole, key_admin};
 use foundation::{queue_pauses, staff_actions::ActionAuthor};

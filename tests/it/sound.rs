@@ -11,7 +11,7 @@
 
 mod changes;
 mod edge;
-pub(crate) mod history;
+mod history;
 mod identity;
 mod messages;
 mod settings;

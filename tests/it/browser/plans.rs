@@ -3,10 +3,7 @@
 use jobs::queues;
 
 use super::chromium::Chromium;
-use crate::{
-    operator::bury_due,
-    support::{Fleet, eventually},
-};
+use crate::support::{Fleet, dead_letters::bury_due, eventually};
 use accounts::{api_keys::AccountRole, key_admin};
 use maintenance::recovery::reconciler;
 

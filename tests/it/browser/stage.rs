@@ -8,10 +8,7 @@ use serde_json::json;
 use tokio::{net::TcpListener, task::JoinHandle};
 
 use super::chromium::Chromium;
-use crate::{
-    operator::bury_due,
-    support::{Api, ProviderStage, TestApp, by, id},
-};
+use crate::support::{Api, ProviderStage, TestApp, by, dead_letters::bury_due, id};
 use ::desk::{
     operator::{
         desk,

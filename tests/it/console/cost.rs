@@ -3,10 +3,7 @@
 use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 
 use super::{Browser, PAGES, lay_out};
-use crate::{
-    support::{Api, TestApp, eventually, lasting_transaction},
-    throughput::count_statements,
-};
+use crate::support::{Api, TestApp, costs::count_statements, eventually, lasting_transaction};
 use accounts::api_keys::AccountRole;
 
 #[tokio::test]

@@ -1,10 +1,7 @@
 //! Jobs: what lies in a queue, and where one job is.
 
 use super::Browser;
-use crate::{
-    operator::bury_due,
-    support::{Api, TestApp},
-};
+use crate::support::{Api, TestApp, dead_letters::bury_due};
 use accounts::api_keys::AccountRole;
 
 // Rule U17: a job's id links to the job, and beside it stands the order.

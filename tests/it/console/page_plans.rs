@@ -6,10 +6,7 @@ use std::fs;
 use sqlx::{Connection, PgConnection};
 
 use super::{Browser, PAGES};
-use crate::{
-    sound::history::plans::FILL,
-    support::{Api, TestApp},
-};
+use crate::support::{Api, TestApp, rows::FILL};
 use accounts::api_keys::AccountRole;
 use desk::reports::glance;
 

@@ -1,10 +1,7 @@
 //! Dead jobs by what they died of, and plans with their ids.
 
 use super::{Browser, place, statements_of};
-use crate::{
-    operator::bury_due,
-    support::{Api, TestApp, secs},
-};
+use crate::support::{Api, TestApp, dead_letters::bury_due, secs};
 use accounts::api_keys::AccountRole;
 use desk::dead_letters::mirror;
 

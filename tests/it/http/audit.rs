@@ -7,10 +7,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::bindings::configure_bindings;
-use crate::{
-    operator::bury_due,
-    support::{Answer, Api, TestApp, secs},
-};
+use crate::support::{Answer, Api, TestApp, dead_letters::bury_due, secs};
 use accounts::{api_keys::AccountRole, sessions};
 use bindings::servers;
 use maintenance::recovery::reconciler;

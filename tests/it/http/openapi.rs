@@ -10,10 +10,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::bindings::configure_bindings;
-use crate::{
-    admission::full_for,
-    support::{Answer, Api, TestApp, eventually},
-};
+use crate::support::{Answer, Api, TestApp, admission::full_for, eventually};
 use accounts::api_keys::AccountRole;
 
 const ROLES: [AccountRole; 7] = [

@@ -4,7 +4,7 @@ use super::{
     Partnership,
     world::{SERVICE, patient},
 };
-use crate::{admission::full_for, support::secs};
+use crate::support::{admission::full_for, secs};
 
 #[tokio::test]
 async fn partner_attempts_slow_down_in_full_area() {

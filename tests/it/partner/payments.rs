@@ -3,24 +3,13 @@
 use serde_json::json;
 
 use super::{Partnership, world::silent};
-use crate::support::{Answer, secs};
+use crate::support::secs;
 use accounts::api_keys::AccountRole;
 use model::{
     decide::actions,
     messages::{MANUAL_REFUND_REQUIRED, ORDER_CANCELLED, UNEXPECTED_STATE},
     order::OrderStatus,
 };
-
-impl Partnership {
-    async fn pay(&self, key: &str, event: &str, status: &str) -> Answer {
-        let body = json!({ "event_id": event, "payment_status": status });
-        self.api.post("/api/v1/orders/ORD-1/payment", key, body).await
-    }
-
-    async fn refund(&self, key: &str, action: &str) -> Answer {
-        self.api.post("/api/v1/orders/ORD-1/refund", key, json!({ "action": action, "note": "by hand" })).await
-    }
-}
 
 async fn with_key(payment: &str) -> (Partnership, String) {
     let p = Partnership::start(silent()).await;

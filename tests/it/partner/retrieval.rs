@@ -18,23 +18,6 @@ use model::{
     partner::backoff,
 };
 
-impl Partnership {
-    /// Lets time pass until the partner has been asked so often; answers the seconds between the questions.
-    async fn until_polled(&self, times: u64) -> Vec<f64> {
-        let (mut last_ms, mut pauses) = (self.now_ms(), Vec::new());
-        while self.polls() < times {
-            let (before, next_ms) = (self.polls(), self.next_due_ms().await.expect("something is to come"));
-            self.move_clock_to(next_ms).await;
-            self.run_due().await;
-            if self.polls() > before {
-                pauses.push(millis(next_ms - last_ms).as_secs_f64());
-                last_ms = next_ms;
-            }
-        }
-        pauses
-    }
-}
-
 /// The callback comes before the 5 s are over: the partner is never asked.
 #[tokio::test]
 async fn success_first_attempt() {

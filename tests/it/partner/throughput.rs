@@ -1,9 +1,9 @@
 //! What many orders at a partner cost Postgres together.
 
 use super::world::{Partnership, SERVICE, partner, patient};
-use crate::{
-    support::{eventually, secs},
-    throughput::{assert_no_timer_left, assert_shared, count_statements, create_orders, timer_kinds},
+use crate::support::{
+    costs::{assert_no_timer_left, assert_shared, count_statements, create_orders, timer_kinds},
+    eventually, secs,
 };
 use model::order::OrderStatus;
 

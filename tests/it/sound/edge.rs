@@ -4,9 +4,7 @@
 //! * `connections`: sockets that say nothing, and drivers' apps that wait many times.
 //! * `seen`: each request has an id and is counted; who was refused is written down.
 //! * `texts`: characters no database keeps, bodies that are too large, names strangers try.
-//! * `areas`: shapes that are costly or broken, versions a change insists on, a history that is long.
 
-mod areas;
 mod connections;
 mod keys;
 mod seen;

@@ -9,7 +9,7 @@ use opentelemetry_proto::tonic::{
 };
 use prost::Message;
 
-use super::Receiver;
+use test_support::Receiver;
 
 const PATH: &str = "/v1/traces";
 

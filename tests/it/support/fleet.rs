@@ -12,8 +12,8 @@ use servers::{PostgresServer, RedisServer};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tempfile::TempDir;
 
-use super::{PATIENCE, app::migrated_postgres, eventually, millis, route::DatabaseRoute};
 use app::{App, settings};
+use test_support::{PATIENCE, eventually, migrated_postgres, millis, route::DatabaseRoute};
 
 /// Lines of a child's log shown when its test fails.
 const TAIL: usize = 40;

@@ -6,7 +6,7 @@ use reqwest::Url;
 use serde_json::Value;
 use servers::{PrometheusServer, ScrapeSettings};
 
-use super::{eventually, secs};
+use test_support::{eventually, secs};
 
 /// Scrapes each second. Dropping it ends the process.
 pub(crate) struct Prometheus {

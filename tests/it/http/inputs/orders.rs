@@ -4,10 +4,7 @@ use model::key_name::KeyName;
 use serde_json::{Value, json};
 use sqlx::postgres::PgDatabaseError;
 
-use crate::{
-    admission::full_for,
-    support::{Api, TestApp},
-};
+use crate::support::{Api, TestApp, admission::full_for};
 use accounts::api_keys::AccountRole;
 use settings::DispatchOverrides;
 

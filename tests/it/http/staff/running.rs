@@ -4,10 +4,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{because, recorded};
-use crate::{
-    operator::bury_due,
-    support::{Answer, Api, TestApp, secs},
-};
+use crate::support::{Answer, Api, TestApp, dead_letters::bury_due, secs};
 use accounts::api_keys::AccountRole;
 use maintenance::recovery::reconciler;
 use queue::{JobId, NewJob};

@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
-use super::plans::FILL;
-use crate::support::TestApp;
+use crate::support::{TestApp, rows::FILL};
 use maintenance::periodic::cleanup::{self, CleanupMode};
 
 /// Rows of 20 to 1,200 days, the same as those whose sweeps are planned.

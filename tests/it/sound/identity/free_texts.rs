@@ -7,10 +7,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::privacy::{erasure, tables_with};
-use crate::{
-    operator::bury_due,
-    support::{Answer, Api, PAYMENT_SECRET, PaymentSim, Receiver, TestApp, secs},
-};
+use crate::support::{Answer, Api, PAYMENT_SECRET, PaymentSim, Receiver, TestApp, dead_letters::bury_due, secs};
 use accounts::api_keys::AccountRole;
 use desk::privacy::{self, ErasureOutcome, ErasureSubject};
 use queue::{JobId, NewJob};

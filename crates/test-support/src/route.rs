@@ -8,7 +8,7 @@ use servers::{PgBouncer, PostgresServer};
 const SWITCH: &str = "DISPATCHQ_TEST_POOLER";
 
 /// Returns whether a pooler stands before each Postgres.
-pub(crate) fn is_pooled() -> bool {
+pub fn is_pooled() -> bool {
     match env::var(SWITCH).as_deref().unwrap_or_default() {
         "" | "off" => false,
         "on" => true,
@@ -17,14 +17,15 @@ pub(crate) fn is_pooled() -> bool {
 }
 
 /// How the application under test reaches a Postgres. Dropping it ends the pooler, if there is one.
-pub(crate) struct DatabaseRoute {
+#[derive(Debug)]
+pub struct DatabaseRoute {
     url: String,
     pooler: Option<PgBouncer>,
 }
 
 impl DatabaseRoute {
     /// The way that the environment asks for.
-    pub(crate) async fn to(postgres: &PostgresServer) -> Self {
+    pub async fn to(postgres: &PostgresServer) -> Self {
         if !is_pooled() {
             return Self { url: postgres.url(), pooler: None };
         }
@@ -33,12 +34,12 @@ impl DatabaseRoute {
     }
 
     /// What `database.url` is to be.
-    pub(crate) fn url(&self) -> &str {
+    pub fn url(&self) -> &str {
         &self.url
     }
 
     /// What `database.pooler` is to be.
-    pub(crate) fn is_pooled(&self) -> bool {
+    pub fn is_pooled(&self) -> bool {
         self.pooler.is_some()
     }
 }

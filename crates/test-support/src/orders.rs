@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jobs::OrderId;
 
-use super::{TestApp, by};
+use crate::{TestApp, by};
 use accounts::api_keys::AccountRole;
 use model::{
     actor::Actor,
@@ -26,13 +26,13 @@ use queue::store::JobState;
 const PICKUP: OrderLocation = OrderLocation { latitude: -6.2088, longitude: 106.8456 };
 const METRES_PER_DEGREE: f64 = 111_195.0;
 
-pub(crate) fn id(text: &str) -> OrderId {
+pub fn id(text: &str) -> OrderId {
     text.parse().unwrap()
 }
 
 impl TestApp {
     /// Free drivers of every service type, each so many metres from every pickup.
-    pub(crate) async fn drivers(&self, drivers: &[(&str, f64)]) {
+    pub async fn drivers(&self, drivers: &[(&str, f64)]) {
         let new: Vec<_> = drivers
             .iter()
             .map(|(id, metres)| NewDriver {
@@ -48,7 +48,7 @@ impl TestApp {
     }
 
     /// Staff with this role, told over this channel.
-    pub(crate) async fn user(&self, id: &str, role: AccountRole, channel: &str) {
+    pub async fn user(&self, id: &str, role: AccountRole, channel: &str) {
         sqlx::query("INSERT INTO users (id, name, role, channel) VALUES ($1, $1, $2, $3)")
             .bind(id)
             .bind(role)
@@ -59,11 +59,11 @@ impl TestApp {
     }
 
     /// An unpaid RIDE.
-    pub(crate) async fn order(&self, order: &str) -> Snapshot {
+    pub async fn order(&self, order: &str) -> Snapshot {
         self.order_of(order, "RIDE", "UNPAID").await
     }
 
-    pub(crate) async fn order_of(&self, order: &str, service_type: &str, payment: &str) -> Snapshot {
+    pub async fn order_of(&self, order: &str, service_type: &str, payment: &str) -> Snapshot {
         let new = NewOrder {
             order_id: Some(id(order)),
             service_type: service_type.into(),
@@ -80,41 +80,41 @@ impl TestApp {
         create::create_order(&self.app.orders, id(order), &new, &by("producer:test")).await.unwrap()
     }
 
-    pub(crate) async fn snapshot(&self, order: &str) -> Snapshot {
+    pub async fn snapshot(&self, order: &str) -> Snapshot {
         store::load_order(&self.app.core.db, &id(order)).await.unwrap().expect("the order exists")
     }
 
-    pub(crate) async fn status(&self, order: &str) -> OrderStatus {
+    pub async fn status(&self, order: &str) -> OrderStatus {
         self.snapshot(order).await.order.status
     }
 
     /// The reasons of an order's events, in their order.
-    pub(crate) async fn reasons(&self, order: &str) -> Vec<String> {
+    pub async fn reasons(&self, order: &str) -> Vec<String> {
         query::load_timeline(&self.app.core.db, &id(order)).await.unwrap().into_iter().map(|e| e.reason).collect()
     }
 
     /// Driver and state of each offer, in their order.
-    pub(crate) async fn offers(&self, order: &str) -> Vec<(String, OfferState)> {
+    pub async fn offers(&self, order: &str) -> Vec<(String, OfferState)> {
         let offers = query::list_offers(&self.app.core.db, &id(order)).await.unwrap();
         offers.into_iter().map(|o| (o.driver_id.into_string(), o.state)).collect()
     }
 
-    pub(crate) async fn live_offer(&self, order: &str) -> Offer {
+    pub async fn live_offer(&self, order: &str) -> Offer {
         let s = self.snapshot(order).await;
         s.live_offer().cloned().unwrap_or_else(|| panic!("{order} has no live offer: {:?}", s.offers))
     }
 
     /// All who are being asked, as their offers were made.
-    pub(crate) async fn live_offers(&self, order: &str) -> Vec<Offer> {
+    pub async fn live_offers(&self, order: &str) -> Vec<Offer> {
         self.snapshot(order).await.live_offers().cloned().collect()
     }
 
     /// The driver who is being asked.
-    pub(crate) async fn asked(&self, order: &str) -> DriverId {
+    pub async fn asked(&self, order: &str) -> DriverId {
         self.live_offer(order).await.driver_id
     }
 
-    pub(crate) async fn act(
+    pub async fn act(
         &self,
         order: &str,
         decide: impl FnMut(&Snapshot) -> Decision,
@@ -122,38 +122,38 @@ impl TestApp {
         update_order(&self.app.orders, &id(order), decide).await
     }
 
-    pub(crate) async fn accept(&self, order: &str, driver: &str, offer: OfferId) -> Result<ChangeOutcome, ChangeError> {
+    pub async fn accept(&self, order: &str, driver: &str, offer: OfferId) -> Result<ChangeOutcome, ChangeError> {
         let driver = driver.into();
         accept::accept_offer(&self.app.orders, &id(order), &driver, offer, &Actor::for_driver(&driver)).await
     }
 
     /// The driver who is asked accepts; returns the driver.
-    pub(crate) async fn accept_offer(&self, order: &str) -> DriverId {
+    pub async fn accept_offer(&self, order: &str) -> DriverId {
         let offer = self.live_offer(order).await;
         self.accept(order, &offer.driver_id, offer.id).await.unwrap();
         offer.driver_id
     }
 
     /// The driver who is asked declines; returns the driver.
-    pub(crate) async fn decline_offer(&self, order: &str) -> DriverId {
+    pub async fn decline_offer(&self, order: &str) -> DriverId {
         let offer = self.live_offer(order).await;
         self.act(order, |s| actions::decline_offer(s, &offer.driver_id, offer.id, None)).await.unwrap();
         offer.driver_id
     }
 
-    pub(crate) async fn cancel(&self, order: &str) -> Result<ChangeOutcome, ChangeError> {
+    pub async fn cancel(&self, order: &str) -> Result<ChangeOutcome, ChangeError> {
         self.act(order, |s| actions::cancel_order(s, &by("producer:test"), None)).await
     }
 
     /// Picks up and completes.
-    pub(crate) async fn carry_out(&self, order: &str, driver: &str) {
+    pub async fn carry_out(&self, order: &str, driver: &str) {
         let driver = driver.into();
         self.act(order, |s| actions::record_pickup(s, &driver)).await.unwrap();
         self.act(order, |s| actions::complete_trip(s, &driver)).await.unwrap();
     }
 
     /// Every job waiting or leased in Redis, with its due time (of a leased one: the end of its lease).
-    pub(crate) async fn timers(&self) -> BTreeMap<String, u64> {
+    pub async fn timers(&self) -> BTreeMap<String, u64> {
         let mut timers = BTreeMap::new();
         for queue in jobs::queues::ALL {
             for state in [JobState::Due, JobState::Leased] {
@@ -166,7 +166,7 @@ impl TestApp {
     }
 
     /// Kind, channel and state of an order's messages, in the order of their writing.
-    pub(crate) async fn messages(&self, order: &str) -> Vec<(String, String, String)> {
+    pub async fn messages(&self, order: &str) -> Vec<(String, String, String)> {
         sqlx::query_as("SELECT kind, channel, state FROM outbox WHERE order_id = $1 ORDER BY id")
             .bind(order)
             .fetch_all(&self.app.core.db)
@@ -175,7 +175,7 @@ impl TestApp {
     }
 
     /// How many messages of this kind an order has.
-    pub(crate) async fn messages_of(&self, order: &str, kind: &str) -> usize {
+    pub async fn messages_of(&self, order: &str, kind: &str) -> usize {
         self.messages(order).await.into_iter().filter(|(k, ..)| k == kind).count()
     }
 }

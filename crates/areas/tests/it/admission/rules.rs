@@ -7,7 +7,6 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{AUTHOR, areas, create, flag, full_at, limit, refresh, waiting_in};
-use crate::support::{Api, TestApp, http_client, secs};
 use accounts::api_keys::AccountRole;
 use areas::{
     admission::waiting::{self, SuspectMembers},
@@ -16,6 +15,7 @@ use areas::{
 use desk::reports::{area_status, census, glance};
 use foundation::{db::database_now, system::FixedClock};
 use model::{admission::limits::ForcedStatus, order::OrderStatus};
+use test_support::{Api, TestApp, http_client, secs};
 
 #[tokio::test]
 async fn without_the_flag_and_in_shadow_mode_nobody_is_refused() {
@@ -173,7 +173,7 @@ async fn order_leaves_the_waiting_set_with_its_window() {
     limit(&t, "JKT", LimitsChange { waiting_timeout_sec: Some(2), ..LimitsChange::default() }).await;
     assert_eq!(create(&t, "ORD-1", None).await, None);
     assert!(create(&t, "ORD-2", None).await.is_some());
-    crate::support::eventually("there is room again", || async { create(&t, "ORD-3", None).await.is_none() }).await;
+    test_support::eventually("there is room again", || async { create(&t, "ORD-3", None).await.is_none() }).await;
 }
 
 // Rule L6: the figure of areas at threshold counts every area that refuses: forced, disabled, cooling, full, and with a threshold of 0.
@@ -325,13 +325,13 @@ async fn a_change_is_seen_by_another_replica_within_a_second() {
     let stop = tokio_util::sync::CancellationToken::new();
     tokio::spawn(other.areas.clone().keep_fresh(stop.clone()));
     let threshold = || other.areas.rules.get().limits_for(&"JKT".into(), &"RIDE".into()).max_waiting;
-    crate::support::eventually("it has read the rules", || async { threshold() == 1 }).await;
+    test_support::eventually("it has read the rules", || async { threshold() == 1 }).await;
     // A busy machine may lose a moment once or twice, not every time.
     let mut took = Vec::new();
     for most in [7, 8, 9, 10, 11] {
         limit(&t, "JKT", LimitsChange { max_waiting_orders: Some(most), ..LimitsChange::default() }).await;
         let begun = std::time::Instant::now();
-        crate::support::eventually("the change is seen", || async { threshold() == most }).await;
+        test_support::eventually("the change is seen", || async { threshold() == most }).await;
         took.push(begun.elapsed());
     }
     took.sort();

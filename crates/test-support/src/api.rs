@@ -2,11 +2,12 @@
 
 use axum::Router;
 use reqwest::{Method, header::AUTHORIZATION};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
-use super::{TestApp, balancer, secs};
+use crate::{TestApp, balancer, secs};
 use accounts::{
     api_keys::AccountRole,
     key_admin::{self, KeyError, NewKey},
@@ -17,25 +18,26 @@ use model::ids::DriverId;
 use settings::HttpConfig;
 
 /// The API, served until it is dropped.
-pub(crate) struct Api {
+#[derive(Debug)]
+pub struct Api {
     base: String,
-    pub(crate) client: reqwest::Client,
+    pub client: reqwest::Client,
     stop: CancellationToken,
 }
 
 /// An answer of the API.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Answer {
-    pub(crate) status: u16,
+pub struct Answer {
+    pub status: u16,
     /// Null when the body is no JSON.
-    pub(crate) body: Value,
+    pub body: Value,
     /// It was given before, under the same Idempotency-Key.
-    pub(crate) replayed: bool,
+    pub replayed: bool,
 }
 
 impl Answer {
     /// The body but for what an error says of its own request.
-    pub(crate) fn without_request(&self) -> Value {
+    pub fn without_request(&self) -> Value {
         let mut body = self.body.clone();
         if let Some(members) = body.as_object_mut() {
             members.retain(|name, _| name != "instance" && name != "request_id");
@@ -44,29 +46,29 @@ impl Answer {
     }
 
     /// Status and error code.
-    pub(crate) fn error(&self) -> (u16, &str) {
+    pub fn error(&self) -> (u16, &str) {
         (self.status, self.body["error_code"].as_str().unwrap_or("none"))
     }
 
-    pub(crate) fn text(&self, field: &str) -> &str {
+    pub fn text(&self, field: &str) -> &str {
         self.body[field].as_str().unwrap_or_else(|| panic!("no {field} in {self:?}"))
     }
 }
 
 /// Returns a client with the defaults of reqwest: it follows redirects and has no timeout.
-pub(crate) fn http_client() -> reqwest::Client {
+pub fn http_client() -> reqwest::Client {
     outbound::client_builder().build().unwrap()
 }
 
 impl Api {
     /// With the console beside it.
-    pub(crate) async fn start(app: &App) -> Self {
+    pub async fn start(app: &App) -> Self {
         let pages = staff_console::console_pages(app);
         Self::serve(api::router_with_pages(app.clone(), pages), app.config.http.clone()).await
     }
 
     /// The same API by way of a load balancer that honours /readyz.
-    pub(crate) async fn behind_balancer(&self, app: &App) -> Self {
+    pub async fn behind_balancer(&self, app: &App) -> Self {
         Self::serve(balancer::balance_to(&self.base), app.config.http.clone()).await
     }
 
@@ -79,12 +81,12 @@ impl Api {
     }
 
     /// Where a path is served.
-    pub(crate) fn url(&self, path: &str) -> String {
+    pub fn url(&self, path: &str) -> String {
         format!("{}{path}", self.base)
     }
 
     /// A request with everything said; `key` and `idempotency_key` may be empty.
-    pub(crate) async fn send(
+    pub async fn send(
         &self,
         method: Method,
         path: &str,
@@ -107,22 +109,42 @@ impl Api {
     }
 
     /// The answer with its headers.
-    pub(crate) async fn send_raw(&self, path: &str, key: &str) -> reqwest::Response {
+    pub async fn send_raw(&self, path: &str, key: &str) -> reqwest::Response {
         let request = self.client.get(self.url(path)).header(AUTHORIZATION, format!("Bearer {key}"));
         request.send().await.unwrap()
     }
 
-    pub(crate) async fn get(&self, path: &str, key: &str) -> Answer {
+    pub async fn get(&self, path: &str, key: &str) -> Answer {
         self.send(Method::GET, path, key, "", "").await
     }
 
-    pub(crate) async fn post(&self, path: &str, key: &str, body: Value) -> Answer {
+    pub async fn post(&self, path: &str, key: &str, body: Value) -> Answer {
         self.send(Method::POST, path, key, "", body.to_string()).await
     }
 
-    pub(crate) async fn post_once(&self, path: &str, key: &str, idempotency_key: &str, body: Value) -> Answer {
+    pub async fn post_once(&self, path: &str, key: &str, idempotency_key: &str, body: Value) -> Answer {
         self.send(Method::POST, path, key, idempotency_key, body.to_string()).await
     }
+}
+
+/// Returns a request for a RIDE.
+pub fn ride() -> Value {
+    json!({ "service_type": "RIDE", "pickup": { "latitude": -6.2088, "longitude": 106.8456 } })
+}
+
+/// Returns a request for a RIDE of a customer under this id.
+pub fn ride_with_id(order: &str) -> Value {
+    json!({
+        "order_id": order, "service_type": "RIDE", "customer_id": "C-1",
+        "pickup": { "latitude": -6.2088, "longitude": 106.8456 },
+    })
+}
+
+/// Creates a key that does not expire, and returns its id and text.
+pub async fn create_key(t: &TestApp, name: &str, role: AccountRole, driver: Option<&str>) -> (Uuid, String) {
+    let driver = driver.map(DriverId::from);
+    let (row, key) = key_admin::create_permanent_key(&t.app.core.db, name, role, driver.as_ref()).await.unwrap();
+    (row.id, key)
 }
 
 impl Drop for Api {
@@ -133,19 +155,19 @@ impl Drop for Api {
 
 impl TestApp {
     /// A key for this role. Producers' keys share one name, and so their orders.
-    pub(crate) async fn key(&self, role: AccountRole) -> String {
+    pub async fn key(&self, role: AccountRole) -> String {
         let name =
             if role == AccountRole::Producer { "test".to_owned() } else { format!("test-{role:?}").to_lowercase() };
         self.key_named(&name, role, None).await
     }
 
     /// A key for this driver.
-    pub(crate) async fn driver_key(&self, driver: &str) -> String {
+    pub async fn driver_key(&self, driver: &str) -> String {
         self.key_named(driver, AccountRole::Driver, Some(driver)).await
     }
 
     /// A key of this name; if there is one already, another that works beside it.
-    pub(crate) async fn key_named(&self, name: &str, role: AccountRole, driver: Option<&str>) -> String {
+    pub async fn key_named(&self, name: &str, role: AccountRole, driver: Option<&str>) -> String {
         let driver = driver.map(DriverId::from);
         // Orders of a name may be older than its key.
         let new = NewKey { name, role, driver_id: driver.as_ref(), expires_in: None, takes_over: true };

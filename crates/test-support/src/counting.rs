@@ -1,28 +1,36 @@
 //! What this test counts, in numbers of its own.
 
+use std::fmt;
+
 use metrics::LocalRecorderGuard;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::Scrape;
+use crate::Scrape;
 use app::App;
 
 /// Counts what happens on this thread, until it is dropped: a test's tasks all run on one.
-pub(crate) struct Counting {
+pub struct Counting {
     handle: PrometheusHandle,
     _guard: LocalRecorderGuard<'static>,
 }
 
+impl fmt::Debug for Counting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Counting").finish_non_exhaustive()
+    }
+}
+
 impl Counting {
-    pub(crate) fn start() -> Self {
+    pub fn start() -> Self {
         let recorder = PrometheusBuilder::new().set_buckets(&[1.0]).unwrap().build_recorder();
         let recorder = Box::leak(Box::new(recorder));
         Self { handle: recorder.handle(), _guard: metrics::set_default_local_recorder(recorder) }
     }
 
     /// Where /metrics shows it, together with the gauges of this application, until the guard is dropped.
-    pub(crate) async fn shown(&self, app: &App) -> (String, DropGuard) {
+    pub async fn shown(&self, app: &App) -> (String, DropGuard) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let stop = CancellationToken::new();
@@ -31,12 +39,12 @@ impl Counting {
         (address, stop.drop_guard())
     }
 
-    pub(crate) fn read(&self) -> Scrape {
+    pub fn read(&self) -> Scrape {
         Scrape::of(&self.handle.render())
     }
 
     /// Series of metrics that begin like this and have something in them.
-    pub(crate) fn of(&self, prefix: &str) -> Vec<String> {
+    pub fn of(&self, prefix: &str) -> Vec<String> {
         self.read().counted(prefix)
     }
 }

@@ -1,8 +1,9 @@
 //! dispatchq on its own Redis and Postgres, with a clock moved by hand.
 
 use std::{
+    env,
     hash::{DefaultHasher, Hash, Hasher},
-    path::Path,
+    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -15,7 +16,7 @@ use redis::{AsyncConnectionConfig, FromRedisValue};
 use servers::{PostgresServer, RedisServer};
 use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool};
 
-use super::{eventually, route::DatabaseRoute, secs};
+use crate::{eventually, route::DatabaseRoute, secs};
 use app::App;
 use foundation::{
     config::database::DatabaseConfig,
@@ -36,32 +37,33 @@ const DAY_MS: u64 = 24 * 3_600_000;
 const HINT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The application, its servers and its clock. Dropping it ends the servers.
-pub(crate) struct TestApp {
-    pub(crate) app: App,
-    pub(crate) redis: RedisServer,
-    pub(crate) postgres: PostgresServer,
+#[derive(Debug)]
+pub struct TestApp {
+    pub app: App,
+    pub redis: RedisServer,
+    pub postgres: PostgresServer,
     /// Kept for as long as the application is used.
     _route: DatabaseRoute,
     /// `None`: time is real.
     clock: Option<Arc<AtomicU64>>,
-    pub(super) takes: AtomicU64,
+    pub(crate) takes: AtomicU64,
 }
 
 impl TestApp {
     /// Time stands still, and the configuration is the shipped one, but for periodic work and for retries after five minutes,
     /// which come every five minutes.
-    pub(crate) async fn start() -> Self {
+    pub async fn start() -> Self {
         Self::with(|_| {}).await
     }
 
     /// As [`start`](Self::start), with the configuration changed first.
-    pub(crate) async fn with(configure: impl FnOnce(&mut Config)) -> Self {
+    pub async fn with(configure: impl FnOnce(&mut Config)) -> Self {
         Self::build(stopped_postgres(), configure, Some(Arc::new(AtomicU64::new(START_MS)))).await
     }
 
     /// As [`start`](Self::start), with the rows that these statements write. One test of a day performs them, and the others copy what it
     /// made.
-    pub(crate) async fn with_rows(name: &str, statements: &'static str) -> Self {
+    pub async fn with_rows(name: &str, statements: &'static str) -> Self {
         let mut hasher = DefaultHasher::new();
         statements.hash(&mut hasher);
         let kind = format!("-{name}-{:016x}", hasher.finish());
@@ -75,7 +77,7 @@ impl TestApp {
     }
 
     /// On real time, for tests in which real moments race.
-    pub(crate) async fn on_real_time(configure: impl FnOnce(&mut Config)) -> Self {
+    pub async fn on_real_time(configure: impl FnOnce(&mut Config)) -> Self {
         Self::build(migrated_postgres(), configure, None).await
     }
 
@@ -111,23 +113,23 @@ impl TestApp {
     }
 
     /// The same servers and clock under another configuration, as after a restart with a changed file.
-    pub(crate) fn reconfigured(&self, configure: impl FnOnce(&mut Config)) -> App {
+    pub fn reconfigured(&self, configure: impl FnOnce(&mut Config)) -> App {
         let mut config = (*self.app.config).clone();
         configure(&mut config);
         let app = App::new(config, self.app.core.db.clone(), self.app.core.store.clone()).unwrap();
         app.with_core(|parts| parts.patience = HINT_TIMEOUT)
     }
 
-    pub(crate) fn now_ms(&self) -> u64 {
+    pub fn now_ms(&self) -> u64 {
         self.clock.as_ref().expect("the clock is moved by hand").load(Ordering::SeqCst)
     }
 
     /// Moves the clock of both servers. Nothing runs by itself, but days of the history are ready as ever.
-    pub(crate) async fn advance(&self, by: Duration) {
+    pub async fn advance(&self, by: Duration) {
         self.move_clock_to(self.now_ms() + u64::try_from(by.as_millis()).unwrap()).await;
     }
 
-    pub(crate) async fn move_clock_to(&self, now_ms: u64) {
+    pub async fn move_clock_to(&self, now_ms: u64) {
         assert!(now_ms >= self.now_ms(), "time does not run backwards");
         let new_day = now_ms / DAY_MS != self.now_ms() / DAY_MS;
         set_database_clock(&self.app.core.db, now_ms).await;
@@ -139,19 +141,19 @@ impl TestApp {
 
     /// Adds the days of the history that are missing, by the clock of the database, and returns how many. Its lock is one of a session,
     /// so it goes past a pooler.
-    pub(crate) async fn add_days(&self) -> usize {
+    pub async fn add_days(&self) -> usize {
         let mut session = PgConnection::connect(&self.postgres.url()).await.unwrap();
         history_days::add_ahead(&mut session).await.unwrap()
     }
 
     /// A plain Redis command, for looking and breaking things behind the store's back.
-    pub(crate) async fn redis<T: FromRedisValue>(&self, words: &[&str]) -> T {
+    pub async fn redis<T: FromRedisValue>(&self, words: &[&str]) -> T {
         redis_command(&self.redis.url(), words).await
     }
 
     /// Ends Redis like a crash and starts it again. What it answered is in its file by then: while a slow disk takes that in,
     /// Redis keeps what comes to itself for up to two seconds.
-    pub(crate) async fn crash_redis(&mut self) {
+    pub async fn crash_redis(&mut self) {
         eventually("Redis has written its file", || async {
             self.redis::<String>(&["INFO", "persistence"]).await.contains("aof_buffer_length:0")
         })
@@ -161,7 +163,7 @@ impl TestApp {
     }
 
     /// A statement that is no part of the application, in a transaction. It takes as long as it takes.
-    pub(crate) async fn sql(&self, statement: &str) -> u64 {
+    pub async fn sql(&self, statement: &str) -> u64 {
         let mut tx = self.app.core.db.begin().await.unwrap();
         tx.lift_limit().await.unwrap();
         let done = sqlx::raw_sql(AssertSqlSafe(statement)).execute(&mut *tx).await.unwrap();
@@ -170,17 +172,17 @@ impl TestApp {
     }
 
     /// The one number a query answers.
-    pub(crate) async fn count(&self, query: &str) -> i64 {
+    pub async fn count(&self, query: &str) -> i64 {
         sqlx::query_scalar(AssertSqlSafe(query)).fetch_one(&self.app.core.db).await.unwrap()
     }
 
     /// The texts a query answers.
-    pub(crate) async fn texts(&self, query: &str) -> Vec<String> {
+    pub async fn texts(&self, query: &str) -> Vec<String> {
         sqlx::query_scalar(AssertSqlSafe(query)).fetch_all(&self.app.core.db).await.unwrap()
     }
 
     /// Everything the application keeps about orders, as text: to show that nothing changed.
-    pub(crate) async fn dump(&self) -> String {
+    pub async fn dump(&self) -> String {
         sqlx::query_scalar(
             "SELECT concat_ws(E'\\n',
                 (SELECT string_agg(o::text, E'\\n' ORDER BY o.id) FROM orders o),
@@ -196,18 +198,18 @@ impl TestApp {
     }
 
     /// What the checker has to say.
-    pub(crate) async fn violations(&self) -> Vec<String> {
+    pub async fn violations(&self) -> Vec<String> {
         audit::check_history(&self.app.maintenance).await.unwrap().iter().map(ToString::to_string).collect()
     }
 
     /// No invariant is broken.
-    pub(crate) async fn assert_sound(&self) {
+    pub async fn assert_sound(&self) {
         assert_eq!(self.violations().await, Vec::<String>::new());
     }
 }
 
 /// For tests of orders that go on to try after their first five minutes.
-pub(crate) fn retry_as_shipped(config: &mut Config) {
+pub fn retry_as_shipped(config: &mut Config) {
     config.dispatch.retry = Config::defaults().dispatch.retry;
 }
 
@@ -220,7 +222,7 @@ async fn rebuild_from_nothing(app: &App) {
 }
 
 /// A Postgres with the schema of this build. Of one day: the schema begins with the days of the history from the day it was made.
-pub(crate) async fn migrated_postgres() -> PostgresServer {
+pub async fn migrated_postgres() -> PostgresServer {
     copy_postgres("", async |_: &foundation::db::Pool| {}).await
 }
 
@@ -234,6 +236,12 @@ async fn stop_clock(pool: &foundation::db::Pool) {
     history_days::add_ahead(&mut pool.acquire().await.unwrap().detach().unwrap()).await.unwrap();
 }
 
+/// Returns the folder of the filled clusters: target/tmp, next to target/debug/deps where each test binary is.
+fn templates() -> PathBuf {
+    let binary = env::current_exe().unwrap();
+    binary.ancestors().nth(3).expect("a test binary is in target/debug/deps").join("tmp")
+}
+
 /// One test runs initdb, the migrations and `prepare`; the others copy what it made.
 async fn copy_postgres(kind: &str, prepare: impl AsyncFnOnce(&foundation::db::Pool)) -> PostgresServer {
     let name = format!("{}-{:016x}{kind}", Utc::now().date_naive(), db::schema_fingerprint());
@@ -243,11 +251,11 @@ async fn copy_postgres(kind: &str, prepare: impl AsyncFnOnce(&foundation::db::Po
         prepare(&pool).await;
         pool.close().await;
     };
-    PostgresServer::start_copy(Path::new(env!("CARGO_TARGET_TMPDIR")), &name, fill).await.unwrap()
+    PostgresServer::start_copy(&templates(), &name, fill).await.unwrap()
 }
 
 /// A transaction that may hold its locks for as long as a test wants. Sessions of the application may not.
-pub(crate) async fn lasting_transaction(postgres: &PostgresServer) -> sqlx::Transaction<'static, sqlx::Postgres> {
+pub async fn lasting_transaction(postgres: &PostgresServer) -> sqlx::Transaction<'static, sqlx::Postgres> {
     PgPool::connect(&postgres.url()).await.unwrap().begin().await.unwrap()
 }
 
@@ -259,7 +267,7 @@ async fn set_database_clock(db: &foundation::db::Pool, now_ms: u64) {
     sqlx::raw_sql(AssertSqlSafe(function)).execute(db).await.unwrap();
 }
 
-pub(crate) async fn redis_command<T: FromRedisValue>(url: &str, words: &[&str]) -> T {
+pub async fn redis_command<T: FromRedisValue>(url: &str, words: &[&str]) -> T {
     let client = redis::Client::open(url).unwrap();
     let patient = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(HINT_TIMEOUT))

@@ -13,22 +13,22 @@ use tokio::{
 
 /// A mail as it was handed in.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Mail {
-    pub(crate) from: String,
-    pub(crate) to: Vec<String>,
+pub struct Mail {
+    pub from: String,
+    pub to: Vec<String>,
     /// Headers and body, as sent.
-    pub(crate) text: String,
+    pub text: String,
 }
 
 impl Mail {
-    pub(crate) fn header(&self, name: &str) -> &str {
+    pub fn header(&self, name: &str) -> &str {
         let prefix = format!("{name}: ");
         let line = self.text.lines().take_while(|line| !line.is_empty()).find_map(|line| line.strip_prefix(&prefix));
         line.unwrap_or_else(|| panic!("no {name} in {}", self.text))
     }
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Inner {
     /// Answers to the end of DATA.
     refusals: VecDeque<&'static str>,
@@ -36,14 +36,15 @@ struct Inner {
     mails: Vec<Mail>,
 }
 
-pub(crate) struct MailServer {
+#[derive(Debug)]
+pub struct MailServer {
     port: u16,
     inner: Arc<Mutex<Inner>>,
     server: tokio::task::JoinHandle<()>,
 }
 
 impl MailServer {
-    pub(crate) async fn start() -> Self {
+    pub async fn start() -> Self {
         let inner = Arc::new(Mutex::new(Inner::default()));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -56,7 +57,7 @@ impl MailServer {
         Self { port, inner, server }
     }
 
-    pub(crate) fn channel(&self) -> ChannelConfig {
+    pub fn channel(&self) -> ChannelConfig {
         ChannelConfig::Email(EmailConfig {
             from: "dispatchq <dispatchq@example.com>".to_owned(),
             to: vec!["desk@example.com".to_owned(), "Anna <anna@example.com>".to_owned()],
@@ -68,11 +69,11 @@ impl MailServer {
     }
 
     /// Answers this to the next `times` mails, as in `451 try later`.
-    pub(crate) fn refuse(&self, answer: &'static str, times: usize) {
+    pub fn refuse(&self, answer: &'static str, times: usize) {
         self.inner.lock().unwrap().refusals.extend(std::iter::repeat_n(answer, times));
     }
 
-    pub(crate) fn mails(&self) -> Vec<Mail> {
+    pub fn mails(&self) -> Vec<Mail> {
         self.inner.lock().unwrap().mails.clone()
     }
 }

@@ -12,12 +12,12 @@ use axum::{
 };
 use foundation::outbound;
 
-use super::{millis, secs};
+use crate::{millis, secs};
 
 const TRIES: u32 = 10;
 
 /// Passes requests on while the process says on /readyz that it is ready, and answers 502 by itself otherwise.
-pub(super) fn balance_to(process: &str) -> Router {
+pub(crate) fn balance_to(process: &str) -> Router {
     let client = outbound::build_client(secs(30)).unwrap();
     Router::new().fallback(pass_on).with_state((client, process.to_owned()))
 }

@@ -18,11 +18,12 @@ use tokio::{
     time::timeout,
 };
 
-use super::{PATIENCE, secs};
+use crate::{PATIENCE, secs};
 use foundation::outbound;
 use settings::{OidcConfig, StaffRole};
 
-const MISSING: &str = "oidc-provider is not installed as tests/it/oidc wants it: with node and npm, run `make setup`";
+const MISSING: &str =
+    "oidc-provider is not installed as crates/test-support/oidc wants it: with node and npm, run `make setup`";
 const LOCK: &str = include_str!("../oidc/package-lock.json");
 /// What the provider calls dispatchq. Their characters are encoded on their way.
 const CLIENT: (&str, &str) = ("dispatchq", "a secret + of 100 %");
@@ -30,7 +31,8 @@ const CLIENT: (&str, &str) = ("dispatchq", "a secret + of 100 %");
 const OTHER_CLIENT: (&str, &str) = ("other", "another secret");
 
 /// The provider with the two clients. Dropping it ends the process.
-pub(crate) struct OidcServer {
+#[derive(Debug)]
+pub struct OidcServer {
     process: Child,
     input: ChildStdin,
     output: Lines<BufReader<ChildStdout>>,
@@ -48,7 +50,7 @@ fn packages() -> PathBuf {
 
 impl OidcServer {
     /// Starts it on a free port. It knows no client yet.
-    pub(crate) async fn start() -> Self {
+    pub async fn start() -> Self {
         Self::start_on(None).await
     }
 
@@ -56,7 +58,7 @@ impl OidcServer {
         let home = packages();
         assert!(fs::read_to_string(home.join("installed.json")).is_ok_and(|lock| lock == LOCK), "{MISSING}");
         let mut process = Command::new("node")
-            .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/oidc/provider.mjs"))
+            .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("oidc/provider.mjs"))
             .args(port.map(|port| port.to_string()))
             .env("OIDC_PROVIDER_HOME", home)
             .stdin(Stdio::piped())
@@ -72,7 +74,7 @@ impl OidcServer {
     }
 
     /// Tells the provider of its clients, which are called back at this address.
-    pub(crate) async fn register_clients(&mut self, callback: &str) {
+    pub async fn register_clients(&mut self, callback: &str) {
         callback.clone_into(&mut self.callback);
         let client = |(id, secret): (&str, &str), alg: &str| {
             json!({
@@ -88,7 +90,7 @@ impl OidcServer {
     }
 
     /// As a configuration of dispatchq.
-    pub(crate) fn config(&self) -> OidcConfig {
+    pub fn config(&self) -> OidcConfig {
         let roles = [("desk", StaffRole::Dispatcher), ("ops", StaffRole::Operator)];
         OidcConfig {
             issuer: self.issuer.as_str().trim_end_matches('/').to_owned(),
@@ -104,17 +106,17 @@ impl OidcServer {
     }
 
     /// The same, of the second client.
-    pub(crate) fn config_of_other(&self) -> OidcConfig {
+    pub fn config_of_other(&self) -> OidcConfig {
         let (id, secret) = OTHER_CLIENT;
         OidcConfig { client_id: id.to_owned(), client_secret: secret.to_owned(), ..self.config() }
     }
 
-    pub(crate) async fn stop(&mut self) {
+    pub async fn stop(&mut self) {
         self.process.kill().await.unwrap();
     }
 
     /// Starts it again under the same address, with new keys.
-    pub(crate) async fn restart(&mut self) {
+    pub async fn restart(&mut self) {
         let again = Self::start_on(self.issuer.port()).await;
         let callback = std::mem::replace(self, again).callback;
         self.register_clients(&callback).await;
@@ -122,7 +124,7 @@ impl OidcServer {
 
     /// Goes to the provider as a browser does, signs in there under this name and agrees to all; without a name the person turns back.
     /// Returns the address that the provider sends the browser back to.
-    pub(crate) async fn visit(&self, address: &str, login: Option<&str>) -> String {
+    pub async fn visit(&self, address: &str, login: Option<&str>) -> String {
         let mut cookies = BTreeMap::new();
         let mut request = self.client.get(address);
         let mut here: Url = address.parse().unwrap();

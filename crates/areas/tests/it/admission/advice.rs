@@ -3,9 +3,9 @@
 use serde_json::json;
 
 use super::{HERE, create, flag, full_at, limit};
-use crate::support::{Answer, Api, TestApp, http_client, millis};
 use accounts::api_keys::AccountRole;
 use areas::table::limits::LimitsChange;
+use test_support::{Answer, Api, TestApp, http_client, millis};
 
 #[tokio::test]
 async fn advice_answers_match_the_requirement() {

@@ -3,7 +3,6 @@
 use serde_json::{Value, json};
 
 use super::{AUTHOR, HERE, create, create_at, flag, full_at, limit, new, refresh};
-use crate::support::{Api, Counting, LogLines, TestApp, by, eventually, id, millis, secs};
 use accounts::api_keys::AccountRole;
 use areas::{
     admission::check,
@@ -18,6 +17,7 @@ use model::{
     },
     ids::LatLng,
 };
+use test_support::{Api, Counting, LogLines, TestApp, by, eventually, id, millis, secs};
 
 /// The advice for a pickup here.
 async fn ask(t: &TestApp, loyalty: Option<LoyaltyLevel>) -> AdmissionAnswer {

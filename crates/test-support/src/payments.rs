@@ -14,25 +14,27 @@ use standardwebhooks::Webhook;
 use tokio::net::TcpListener;
 
 /// What it signs its callbacks with.
-pub(crate) const PAYMENT_SECRET: &str = "whsec_ZGlzcGF0Y2hxIHBheW1lbnQgc2ltdWxhdG9y";
+pub const PAYMENT_SECRET: &str = "whsec_ZGlzcGF0Y2hxIHBheW1lbnQgc2ltdWxhdG9y";
 
 type Shared = Arc<Mutex<Inner>>;
 
+#[derive(Debug)]
 struct Inner {
     answer: (StatusCode, Value),
     /// Idempotency-Key and body of each question.
     asked: Vec<(String, Value)>,
 }
 
-pub(crate) struct PaymentSim {
-    pub(crate) url: String,
+#[derive(Debug)]
+pub struct PaymentSim {
+    pub url: String,
     inner: Shared,
     server: tokio::task::JoinHandle<std::io::Result<()>>,
 }
 
 impl PaymentSim {
     /// Accepts every refund, and leaves it pending.
-    pub(crate) async fn start() -> Self {
+    pub async fn start() -> Self {
         let answer = (StatusCode::ACCEPTED, json!({ "refund_id": "RF-1", "status": "pending" }));
         let inner: Shared = Arc::new(Mutex::new(Inner { answer, asked: Vec::new() }));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -42,19 +44,19 @@ impl PaymentSim {
         Self { url, inner, server }
     }
 
-    pub(crate) fn answer_with(&self, status: StatusCode, body: Value) {
+    pub fn answer_with(&self, status: StatusCode, body: Value) {
         self.inner.lock().answer = (status, body);
     }
 
-    pub(crate) fn asked(&self) -> Vec<(String, Value)> {
+    pub fn asked(&self) -> Vec<(String, Value)> {
         self.inner.lock().asked.clone()
     }
 
     /// Sends a callback to this address, signed with this secret now; answers status and body.
-    pub(crate) async fn call_back(&self, url: &str, body: &Value, secret: &str) -> (u16, Value) {
+    pub async fn call_back(&self, url: &str, body: &Value, secret: &str) -> (u16, Value) {
         let (at, text) = (chrono::Utc::now().timestamp(), body.to_string());
         let signature = Webhook::new(secret).unwrap().sign("E-1", at, text.as_bytes()).unwrap();
-        let request = super::http_client()
+        let request = crate::http_client()
             .post(url)
             .header("webhook-id", "E-1")
             .header("webhook-timestamp", at.to_string())

@@ -4,7 +4,7 @@ use model::binding::{Binding, BindingCommand, BindingId, StopReason, Transaction
 use provider_sim::{ProviderKnobs, ProviderSim, ProviderSimOptions};
 use serde_json::{Value, json};
 
-use super::{TestApp, by};
+use crate::{TestApp, by};
 use bindings::{
     change::ChangedBinding,
     commands::{self, NewBinding},
@@ -15,21 +15,22 @@ use bindings::{
 use settings::{Config, ProviderConfig};
 
 /// 32 bytes in base64.
-pub(crate) const OTP_KEY: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
+pub const OTP_KEY: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
 
 /// The application, and the provider that its bindings call.
-pub(crate) struct ProviderStage {
-    pub(crate) t: TestApp,
-    pub(crate) sim: ProviderSim,
+#[derive(Debug)]
+pub struct ProviderStage {
+    pub t: TestApp,
+    pub sim: ProviderSim,
 }
 
 impl ProviderStage {
     /// Time stands still. The provider answers at once; server `S1` is there.
-    pub(crate) async fn start() -> Self {
+    pub async fn start() -> Self {
         Self::with(|_| {}).await
     }
 
-    pub(crate) async fn with(configure: impl FnOnce(&mut Config)) -> Self {
+    pub async fn with(configure: impl FnOnce(&mut Config)) -> Self {
         let options = ProviderSimOptions::default();
         let sim = ProviderSim::start(&options).await.unwrap();
         sim.change_knobs(|knobs| knobs.latency = "0ms".parse().unwrap()).unwrap();
@@ -50,7 +51,7 @@ impl ProviderStage {
         stage
     }
 
-    pub(crate) async fn create_server(&self, id: &str, max_concurrent: i32) {
+    pub async fn create_server(&self, id: &str, max_concurrent: i32) {
         let settings = ServerSettings {
             provider: Some("sim".into()),
             base_url: Some(self.sim.server_url(id)),
@@ -63,29 +64,29 @@ impl ProviderStage {
     }
 
     /// A binding of its own account, with these settings.
-    pub(crate) async fn create_binding(&self, id: &str, server: &str, config: Value) -> Binding {
+    pub async fn create_binding(&self, id: &str, server: &str, config: Value) -> Binding {
         let new = json!({ "id": id, "server_id": server, "account_id": format!("acct-{id}"), "config": config });
         let new: NewBinding = serde_json::from_value(new).unwrap();
         commands::create_binding(&self.t.app.bindings, &new, &by("operator:ops")).await.unwrap()
     }
 
     /// As [`create_binding`](Self::create_binding), and started.
-    pub(crate) async fn run_binding(&self, id: &str, server: &str, config: Value) -> Binding {
+    pub async fn run_binding(&self, id: &str, server: &str, config: Value) -> Binding {
         self.create_binding(id, server, config).await;
         self.command(id, BindingCommand::Start).await
     }
 
-    pub(crate) async fn command(&self, id: &str, command: BindingCommand) -> Binding {
+    pub async fn command(&self, id: &str, command: BindingCommand) -> Binding {
         let actor = by("operator:ops");
         let changed = commands::command_binding(&self.t.app.bindings, &binding_id(id), &command, &actor).await.unwrap();
         changed.binding().clone()
     }
 
-    pub(crate) async fn stop(&self, id: &str) -> Binding {
+    pub async fn stop(&self, id: &str) -> Binding {
         self.command(id, BindingCommand::Stop { reason: StopReason::ManualStop }).await
     }
 
-    pub(crate) async fn submit_otp(
+    pub async fn submit_otp(
         &self,
         id: &str,
         trx_id: &str,
@@ -96,12 +97,12 @@ impl ProviderStage {
         commands::submit_otp(&self.t.app.bindings, &binding_id(id), &trx_id, &otp, &by("support:desk")).await
     }
 
-    pub(crate) async fn binding(&self, id: &str) -> Binding {
+    pub async fn binding(&self, id: &str) -> Binding {
         self.t.app.bindings.rows.load_binding(&binding_id(id)).await.unwrap().expect("the binding exists").binding
     }
 
     /// The headers of a binding, by cycle.
-    pub(crate) async fn headers(&self, id: &str) -> Vec<TransactionHeader> {
+    pub async fn headers(&self, id: &str) -> Vec<TransactionHeader> {
         let mut headers =
             bindings::list::list_transactions(&self.t.app.core, &binding_id(id), None, None, 1000).await.unwrap();
         headers.reverse();
@@ -109,7 +110,7 @@ impl ProviderStage {
     }
 
     /// `action result` of each call of a binding, in order; the result is '-' while it is open.
-    pub(crate) async fn calls(&self, id: &str) -> Vec<String> {
+    pub async fn calls(&self, id: &str) -> Vec<String> {
         self.t
             .texts(&format!(
                 "SELECT c.action || ' ' || coalesce(e.result, '-') FROM transaction_snapshots c
@@ -120,18 +121,18 @@ impl ProviderStage {
             .await
     }
 
-    pub(crate) fn turn_knobs(&self, change: impl FnOnce(&mut ProviderKnobs)) {
+    pub fn turn_knobs(&self, change: impl FnOnce(&mut ProviderKnobs)) {
         self.sim.change_knobs(change).unwrap();
     }
 
     /// What a provider must never see.
-    pub(crate) fn assert_judge_content(&self) {
+    pub fn assert_judge_content(&self) {
         let judge = self.sim.read_report().judge;
         let faults = [judge.overlaps, judge.over_admissions, judge.keys_differing, judge.gaps, judge.cycles_backwards];
         assert_eq!(faults, [0; 5], "{judge:?}");
     }
 }
 
-pub(crate) fn binding_id(id: &str) -> BindingId {
+pub fn binding_id(id: &str) -> BindingId {
     id.parse().unwrap()
 }

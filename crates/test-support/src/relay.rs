@@ -15,22 +15,23 @@ use axum::{
 use foundation::outbound;
 use tokio::net::TcpListener;
 
-use super::secs;
+use crate::secs;
 
 /// A request as it was passed on.
 #[derive(Debug, Clone)]
-pub(crate) struct RelayedRequest {
-    pub(crate) path: String,
-    pub(crate) headers: HeaderMap,
+pub struct RelayedRequest {
+    pub path: String,
+    pub headers: HeaderMap,
 }
 
-pub(crate) struct Relay {
+#[derive(Debug)]
+pub struct Relay {
     base: String,
     seen: Arc<Mutex<Vec<RelayedRequest>>>,
     server: tokio::task::JoinHandle<std::io::Result<()>>,
 }
 
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 struct Passage {
     client: reqwest::Client,
     to: String,
@@ -39,7 +40,7 @@ struct Passage {
 
 impl Relay {
     /// Passes everything on to the server at this base.
-    pub(crate) async fn to_server(base: &str) -> Self {
+    pub async fn to_server(base: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let seen = Arc::default();
         let passage =
@@ -51,11 +52,11 @@ impl Relay {
     }
 
     /// Where it answers.
-    pub(crate) fn url(&self) -> &str {
+    pub fn url(&self) -> &str {
         &self.base
     }
 
-    pub(crate) fn seen(&self) -> Vec<RelayedRequest> {
+    pub fn seen(&self) -> Vec<RelayedRequest> {
         self.seen.lock().unwrap().clone()
     }
 }

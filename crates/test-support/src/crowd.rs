@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use futures_util::{StreamExt, stream};
 use tokio_util::sync::CancellationToken;
 
-use super::{id, millis};
+use crate::{id, millis};
 use app::App;
 use model::{
     decide::actions,
@@ -20,7 +20,7 @@ use orders::{
 const AT_ONCE: usize = 8;
 
 /// Free drivers near every pickup.
-pub(crate) async fn hire(app: &App, size: usize) {
+pub async fn hire(app: &App, size: usize) {
     let new: Vec<_> = (0..size)
         .map(|n| NewDriver {
             id: format!("D{n}").into(),
@@ -36,12 +36,13 @@ pub(crate) async fn hire(app: &App, size: usize) {
 
 /// All drivers, at work until this is dropped. Of ten offers they accept six, decline two, and let two lapse; trips end
 /// at once.
-pub(crate) struct Crowd {
+#[derive(Debug)]
+pub struct Crowd {
     stop: CancellationToken,
 }
 
 impl Crowd {
-    pub(crate) fn start(app: &App) -> Self {
+    pub fn start(app: &App) -> Self {
         let stop = CancellationToken::new();
         tokio::spawn(stop.clone().run_until_cancelled_owned(work(app.clone())));
         Self { stop }

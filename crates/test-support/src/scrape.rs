@@ -4,25 +4,25 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// One metric with all its series.
 #[derive(Debug, Default)]
-pub(crate) struct Family {
-    pub(crate) kind: String,
-    pub(crate) help: String,
+pub struct Family {
+    pub kind: String,
+    pub help: String,
     /// Names of labels, without the buckets' own.
-    pub(crate) labels: BTreeSet<String>,
+    pub labels: BTreeSet<String>,
 }
 
 /// One scrape of one process, or of several together.
 #[derive(Debug, Default)]
-pub(crate) struct Scrape {
-    pub(crate) families: BTreeMap<String, Family>,
+pub struct Scrape {
+    pub families: BTreeMap<String, Family>,
     /// Values by series, as `name{label="value",..}` in the order of the labels' names.
     series: BTreeMap<String, f64>,
     /// Values of labels, by label.
-    pub(crate) label_values: BTreeMap<String, BTreeSet<String>>,
+    pub label_values: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl Scrape {
-    pub(crate) fn of(text: &str) -> Self {
+    pub fn of(text: &str) -> Self {
         let mut scrape = Self::default();
         for line in text.lines().filter(|line| !line.is_empty()) {
             scrape.line(line);
@@ -31,31 +31,31 @@ impl Scrape {
     }
 
     /// Asks a process that shows its metrics at `host:port`.
-    pub(crate) async fn ask(address: &str) -> Self {
-        let answer = foundation::outbound::build_client(super::secs(20)).unwrap();
+    pub async fn ask(address: &str) -> Self {
+        let answer = foundation::outbound::build_client(crate::secs(20)).unwrap();
         let answer = answer.get(format!("http://{address}/metrics")).send().await.unwrap();
         assert_eq!(answer.headers()["content-type"], "text/plain; version=0.0.4; charset=utf-8");
         Self::of(&answer.text().await.unwrap())
     }
 
     /// The value of a series; 0 for one that is not there.
-    pub(crate) fn value(&self, series: &str) -> f64 {
+    pub fn value(&self, series: &str) -> f64 {
         self.series.get(series).copied().unwrap_or(0.0)
     }
 
-    pub(crate) fn has(&self, series: &str) -> bool {
+    pub fn has(&self, series: &str) -> bool {
         self.series.contains_key(series)
     }
 
     /// Series with something in them, of metrics that begin like this; of histograms their counts.
-    pub(crate) fn counted(&self, prefix: &str) -> Vec<String> {
+    pub fn counted(&self, prefix: &str) -> Vec<String> {
         let is_count = |name: &str| name.starts_with(prefix) && !name.contains("_bucket{") && !name.contains("_sum");
         let counted = self.series.iter().filter(|(name, value)| **value != 0.0 && is_count(name));
         counted.map(|(name, value)| format!("{name} {value}")).collect()
     }
 
     /// Together with what another process shows: metrics, labels and help, no values.
-    pub(crate) fn and(mut self, other: Self) -> Self {
+    pub fn and(mut self, other: Self) -> Self {
         for (name, family) in other.families {
             let mine = self.families.entry(name).or_default();
             mine.labels.extend(family.labels);

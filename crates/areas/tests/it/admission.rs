@@ -15,79 +15,28 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::support::{Api, TestApp, by, id, millis};
 use accounts::api_keys::AccountRole;
 use areas::{
     admission::waiting::{self, SuspectMembers},
-    import,
-    table::{
-        ChangeAuthor, flag, geofences,
-        limits::{self, LimitsChange},
-    },
+    table::limits::LimitsChange,
 };
-use model::{
-    actor::{Actor, ActorRole},
-    admission::limits::AdmissionFlag,
-    decide::actions,
-    order::OrderStatus,
-};
+use model::{decide::actions, order::OrderStatus};
 use orders::create::{self, CreateError, NewOrder};
+use test_support::{
+    Api, TestApp,
+    admission::{AUTHOR, areas, flag, full_for, limit_for, refresh},
+    by, id, millis,
+};
 
-const AUTHOR: ChangeAuthor<'static> =
-    ChangeAuthor { actor: &Actor::with_fixed_name(ActorRole::Operator, "test"), reason: Some("test") };
 const HERE: (f64, f64) = (-6.2088, 106.8456);
-
-/// Jakarta around every test's pickup, and Bogor to the south of it.
-fn areas() -> String {
-    let square = |id: &str, south: f64| {
-        let (n, s, w, e) = (south + 0.2, south, 106.7, 107.0);
-        json!({ "type": "Feature", "properties": { "area_id": id, "name": format!("Area {id}") },
-                "geometry": { "type": "Polygon", "coordinates": [[[w, s], [e, s], [e, n], [w, n], [w, s]]] } })
-    };
-    json!({ "type": "FeatureCollection", "features": [square("JKT", -6.3), square("BGR", -6.6)] }).to_string()
-}
-
-async fn refresh(t: &TestApp) {
-    t.app.areas.reload_if_changed().await.unwrap();
-}
 
 async fn limit(t: &TestApp, area: &str, change: LimitsChange) {
     limit_for(t, "RIDE", area, change).await;
 }
 
-async fn limit_for(t: &TestApp, service_type: &str, area: &str, change: LimitsChange) {
-    let change = LimitsChange { service_type: service_type.into(), ..change };
-    limits::set_limits(&t.app.core.db, &area.into(), &change, None, AUTHOR).await.unwrap();
-    refresh(t).await;
-}
-
-async fn flag(t: &TestApp, change: impl FnOnce(&mut AdmissionFlag)) {
-    let mut flag = flag::load_flag(&t.app.core.db).await.unwrap();
-    change(&mut flag);
-    flag::set_flag(&t.app.core.db, &flag, Some(flag.version), AUTHOR).await.unwrap();
-    refresh(t).await;
-}
-
 /// Two areas; so many orders may wait in each, and it counts.
 async fn full_at(t: &TestApp, max_waiting_orders: i64) {
     full_for(t, "RIDE", max_waiting_orders).await;
-}
-
-/// As [`full_at`], of this service type.
-pub(crate) async fn full_for(t: &TestApp, service_type: &str, max_waiting_orders: i64) {
-    let areas = import::parse(&areas()).unwrap();
-    geofences::import_areas(&t.app.core.db, &areas, false, None, AUTHOR).await.unwrap();
-    for area in ["JKT", "BGR"] {
-        let change = LimitsChange {
-            max_waiting_orders: Some(max_waiting_orders),
-            cooldown_period_sec: Some(0),
-            low_water_percentage: Some(100),
-            ..LimitsChange::default()
-        };
-        limit_for(t, service_type, area, change).await;
-    }
-    flag(t, |flag| flag.enabled = true).await;
-    waiting::repair_waiting_sets(&t.app.areas, &mut SuspectMembers::default()).await.unwrap();
 }
 
 fn new(order: &str, (latitude, longitude): (f64, f64), loyalty: Option<&str>) -> NewOrder {

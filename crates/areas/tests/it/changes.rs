@@ -9,7 +9,6 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::support::{Api, TestApp, http_client, secs};
 use accounts::api_keys::AccountRole;
 use areas::{
     import,
@@ -22,6 +21,7 @@ use model::{
     actor::{Actor, ActorRole},
     ids::LatLng,
 };
+use test_support::{Api, TestApp, http_client, secs};
 
 const AUTHOR: ChangeAuthor<'static> =
     ChangeAuthor { actor: &Actor::with_fixed_name(ActorRole::Operator, "test"), reason: Some("test") };

@@ -4,7 +4,6 @@ use chrono::{Datelike, TimeDelta, Timelike};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::{Answer, Api, TestApp, secs};
 use accounts::api_keys::AccountRole;
 use areas::{
     admission::sql_orders,
@@ -18,12 +17,11 @@ use model::{
     admission::schedule::ScheduleDay,
     ids::LatLng,
 };
+use test_support::{Answer, Api, JAKARTA, TestApp, secs};
 
 const BASE: &str = "/api/v1/admin/dispatcher";
 const AUTHOR: ChangeAuthor<'static> =
     ChangeAuthor { actor: &Actor::with_fixed_name(ActorRole::Operator, "test"), reason: Some("test") };
-/// The zones that the repository ships.
-const JAKARTA: &str = include_str!("../../deploy/areas/jakarta.geojson");
 /// The place of the requirement's examples.
 const HERE: (f64, f64) = (-6.2088, 106.8456);
 

@@ -1,8 +1,8 @@
 //! Places of creations that are given up, or fail.
 
 use super::{HERE, create, full_at, new};
-use crate::support::{TestApp, by, eventually, id, lasting_transaction};
 use orders::create::CreateError;
+use test_support::{TestApp, by, eventually, id, lasting_transaction};
 
 /// When the order's place ends, as Redis has it; `None`: it has none.
 async fn place_of(t: &TestApp, order: &str) -> Option<String> {

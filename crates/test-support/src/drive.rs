@@ -2,7 +2,7 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use super::{TestApp, secs};
+use crate::{TestApp, secs};
 use queue::{
     LeaseToken, LeasedJob, Outcome, StoreError,
     store::{EndedSlots, SettleVerdict, TakeAnswer, TakeMode, TakeRequest},
@@ -24,24 +24,24 @@ return least";
 
 /// A job that ran.
 #[derive(Debug)]
-pub(crate) struct Ran {
-    pub(crate) queue: &'static str,
-    pub(crate) id: String,
-    pub(crate) outcome: Outcome,
+pub struct Ran {
+    pub queue: &'static str,
+    pub id: String,
+    pub outcome: Outcome,
 }
 
-pub(crate) fn ids(ran: &[Ran]) -> Vec<&str> {
+pub fn ids(ran: &[Ran]) -> Vec<&str> {
     ran.iter().map(|r| r.id.as_str()).collect()
 }
 
 impl TestApp {
     /// Leases what is due now. Jobs that lost a worker twice are leased alone, one at a time.
-    pub(crate) async fn take(&self) -> Vec<LeasedJob> {
+    pub async fn take(&self) -> Vec<LeasedJob> {
         self.try_take().await.unwrap()
     }
 
     /// As [`take`](Self::take); Redis may fail to answer in time.
-    pub(crate) async fn try_take(&self) -> Result<Vec<LeasedJob>, StoreError> {
+    pub async fn try_take(&self) -> Result<Vec<LeasedJob>, StoreError> {
         match self.take_in(TakeMode::Normal).await? {
             (jobs, true) if jobs.is_empty() => Ok(self.take_in(TakeMode::Alone).await?.0),
             (jobs, _) => Ok(jobs),
@@ -65,11 +65,11 @@ impl TestApp {
         Ok((taken, any_suspects))
     }
 
-    pub(crate) async fn perform(&self, leased: &LeasedJob) -> Outcome {
+    pub async fn perform(&self, leased: &LeasedJob) -> Outcome {
         build_registry(&self.app).perform(leased.delivery.clone()).await
     }
 
-    pub(crate) async fn settle(&self, leased: &LeasedJob, outcome: Outcome) -> SettleVerdict {
+    pub async fn settle(&self, leased: &LeasedJob, outcome: Outcome) -> SettleVerdict {
         let settle = build_registry(&self.app).settle(leased, outcome);
         let shards = self.app.core.queue();
         let store = &shards.stores()[usize::from(leased.token.shard())];
@@ -80,7 +80,7 @@ impl TestApp {
     }
 
     /// Performs and settles until nothing is due.
-    pub(crate) async fn run_due(&self) -> Vec<Ran> {
+    pub async fn run_due(&self) -> Vec<Ran> {
         let mut ran = Vec::new();
         loop {
             // What the last ones held: a worker's take would carry it.
@@ -100,7 +100,7 @@ impl TestApp {
     }
 
     /// Lets time pass, and every job run at the moment it is due.
-    pub(crate) async fn run_for(&self, time: Duration) -> Vec<Ran> {
+    pub async fn run_for(&self, time: Duration) -> Vec<Ran> {
         let end_ms = self.now_ms() + u64::try_from(time.as_millis()).unwrap();
         let mut ran = self.run_due().await;
         while let Some(next_ms) = self.next_due_ms().await.filter(|ms| *ms <= end_ms) {
@@ -112,7 +112,7 @@ impl TestApp {
     }
 
     /// When the next job is due, or a lease ends: the least of what [`timers`](Self::timers) tells, asked for in one call of each shard.
-    pub(crate) async fn next_due_ms(&self) -> Option<u64> {
+    pub async fn next_due_ms(&self) -> Option<u64> {
         let mut least = None;
         for store in self.app.core.queue().stores() {
             let keys = store.keys();
@@ -127,7 +127,7 @@ impl TestApp {
     }
 
     /// The process died with its leases: time passes until others may have them.
-    pub(crate) async fn outlive_leases(&self) {
+    pub async fn outlive_leases(&self) {
         self.advance(LEASE + secs(1)).await;
     }
 }

@@ -21,19 +21,19 @@ use tokio::{net::TcpListener, sync::watch};
 
 /// A message as it arrived.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Received {
+pub struct Received {
     /// Of the header `webhook-id`.
-    pub(crate) id: String,
-    pub(crate) body: Value,
+    pub id: String,
+    pub body: Value,
     /// As it came, for signatures.
-    pub(crate) bytes: Bytes,
-    pub(crate) headers: HeaderMap,
-    pub(crate) path: String,
+    pub bytes: Bytes,
+    pub headers: HeaderMap,
+    pub path: String,
     /// What the receiver answered.
-    pub(crate) answer: u16,
+    pub answer: u16,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Inner {
     failures: VecDeque<(StatusCode, Option<String>)>,
     received: Vec<Received>,
@@ -41,7 +41,8 @@ struct Inner {
     answer: Option<String>,
 }
 
-pub(crate) struct Receiver {
+#[derive(Debug)]
+pub struct Receiver {
     base: String,
     inner: Arc<Mutex<Inner>>,
     /// True while answers are held back.
@@ -50,7 +51,7 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    pub(crate) async fn start() -> Self {
+    pub async fn start() -> Self {
         let inner = Arc::new(Mutex::new(Inner::default()));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
@@ -61,48 +62,48 @@ impl Receiver {
     }
 
     /// Makes it the channel `hook` of drivers and support.
-    pub(crate) fn configure(&self, config: &mut Config) {
+    pub fn configure(&self, config: &mut Config) {
         config.channels.insert("hook".to_owned(), ChannelConfig::unsigned_webhook(self.url("/hook")));
         config.notifications.driver = vec!["hook".to_owned()];
         config.notifications.support = vec!["hook".to_owned()];
     }
 
     /// Answers this to the next `times` messages.
-    pub(crate) fn fail(&self, status: StatusCode, times: usize) {
+    pub fn fail(&self, status: StatusCode, times: usize) {
         self.inner.lock().unwrap().failures.extend(std::iter::repeat_n((status, None), times));
     }
 
     /// Answers this to the next message, with this Retry-After.
-    pub(crate) fn fail_until(&self, status: StatusCode, retry_after: &str) {
+    pub fn fail_until(&self, status: StatusCode, retry_after: &str) {
         self.inner.lock().unwrap().failures.push_back((status, Some(retry_after.to_owned())));
     }
 
     /// Answers each message that it takes with this body.
-    pub(crate) fn answer_json(&self, body: &Value) {
+    pub fn answer_json(&self, body: &Value) {
         self.inner.lock().unwrap().answer = Some(body.to_string());
     }
 
     /// What is posted to different paths can be told apart.
-    pub(crate) fn url(&self, path: &str) -> String {
+    pub fn url(&self, path: &str) -> String {
         format!("{}{path}", self.base)
     }
 
     /// Takes messages and answers none of them.
-    pub(crate) fn hold(&self) {
+    pub fn hold(&self) {
         self.held.send_replace(true);
     }
 
     /// Answers all that were held, and all that come.
-    pub(crate) fn release(&self) {
+    pub fn release(&self) {
         self.held.send_replace(false);
     }
 
     /// Takes every message again.
-    pub(crate) fn recover(&self) {
+    pub fn recover(&self) {
         self.inner.lock().unwrap().failures.clear();
     }
 
-    pub(crate) fn received(&self) -> Vec<Received> {
+    pub fn received(&self) -> Vec<Received> {
         self.inner.lock().unwrap().received.clone()
     }
 }

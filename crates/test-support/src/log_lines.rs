@@ -7,11 +7,11 @@ use tracing_subscriber::fmt::MakeWriter;
 
 /// What was logged. Each test runs in a process of its own, so it is the only one that writes here.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct LogLines(Arc<Mutex<Vec<u8>>>);
+pub struct LogLines(Arc<Mutex<Vec<u8>>>);
 
 impl LogLines {
     /// Lines with this text in them.
-    pub(crate) fn with(&self, text: &str) -> Vec<String> {
+    pub fn with(&self, text: &str) -> Vec<String> {
         let all = String::from_utf8(self.0.lock().clone()).unwrap();
         all.lines().filter(|line| line.contains(text)).map(str::to_owned).collect()
     }

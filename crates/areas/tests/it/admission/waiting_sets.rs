@@ -3,7 +3,6 @@
 use tokio_util::sync::CancellationToken;
 
 use super::{AUTHOR, create, full_at, limit, refresh};
-use crate::support::{TestApp, eventually, secs};
 use areas::{
     admission::{
         limits_mirror,
@@ -11,6 +10,7 @@ use areas::{
     },
     table::{geofences, limits::LimitsChange},
 };
+use test_support::{TestApp, eventually, secs};
 
 #[tokio::test]
 async fn after_a_flush_postgres_counts_and_nothing_is_overshot() {

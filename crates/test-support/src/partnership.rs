@@ -11,26 +11,26 @@ use serde_json::{Value, json};
 use standardwebhooks::Webhook;
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{Answer, Api, TestApp, eventually, secs};
+use crate::{Answer, Api, TestApp, eventually, millis, secs};
 use app::App;
 use foundation::outbound;
 use model::order::{Booking, BookingState, OrderStatus};
 use settings::{Config, PartnerConfig};
 use workers::worker::process;
 
-pub(super) const PARTNER: &str = "bbd";
-pub(super) const SERVICE: &str = "TAXI";
+pub const PARTNER: &str = "bbd";
+pub const SERVICE: &str = "TAXI";
 const KEY: &str = "partner-sim-key";
-pub(super) const SECRET: &str = "whsec_ZGlzcGF0Y2hxIHBhcnRuZXIgc2ltdWxhdG9y";
-pub(super) const ANOTHER_SECRET: &str = "whsec_b25lIG9mIG9sZCBvciBvbmUgb2YgbmV3";
+pub const SECRET: &str = "whsec_ZGlzcGF0Y2hxIHBhcnRuZXIgc2ltdWxhdG9y";
+pub const ANOTHER_SECRET: &str = "whsec_b25lIG9mIG9sZCBvciBvbmUgb2YgbmV3";
 
 /// The key of an attempt at the partner.
-pub(super) fn reference(order: &str, attempt: i32) -> String {
+pub fn reference(order: &str, attempt: i32) -> String {
     format!("{order}:{attempt}")
 }
 
 /// Nothing happens by itself; everybody finds a driver who stays; callbacks are sent as soon as there is something to say.
-pub(super) fn patient() -> PartnerKnobs {
+pub fn patient() -> PartnerKnobs {
     let never = "1day";
     PartnerKnobs {
         job_id_delay: never.parse().unwrap(),
@@ -48,21 +48,22 @@ pub(super) fn patient() -> PartnerKnobs {
 }
 
 /// As [`patient`], but the partner never calls back.
-pub(super) fn silent() -> PartnerKnobs {
+pub fn silent() -> PartnerKnobs {
     PartnerKnobs { job_id_callback_rate: EventRate::NEVER, callback_rate: EventRate::NEVER, ..patient() }
 }
 
 /// A partner at this address, as dispatchq knows it.
-pub(super) fn configured(url: &str) -> PartnerConfig {
+pub fn configured(url: &str) -> PartnerConfig {
     let config = json!({ "url": url, "api_key": KEY, "callback_secret": SECRET });
     serde_json::from_value(config).unwrap()
 }
 
 /// dispatchq with a partner. Its clock is moved by hand, or real; the partner's own time is always real.
-pub(super) struct Partnership {
-    pub(super) t: TestApp,
-    pub(super) sim: PartnerSim,
-    pub(super) api: Api,
+#[derive(Debug)]
+pub struct Partnership {
+    pub t: TestApp,
+    pub sim: PartnerSim,
+    pub api: Api,
     client: reqwest::Client,
     events: AtomicU64,
 }
@@ -77,12 +78,12 @@ impl Deref for Partnership {
 
 impl Partnership {
     /// On moved time.
-    pub(super) async fn start(knobs: PartnerKnobs) -> Self {
+    pub async fn start(knobs: PartnerKnobs) -> Self {
         Self::with(knobs, |_| {}).await
     }
 
     /// As [`start`](Self::start), with the configuration changed first.
-    pub(super) async fn with(knobs: PartnerKnobs, configure: impl FnOnce(&mut Config)) -> Self {
+    pub async fn with(knobs: PartnerKnobs, configure: impl FnOnce(&mut Config)) -> Self {
         let sim = PartnerSim::start(&PartnerSimOptions { knobs, ..PartnerSimOptions::default() }).await.unwrap();
         let t = TestApp::with(|config| {
             serve_by(config, &sim);
@@ -93,7 +94,7 @@ impl Partnership {
     }
 
     /// On real time, with a partner that is so much faster than life.
-    pub(super) async fn on_real_time(speed: f64, knobs: PartnerKnobs, configure: impl FnOnce(&mut Config)) -> Self {
+    pub async fn on_real_time(speed: f64, knobs: PartnerKnobs, configure: impl FnOnce(&mut Config)) -> Self {
         // Fast as it is, it forgets nothing during the test.
         let keep_finished = secs(7 * 24 * 3600);
         let options = PartnerSimOptions { knobs, speed, keep_finished, ..PartnerSimOptions::default() };
@@ -114,83 +115,83 @@ impl Partnership {
     }
 
     /// A process that has just started: it knows of the partner what Redis knows.
-    pub(super) fn restart(&mut self) {
+    pub fn restart(&mut self) {
         self.t.app = self.t.reconfigured(|_| {});
     }
 
     /// From now on another partner answers, who knows nothing of what was booked before. Callbacks stay those of the first.
-    pub(super) async fn replace_partner(&mut self, knobs: PartnerKnobs) {
+    pub async fn replace_partner(&mut self, knobs: PartnerKnobs) {
         self.sim = PartnerSim::start(&PartnerSimOptions { knobs, ..PartnerSimOptions::default() }).await.unwrap();
         self.t.app = self.t.reconfigured(|config| serve_by(config, &self.sim));
     }
 
     /// Performs jobs as `dispatchq work` does, until it is dropped.
-    pub(super) fn work(&self) -> Working {
+    pub fn work(&self) -> Working {
         work(&self.app)
     }
 
-    pub(super) async fn taxi(&self, order: &str, payment: &str) {
+    pub async fn taxi(&self, order: &str, payment: &str) {
         self.order_of(order, SERVICE, payment).await;
     }
 
     /// An order whose first booking the partner has.
-    pub(super) async fn booked(&self, order: &str, payment: &str) -> String {
+    pub async fn booked(&self, order: &str, payment: &str) -> String {
         self.taxi(order, payment).await;
         self.run_due().await;
         self.booking_id(order, 1).await
     }
 
     /// An order whose first booking has a job id, which the partner has told.
-    pub(super) async fn assigned(&self, order: &str, payment: &str) -> String {
+    pub async fn assigned(&self, order: &str, payment: &str) -> String {
         let booking_id = self.booked(order, payment).await;
         self.sim_steps(&booking_id, order, OrderStatus::Assigned).await;
         booking_id
     }
 
     /// The partner goes one step on, and its callback arrives.
-    pub(super) async fn sim_steps(&self, booking_id: &str, order: &str, status: OrderStatus) {
+    pub async fn sim_steps(&self, booking_id: &str, order: &str, status: OrderStatus) {
         assert!(self.sim.take_step(booking_id));
         self.reaches(order, status).await;
     }
 
-    pub(super) async fn reaches(&self, order: &str, status: OrderStatus) {
+    pub async fn reaches(&self, order: &str, status: OrderStatus) {
         eventually(status.as_str(), || async { self.status(order).await == status }).await;
     }
 
-    pub(super) async fn booking(&self, order: &str, attempt: i32) -> Booking {
+    pub async fn booking(&self, order: &str, attempt: i32) -> Booking {
         let s = self.snapshot(order).await;
         s.booking_of_attempt(attempt)
             .cloned()
             .unwrap_or_else(|| panic!("{order} has no booking {attempt}: {:?}", s.bookings))
     }
 
-    pub(super) async fn booking_id(&self, order: &str, attempt: i32) -> String {
+    pub async fn booking_id(&self, order: &str, attempt: i32) -> String {
         let booking = self.booking(order, attempt).await;
         booking.booking_id.clone().unwrap_or_else(|| panic!("the partner has not answered: {booking:?}"))
     }
 
     /// States of an order's bookings, in their order.
-    pub(super) async fn booking_states(&self, order: &str) -> Vec<BookingState> {
+    pub async fn booking_states(&self, order: &str) -> Vec<BookingState> {
         self.snapshot(order).await.bookings.iter().map(|b| b.state).collect()
     }
 
-    pub(super) fn lose_answers(&self, rate: EventRate) {
+    pub fn lose_answers(&self, rate: EventRate) {
         self.sim.change_knobs(|knobs| knobs.lost_answer_rate = rate).unwrap();
     }
 
     /// How a booking stands at the partner.
-    pub(super) async fn at_partner(&self, booking_id: &str) -> Value {
+    pub async fn at_partner(&self, booking_id: &str) -> Value {
         let url = format!("{}/_sim/bookings/{booking_id}", self.sim.control_url());
         self.client.get(url).send().await.unwrap().json().await.unwrap()
     }
 
     /// Questions the partner was asked about bookings.
-    pub(super) fn polls(&self) -> u64 {
+    pub fn polls(&self) -> u64 {
         self.sim.read_report().counters.polls
     }
 
     /// A callback about an attempt's booking, as the partner would send it, with these fields over its own.
-    pub(super) async fn callback(&self, order: &str, attempt: i32, kind: &str, fields: Value) -> Value {
+    pub async fn callback(&self, order: &str, attempt: i32, kind: &str, fields: Value) -> Value {
         let number = self.events.fetch_add(1, Ordering::SeqCst);
         let booking_id = self.snapshot(order).await.booking_of_attempt(attempt).and_then(|b| b.booking_id.clone());
         let mut body = json!({
@@ -207,7 +208,7 @@ impl Partnership {
     }
 
     /// Sends a callback of the partner that must be taken; answers what became of it.
-    pub(super) async fn tell(&self, order: &str, attempt: i32, kind: &str, fields: Value) -> String {
+    pub async fn tell(&self, order: &str, attempt: i32, kind: &str, fields: Value) -> String {
         let body = self.callback(order, attempt, kind, fields).await;
         let answer = self.send(&body).await;
         assert_eq!(answer.status, 200, "{body}: {answer:?}");
@@ -215,12 +216,12 @@ impl Partnership {
     }
 
     /// Sends a callback, rightly signed now.
-    pub(super) async fn send(&self, body: &Value) -> Answer {
+    pub async fn send(&self, body: &Value) -> Answer {
         self.send_signed(PARTNER, body, SECRET, Utc::now().timestamp()).await
     }
 
     /// Sends a callback to this partner's address, signed with this secret at this time (Unix seconds).
-    pub(super) async fn send_signed(&self, partner: &str, body: &Value, secret: &str, at: i64) -> Answer {
+    pub async fn send_signed(&self, partner: &str, body: &Value, secret: &str, at: i64) -> Answer {
         let (id, text) = (body["event_id"].as_str().unwrap_or("none"), body.to_string());
         let signature = Webhook::new(secret).unwrap().sign(id, at, text.as_bytes()).unwrap();
         let headers = [("webhook-id", id), ("webhook-timestamp", &at.to_string()), ("webhook-signature", &signature)];
@@ -228,7 +229,7 @@ impl Partnership {
     }
 
     /// Sends a callback with these headers.
-    pub(super) async fn send_with(&self, partner: &str, body: &str, headers: &[(&str, &str)]) -> Answer {
+    pub async fn send_with(&self, partner: &str, body: &str, headers: &[(&str, &str)]) -> Answer {
         let mut request = self.client.post(self.api.url(&format!("/api/v1/callbacks/{partner}")));
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -240,7 +241,7 @@ impl Partnership {
     }
 
     /// What must hold when nothing is left to do: no invariant broken, no booking open at the partner, no job dead.
-    pub(super) async fn assert_at_rest(&self) {
+    pub async fn assert_at_rest(&self) {
         self.assert_sound().await;
         assert_eq!(self.sim.read_report().open, Vec::<String>::new());
         let dead: u64 = self.app.core.store.queue_stats(&jobs::queues::ALL).await.unwrap().iter().map(|s| s.dead).sum();
@@ -248,8 +249,38 @@ impl Partnership {
     }
 }
 
+impl Partnership {
+    /// Sends a payment event of ORD-1.
+    pub async fn pay(&self, key: &str, event: &str, status: &str) -> Answer {
+        let body = json!({ "event_id": event, "payment_status": status });
+        self.api.post("/api/v1/orders/ORD-1/payment", key, body).await
+    }
+
+    /// Sends an action on the refund of ORD-1.
+    pub async fn refund(&self, key: &str, action: &str) -> Answer {
+        self.api.post("/api/v1/orders/ORD-1/refund", key, json!({ "action": action, "note": "by hand" })).await
+    }
+}
+
+impl Partnership {
+    /// Lets time pass until the partner has been asked so often; answers the seconds between the questions.
+    pub async fn until_polled(&self, times: u64) -> Vec<f64> {
+        let (mut last_ms, mut pauses) = (self.now_ms(), Vec::new());
+        while self.polls() < times {
+            let (before, next_ms) = (self.polls(), self.next_due_ms().await.expect("something is to come"));
+            self.move_clock_to(next_ms).await;
+            self.run_due().await;
+            if self.polls() > before {
+                pauses.push(millis(next_ms - last_ms).as_secs_f64());
+                last_ms = next_ms;
+            }
+        }
+        pauses
+    }
+}
+
 /// What is configured for the partner.
-pub(super) fn partner(config: &mut Config) -> &mut PartnerConfig {
+pub fn partner(config: &mut Config) -> &mut PartnerConfig {
     config.partners.get_mut(PARTNER).unwrap()
 }
 
@@ -259,11 +290,12 @@ fn serve_by(config: &mut Config, sim: &PartnerSim) {
 }
 
 /// A worker in this process. Dropping it drains it.
-pub(crate) struct Working {
+#[derive(Debug)]
+pub struct Working {
     stop: CancellationToken,
 }
 
-pub(crate) fn work(app: &App) -> Working {
+pub fn work(app: &App) -> Working {
     let stop = CancellationToken::new();
     let queues = process::select_queues(&app.config, &[], None).unwrap();
     tokio::spawn(process::run(app.clone(), queues, stop.clone()));
