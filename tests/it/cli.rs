@@ -6,6 +6,9 @@ mod bindings;
 mod both_ways;
 mod bulk;
 mod first_use;
+mod operator;
+mod outbox;
+mod people;
 mod remote;
 
 use dispatchq::cli;

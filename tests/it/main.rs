@@ -4,23 +4,18 @@
 //! * `at_least_once`: every job doubled, early, stale or interrupted changes nothing.
 //! * `races`: many want the same order, or one driver, at the same moment.
 //! * `recovery`: what the reconciler puts back, and what it leaves alone.
-//! * `outbox`: messages reach their receiver, once, or are given up.
-//! * `notifications`: who is told what over which channel, and what happens until a person acts on it.
 //! * `periodic`: schedules run once, cleanup leaves what is needed, pauses last.
 //! * `http`: what producers and drivers are answered, also while a server is away.
 //! * `console`: the pages of staff over real HTTP. `browser`: the same pages in a real browser.
 //! * `sound`: faults that once lost, doubled or leaked something stay mended.
-//! * `scale`: how many workers an autoscaler is told to run.
 //! * `scarcity`: what waiting for a driver costs, and how soon a driver who is free has the next order.
 //! * `throughput`: what many orders cost Postgres together.
 //! * `sql`: the schema, the statements against it, and what costs an index write.
 //! * `upgrade`: everything that the previous release uses is still there.
-//! * `operator`: cancelling and rescheduling jobs, deciding on dead letters, and their copy in Postgres.
 //! * `metrics`: what is counted and shown, and the rules and dashboards that live by it.
 //! * `process`: real worker and API processes, killed, drained and cut off.
 //! * `checker`, `binding_checker`: every invariant can fail.
 //! * `partner`: orders served by a partner, in every order of arrival, with every fault, killed at every step.
-//! * `bindings`: the tables of bindings hold what the model decides.
 //! * `refunds`: refunds through a payment service, and by hand.
 //! * `partner_sim`: the simulated partner keeps to docs/PARTNER.md, and fails as told.
 //! * `deploy`: the files of deploy/ name what the code has.
@@ -31,8 +26,6 @@
 #![recursion_limit = "256"]
 
 mod at_least_once;
-mod binding_checker;
-mod bindings;
 mod browser;
 mod checker;
 mod cli;
@@ -45,10 +38,7 @@ mod language;
 mod layering;
 mod lifecycle;
 mod metrics;
-mod notifications;
 mod offers;
-mod operator;
-mod outbox;
 mod partner;
 mod partner_sim;
 mod periodic;
@@ -58,11 +48,9 @@ mod recovery;
 mod refunds;
 mod reservation;
 mod rules;
-mod scale;
 mod scarcity;
 mod sound;
 mod sql;
 mod support;
 mod throughput;
 mod upgrade;
-mod voice;

@@ -1,12 +1,10 @@
 //! Who may do what, who did it, and what is forgotten about people.
 
 mod actors;
-mod free_texts;
 mod keys;
 mod names;
 mod owners;
 mod plain;
-mod privacy;
 
 use serde_json::{Value, json};
 use uuid::Uuid;

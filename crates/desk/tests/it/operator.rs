@@ -1,0 +1,16 @@
+//! What operators do with single jobs and with dead letters, and what is kept of it.
+
+mod explain;
+mod jobs;
+mod mirror;
+mod requeue;
+
+use test_support::{
+    by,
+    dead_letters::{bury_due, dead, dead_ids, job},
+};
+use desk::dead_letters::decide::DecisionAuthor;
+
+fn anna() -> DecisionAuthor {
+    DecisionAuthor { who: by("operator:anna"), why: Some("routing is back".to_owned()) }
+}
