@@ -5,6 +5,7 @@ mod arguments;
 mod bindings;
 mod both_ways;
 mod bulk;
+mod days;
 mod first_use;
 mod operator;
 mod outbox;

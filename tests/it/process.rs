@@ -16,6 +16,8 @@ mod dev;
 mod faults;
 mod healing;
 mod health;
+mod matching;
+mod outages;
 mod pooler;
 mod postgres;
 mod redis;

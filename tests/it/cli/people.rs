@@ -78,3 +78,149 @@ async fn s17_erasures_are_replayed_onto_a_restored_backup() {
     run(&["privacy", "replay", "--yes"]);
     assert_eq!(run(&["check", "history"]).lines().filter(|line| !line.starts_with("ok")).count(), 0);
 }
+
+// USES crates/accounts/tests/it/actors.rs
+use serde_json::json;
+use crate::support::{create_key, ride_with_id, Api, Fleet, TestApp, by, secs};
+use accounts::{
+    api_keys::{self, AccountRole},
+    key_admin::{self, KeyError},
+};
+use model::{
+    actor::{Actor, ActorRole},
+    decide::{Decision, OrderRefusal, actions},
+    order::OrderStatus,
+};
+
+#[tokio::test]
+async fn s08_the_command_line_is_named_as_what_it_is() {
+    let fleet = Fleet::start().await;
+    let create = ["order", "create", "--id", "ORD-1", "--service-type", "RIDE", "--lat", "-6.2", "--lng", "106.8"];
+    assert_eq!(fleet.run(&create).code, Some(0));
+    assert_eq!(fleet.run(&["order", "cancel", "ORD-1"]).code, Some(0));
+    let actors: Vec<String> = sqlx::query_scalar("SELECT DISTINCT actor FROM order_events WHERE key_id IS NULL")
+        .fetch_all(&fleet.app.core.db)
+        .await
+        .unwrap();
+    assert!(actors.len() == 1 && actors[0].starts_with("cli:"), "{actors:?}");
+}
+
+// USES crates/accounts/tests/it/keys.rs
+use serde_json::{Value, json};
+use crate::support::{create_key, ride_with_id, Api, Fleet, TestApp, by, eventually, run_binary, secs};
+use accounts::{
+    api_keys::{self, AccountRole},
+    key_admin::{self, KeyFilter, KeySelection, NewKey},
+};
+use orders::fleet::{
+    driver_admin::{self, DriverRemoval},
+    drivers,
+};
+
+// Rule F5: The command line makes a driver's key only for a driver that exists, as HTTP does.
+// Rule F7: The command line takes a reason by the rule of HTTP.
+// Rule F34: An import of drivers or users records what it added and changed.
+// Rule F40: Keys of a name or a driver are revoked, and drivers and users removed, with a reason, which is recorded, and after consent.
+#[tokio::test]
+async fn s09_without_redis_keys_drivers_and_users_are_managed() {
+    let fleet = Fleet::start().await;
+    let dead = [("DISPATCHQ_REDIS__URL", "redis://127.0.0.1:1/")];
+    let run = |args: &[&str]| {
+        let printed = run_binary(fleet.dir(), args, &dead);
+        assert_eq!(printed.code, Some(0), "{args:?}: {printed:?}");
+        printed.stdout
+    };
+    let json = |args: &[&str]| -> Value { serde_json::from_str(&run(args)).unwrap() };
+    std::fs::write(fleet.dir().join("users.jsonl"), "{\"id\": \"anna\", \"name\": \"Anna\", \"role\": \"dispatcher\"}")
+        .unwrap();
+    run(&["user", "import", "users.jsonl"]);
+    run(&["user", "disable", "anna"]);
+    assert!(json(&["user", "list", "--json"])[0]["disabled_at"].is_string());
+    run(&["user", "enable", "anna"]);
+    let refuse = |args: &[&str], code: i32, said: &str| {
+        let refused = run_binary(fleet.dir(), args, &dead);
+        assert!(refused.code == Some(code) && refused.stderr.contains(said), "{args:?}: {refused:?}");
+    };
+    refuse(&["user", "remove", "anna", "--yes"], 2, "--reason");
+    refuse(&["user", "remove", "anna", "--reason", "left"], 1, "no terminal to confirm at");
+    refuse(&["user", "remove", "anna", "--reason", "\u{200b}", "--yes"], 2, "one that can be seen");
+    // 500 characters, and more bytes.
+    run(&["user", "remove", "anna", "--reason", &"ก".repeat(500), "--yes"]);
+    assert_eq!(json(&["user", "list", "--json"]), json!([]));
+
+    let driver = json!({ "id": "D1", "service_types": ["RIDE"], "latitude": -6.2, "longitude": 106.8 });
+    std::fs::write(fleet.dir().join("drivers.jsonl"), driver.to_string()).unwrap();
+    for reason in ["begins", "again"] {
+        let printed = run_binary(fleet.dir(), &["driver", "import", "drivers.jsonl", "--reason", reason], &[]);
+        assert_eq!(printed.code, Some(0), "{printed:?}");
+    }
+    let create = |driver| ["apikey", "create", "x", "--role", "driver", "--driver", driver];
+    refuse(&create("No Such"), 2, "letters of a to z");
+    refuse(&create("NOSUCH"), 1, "no driver 'NOSUCH'");
+    run(&["apikey", "create", "phone", "--role", "driver", "--driver", "D1", "--expires-in", "90days"]);
+    run(&["apikey", "rotate", "--name", "phone", "--overlap", "1h"]);
+    let keys = json(&["apikey", "list", "--driver", "D1", "--json"]);
+    assert!(keys[0]["superseded_at"].is_string() && keys[0]["expires_at"].is_string(), "{keys}");
+    let dry = json(&["apikey", "revoke", "--driver", "D1", "--dry-run", "--json"]);
+    assert_eq!(dry["revoked"].as_array().unwrap().len(), 2);
+    refuse(&["apikey", "revoke", "--name", "phone", "--yes"], 1, "--reason must say why");
+    refuse(&["apikey", "revoke", "--name", "phone", "--reason", "lost"], 1, "no terminal to confirm at");
+    refuse(&["apikey", "revoke", "--driver", "D1", "--reason", "lost"], 1, "no terminal to confirm at");
+    let revoke = ["apikey", "revoke", "--name", "phone", "--reason", "lost phone", "--yes"];
+    assert_eq!(run(&revoke).lines().count(), 2);
+    let reasons =
+        sqlx::query_scalar::<_, String>("SELECT DISTINCT reason FROM staff_actions WHERE action = 'KEY_REVOKED'");
+    assert_eq!(reasons.fetch_all(&fleet.app.core.db).await.unwrap(), ["lost phone"]);
+    assert_eq!(json(&["apikey", "list", "--json"]), json!([]));
+    assert!(run(&["apikey", "list", "--all"]).contains("revoked"));
+    refuse(&["apikey", "revoke", "--driver", "D1", "--reason", "left", "--yes"], 1, "no such live key");
+
+    // A disabled driver's key opens nothing, and would again once the driver is enabled.
+    run(&["apikey", "create", "watch", "--role", "driver", "--driver", "D1"]);
+    run(&["driver", "disable", "D1", "--reason", "lost"]);
+    assert_eq!(run(&["apikey", "revoke", "--driver", "D1", "--reason", "lost phone", "--yes"]).lines().count(), 1);
+    run(&["driver", "enable", "D1", "--reason", "found"]);
+    refuse(&["apikey", "revoke", "--driver", "D1", "--reason", "left", "--yes"], 1, "no such live key");
+
+    run(&["apikey", "create", "tablet", "--role", "driver", "--driver", "D1"]);
+    refuse(&["driver", "remove", "D1", "--yes"], 2, "--reason");
+    refuse(&["driver", "remove", "D1", "--reason", "left"], 1, "no terminal to confirm at");
+    assert!(run(&["driver", "remove", "D1", "--reason", "moved away", "--yes"]).contains("1 keys are revoked"));
+    let recorded = sqlx::query_scalar::<_, String>(
+        "SELECT concat_ws(' ', action, left(reason, 10), old_value ->> 'service_types', new_value ->> 'service_types')
+         FROM staff_actions WHERE subject = 'D1' OR action IN ('USER_SAVED', 'USER_REMOVED') OR reason = 'moved away'
+         ORDER BY id",
+    );
+    let wanted = [
+        "USER_SAVED",
+        "USER_REMOVED กกกกกกกกกก",
+        "DRIVER_CREATED begins [\"RIDE\"]",
+        "DRIVER_DISABLED lost",
+        "DRIVER_ENABLED found",
+        "KEY_REVOKED moved away",
+        "DRIVER_REMOVED moved away [\"RIDE\"]",
+    ];
+    assert_eq!(recorded.fetch_all(&fleet.app.core.db).await.unwrap(), wanted, "what only moves is not recorded");
+}
+
+// USES crates/accounts/tests/it/names.rs
+use serde_json::{Value, json};
+use crate::support::{ride_with_id, Answer, Api, Fleet, TestApp};
+use accounts::{
+    api_keys::AccountRole,
+    key_admin::{self, KeySelection},
+};
+
+// Rule F23: the command line confirms with --take-over.
+#[tokio::test]
+async fn command_line_confirms_a_takeover() {
+    let fleet = Fleet::start().await;
+    sqlx::query("SELECT dispatchq_create_order('ORD-1', 'RIDE', -6.2, 106.8, owner => 'shop')")
+        .execute(&fleet.app.core.db)
+        .await
+        .unwrap();
+    let refused = fleet.run(&["apikey", "create", "shop", "--role", "producer"]);
+    assert!(refused.code == Some(1) && refused.stderr.contains("--take-over"), "{refused:?}");
+    let made = fleet.run(&["apikey", "create", "shop", "--role", "producer", "--take-over"]);
+    assert_eq!(made.code, Some(0), "{made:?}");
+}

@@ -1,9 +1,5 @@
 //! Who may do what, who did it, and what is forgotten about people.
 
-mod actors;
-mod keys;
-mod names;
-mod owners;
 mod plain;
 
 use serde_json::{Value, json};

@@ -1,0 +1,38 @@
+//! What a driver is answered while servers or other orders keep the rest waiting.
+
+use std::sync::Arc;
+
+use test_support::{TestApp, by, eventually, id, lasting_transaction, millis};
+use model::order::OrderStatus;
+use orders::accept;
+
+#[tokio::test]
+async fn f19e_accept_is_answered_before_offers_are_withdrawn() {
+    let t = TestApp::with(|config| config.dispatch.offers_per_driver = 2).await;
+    t.drivers(&[("D1", 100.0)]).await;
+    t.order("ORD-1").await;
+    t.order("ORD-2").await;
+    t.run_due().await;
+    let (first, second) = (t.live_offer("ORD-1").await, t.live_offer("ORD-2").await);
+
+    // The other order cannot be changed meanwhile.
+    let mut other = lasting_transaction(&t.postgres).await;
+    sqlx::query("SELECT 1 FROM orders WHERE id = 'ORD-2' FOR UPDATE").execute(&mut *other).await.unwrap();
+    let app = Arc::new(t.app.clone().with_core(|parts| parts.patience = millis(1)));
+    accept::accept_offer(&app.orders, &id("ORD-1"), &"D1".into(), first.id, &by("driver:D1")).await.unwrap();
+    // The answer is here, and the withdrawal of the other offer is yet to come.
+    eventually("the other offer is being withdrawn", || async {
+        t.count(
+            "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '-- write change%'",
+        )
+        .await
+            == 1
+    })
+    .await;
+    other.commit().await.unwrap();
+    assert_eq!(t.status("ORD-1").await, OrderStatus::DriverAssigned);
+    eventually("the other offer is withdrawn", || async {
+        t.live_offers("ORD-2").await.iter().all(|offer| offer.id != second.id)
+    })
+    .await;
+}

@@ -1,0 +1,151 @@
+//! Orders are created by one INSERT of many or by a function for each: the rows are the same.
+
+use sqlx::{Connection, PgConnection};
+use uuid::Uuid;
+
+use test_support::{TestApp, eventually, id, lasting_transaction};
+use orders::order_store::create::{CreateVerdict, CreationKey, OrderCreation, create_alone};
+
+/// A creation of which each column has a value of its own.
+fn creation(order: &str, service_type: &str) -> OrderCreation {
+    OrderCreation {
+        id: id(order),
+        write_id: Uuid::now_v7(),
+        service_type: service_type.into(),
+        pickup_lat: 1.5,
+        pickup_lng: 2.5,
+        payment_status: "PAID".to_owned(),
+        amount_minor: Some(150_000),
+        currency: Some("IDR".to_owned()),
+        area_id: Some("JKT".into()),
+        customer_id: Some("C1".to_owned()),
+        actor: "producer:shop".to_owned(),
+        lifetime_ms: Some(600_000.0),
+        owner: Some("shop".to_owned()),
+        key_id: Some(Uuid::nil()),
+        language: Some("id".to_owned()),
+        channel: Some("WEB".to_owned()),
+        loyalty_level: Some("ELITE".to_owned()),
+        admission: Some("WOULD_REFUSE".to_owned()),
+        met_waiting: Some(7),
+        met_threshold: 5,
+        max_waiting: None,
+        key: None,
+    }
+}
+
+/// The same with what every order has, and no more.
+fn without_extras(item: OrderCreation) -> OrderCreation {
+    OrderCreation {
+        amount_minor: None,
+        currency: None,
+        customer_id: None,
+        lifetime_ms: None,
+        owner: None,
+        key_id: None,
+        language: None,
+        channel: None,
+        loyalty_level: None,
+        admission: None,
+        met_waiting: None,
+        ..item
+    }
+}
+
+/// All that a creation wrote about an order, without its id and the numbers that are drawn.
+async fn rows_of(t: &TestApp, order: &str) -> Vec<String> {
+    let select = format!(
+        "SELECT (r - ARRAY['id', 'order_id', 'seq', 'tx', 'write_id', 'creation_id'])::text
+         FROM (SELECT 1 AS place, to_jsonb(o) AS r FROM orders o WHERE id = '{order}'
+               UNION ALL SELECT 2, to_jsonb(e) FROM order_events e WHERE order_id = '{order}'
+               UNION ALL SELECT 3, to_jsonb(f) FROM order_feed f WHERE order_id = '{order}'
+               UNION ALL SELECT 4, to_jsonb(w) FROM shadow_refusals w WHERE order_id = '{order}'
+               UNION ALL SELECT 5, to_jsonb(u) FROM uncounted_orders u WHERE order_id = '{order}') AS made (place, r)
+         ORDER BY place"
+    );
+    t.texts(&select).await
+}
+
+#[tokio::test]
+async fn an_order_has_the_same_rows_whichever_statement_creates_it() {
+    let t = TestApp::start().await;
+    let alters: [fn(OrderCreation) -> OrderCreation; 3] =
+        [|item| item, without_extras, |item| OrderCreation { area_id: None, ..without_extras(item) }];
+    for (n, alter) in alters.into_iter().enumerate() {
+        let (together, alone) = (format!("ORD-{n}-A"), format!("ORD-{n}-B"));
+        let item = alter(creation(&together, "RIDE"));
+        assert!(matches!(create_alone(&t.app.core.db, &item).await, Ok(CreateVerdict::Created(_))));
+        assert!(matches!(create_alone(&t.app.core.db, &item).await, Ok(CreateVerdict::Exists)));
+        if item.area_id.is_some() {
+            // Places are counted here, so the function is called.
+            let counted = OrderCreation { max_waiting: Some(100), ..alter(creation(&alone, "RIDE")) };
+            assert!(matches!(create_alone(&t.app.core.db, &counted).await, Ok(CreateVerdict::Created(_))));
+        } else {
+            let in_sql =
+                format!("SELECT dispatchq_create_order('{alone}', 'RIDE', 1.5, 2.5, 'PAID', actor => 'producer:shop')");
+            t.sql(&in_sql).await;
+            // With the key of its request.
+            let (keyed, api_key, work_id) = (format!("ORD-{n}-C"), Uuid::now_v7(), Uuid::now_v7());
+            let key = CreationKey { holder: api_key, key: "k1".to_owned(), request_hash: vec![1, 255], work_id };
+            let keyed_item = OrderCreation { key: Some(key), ..alter(creation(&keyed, "RIDE")) };
+            assert!(matches!(create_alone(&t.app.core.db, &keyed_item).await, Ok(CreateVerdict::Created(_))));
+            assert_eq!(rows_of(&t, &keyed).await, rows_of(&t, &together).await);
+            let again = OrderCreation { id: id("ORD-OTHER"), ..keyed_item };
+            assert!(
+                matches!(create_alone(&t.app.core.db, &again).await, Ok(CreateVerdict::Exists)),
+                "the key is known"
+            );
+            let kept = "SELECT concat_ws(' ', key, status, encode(request_hash, 'hex'), body ->> 'order_id')
+                        FROM idempotency_keys";
+            assert_eq!(t.texts(kept).await, [format!("k1 201 01ff {keyed}")]);
+        }
+        let rows = rows_of(&t, &together).await;
+        assert!(rows.len() >= 3, "{rows:?}");
+        assert_eq!(rows, rows_of(&t, &alone).await);
+        let known =
+            format!("SELECT count(*) FROM orders WHERE id = '{together}' AND creation_id = '{}'", item.write_id);
+        assert_eq!(t.count(&known).await, 1, "a lost answer is found by this id");
+    }
+}
+
+/// Any number: the lock that the clock waits for.
+const LOCK: i64 = 4713;
+
+#[tokio::test]
+async fn order_of_new_service_type_is_complete() {
+    let t = TestApp::start().await;
+    let unknown = create_alone(&t.app.core.db, &creation("ORD-1", "LATE")).await.unwrap_err().to_string();
+    assert!(unknown.contains("unknown service type LATE"), "{unknown}");
+
+    // The statement has seen which types there are, and waits; then one more is committed.
+    t.sql(&format!(
+        "ALTER FUNCTION dispatchq_now() RENAME TO dispatchq_moved_now;
+         CREATE FUNCTION dispatchq_now() RETURNS timestamptz LANGUAGE plpgsql VOLATILE AS $$
+         BEGIN
+             PERFORM pg_advisory_xact_lock_shared({LOCK});
+             RETURN dispatchq_moved_now();
+         END $$"
+    ))
+    .await;
+    let mut adding = lasting_transaction(&t.postgres).await;
+    sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(LOCK).execute(&mut *adding).await.unwrap();
+    let add = "INSERT INTO service_types (service_type, lifetime) VALUES ('LATE', interval '20 minutes')";
+    sqlx::query(add).execute(&mut *adding).await.unwrap();
+    // It has planned nothing with the clock before.
+    let mut session = PgConnection::connect(&t.postgres.url()).await.unwrap();
+    let item = creation("ORD-1", "LATE");
+    let add_meanwhile = async {
+        let waiting =
+            "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'advisory' AND query LIKE '-- create orders%'";
+        eventually("the creation waits", || async { t.count(waiting).await == 1 }).await;
+        adding.commit().await.unwrap();
+    };
+    let (created, ()) = tokio::join!(create_alone(&mut session, &item), add_meanwhile);
+    assert!(matches!(created, Ok(CreateVerdict::Created(_))), "{created:?}");
+    let told = "SELECT concat_ws(' ', payment_status, area_id, customer_id, owner, language, channel, admission,
+                                 lifetime_deadline - created_at, write_id, creation_id) FROM orders";
+    let id = item.write_id;
+    assert_eq!(t.texts(told).await, [format!("PAID JKT C1 shop id WEB WOULD_REFUSE 00:10:00 {id} {id}")]);
+    assert_eq!(t.texts("SELECT actor FROM order_events").await, ["producer:shop"]);
+    assert_eq!(t.count("SELECT count(*) FROM uncounted_orders").await, 0);
+}

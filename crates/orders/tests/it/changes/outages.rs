@@ -1,0 +1,46 @@
+//! Postgres answers, and takes no writes for a while, as in a failover: nothing of it needs a person.
+
+use serde_json::json;
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
+
+use test_support::{Crowd, Fleet, TestApp, eventually, hire, millis, redis_command, secs};
+use accounts::{api_keys::AccountRole, key_admin};
+use app::App;
+use foundation::db::{self, readiness::PostgresState};
+
+/// Runs each statement on a session of its own, which refuses nothing.
+async fn as_owner(url: &str, statements: &[&str]) {
+    let mut session = PgConnection::connect(url).await.unwrap();
+    sqlx::raw_sql("SET default_transaction_read_only = off").execute(&mut session).await.unwrap();
+    for statement in statements {
+        sqlx::raw_sql(AssertSqlSafe((*statement).to_owned())).execute(&mut session).await.unwrap();
+    }
+}
+
+/// A session keeps what it began with: one that began read-only would refuse writes for as long as it lives.
+#[tokio::test]
+async fn f02_a_connection_that_began_read_only_is_replaced() {
+    let t = TestApp::start().await;
+    let mut config = t.app.config.database.clone();
+    config.max_connections = 1;
+    as_owner(&config.url, &["ALTER ROLE dispatchq SET default_transaction_read_only = on"]).await;
+    let pool = db::connect_pool(&config).await.unwrap();
+    let write = async || sqlx::query("CREATE TABLE IF NOT EXISTS probe ()").execute(&pool).await;
+    let refused = write().await.unwrap_err();
+    assert!(db::is_transient(&refused), "{refused}");
+    as_owner(&config.url, &["ALTER ROLE dispatchq RESET default_transaction_read_only"]).await;
+    eventually("the pool takes writes", || async { write().await.is_ok() }).await;
+}
+
+/// The gate only asks. Its session, too, would be read-only for as long as it lives.
+#[tokio::test]
+async fn f02_a_gate_whose_session_began_read_only_opens() {
+    let mut t = TestApp::start().await;
+    as_owner(&t.app.config.database.url, &["ALTER ROLE dispatchq SET default_transaction_read_only = on"]).await;
+    let pool = db::connect_pool(&t.app.config.database).await.unwrap();
+    t.app = App::new((*t.app.config).clone(), pool, t.app.core.store.clone()).unwrap();
+    let state = async || t.app.core.readiness.postgres_state().await;
+    eventually("the gate is closed", async || state().await == PostgresState::ReadOnly).await;
+    as_owner(&t.app.config.database.url, &["ALTER ROLE dispatchq RESET default_transaction_read_only"]).await;
+    eventually("the gate opens", async || state().await == PostgresState::Writable).await;
+}
