@@ -1,8 +1,5 @@
 //! Order dispatch on a real Redis and a real Postgres, most of it with a clock moved by hand.
 //!
-//! * `http`: what producers and drivers are answered, also while a server is away.
-//! * `console`: the pages of staff over real HTTP. `browser`: the same pages in a real browser.
-//! * `sound`: faults that once lost, doubled or leaked something stay mended.
 //! * `sql`: the schema, the statements against it, and what costs an index write.
 //! * `upgrade`: everything that the previous release uses is still there.
 //! * `metrics`: what is counted and shown, and the rules and dashboards that live by it.
@@ -18,19 +15,17 @@
 
 mod browser;
 mod cli;
-mod console;
 mod deploy;
 mod documents;
-mod http;
 mod language;
 mod layering;
 mod metrics;
 mod partner;
-mod partner_sim;
 mod process;
 mod roles;
 mod rules;
-mod sound;
+mod settings;
 mod sql;
+mod supply_chain;
 mod support;
 mod upgrade;

@@ -18,6 +18,7 @@ mod healing;
 mod health;
 mod matching;
 mod outages;
+mod partner_sim;
 mod pooler;
 mod postgres;
 mod redis;

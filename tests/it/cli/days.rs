@@ -1,21 +1,6 @@
 //! `dispatchq migrate --partitions` keeps the days of the history.
 
-use std::time::Duration;
-use sqlx::{
-    AssertSqlSafe, Connection, PgConnection,
-    postgres::{PgConnectOptions, PgPoolOptions},
-};
-use crate::support::{Fleet, TestApp, by, id};
-use app::App;
-use foundation::{
-    db::{
-        Pool,
-        history_days::{self, HistoryDaysReport},
-    },
-    error::ServiceError,
-};
-use maintenance::periodic::cleanup;
-use orders::query;
+use crate::support::Fleet;
 use settings::Config;
 
 #[tokio::test]

@@ -1,14 +1,6 @@
 //! The commands about messages, alerts and subscriptions.
 
-use axum::http::StatusCode;
-use crate::support::{Fleet, Receiver, TestApp, by, secs};
-use desk::dead_letters::{
-    decide::DecisionAuthor,
-    redeliver::{self, OutboxFilter, OutboxMessage},
-};
-use maintenance::recovery::reconciler;
-use model::messages::OutboxState;
-use queue::store::JobState;
+use crate::support::Fleet;
 
 #[tokio::test]
 async fn the_command_line_lists_acknowledges_and_replays() {
@@ -51,65 +43,6 @@ async fn the_command_line_lists_acknowledges_and_replays() {
     assert_eq!(json(&["outbox", "show", "1", "--json"])["log"][0]["what"], "REPLAY");
     assert!(fleet.run(&["outbox", "show", "1"]).stdout.contains("REPLAY"));
 }
-
-// USES crates/notify/tests/it/steps.rs
-use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
-use axum::http::StatusCode;
-use model::{messages::ProducerEvent, order::OrderStep};
-use serde_json::{Value, json};
-use tokio::task::JoinSet;
-use crate::support::{Api, Receiver, TestApp, by, eventually, run_binary, secs};
-use accounts::api_keys::AccountRole;
-use foundation::outbound;
-use maintenance::recovery::reconciler;
-use model::decide::money;
-use queue::Outcome;
-use settings::{Config, ProducerConfig};
-
-#[test]
-fn a_subscription_that_could_leak_or_be_forged_is_refused() {
-    let dir = tempfile::tempdir().unwrap();
-    let check = |url: &str, more: &str| {
-        let text = format!("[producers.shop]\nurl = \"{url}\"\nevents = [\"order.created\"]\n{more}\n");
-        std::fs::write(dir.path().join("config.toml"), text).unwrap();
-        run_binary(dir.path(), &["config", "check"], &[])
-    };
-    let signed = format!("secret = \"{SECRET}\"");
-    let private = format!("{signed}\nallow_private = true");
-    for (url, more, said) in [
-        ("http://shop.example.com/", &signed, "must be https"),
-        ("http://10.0.0.5/", &private, "must be https"),
-        ("https://10.0.0.5/", &signed, "allow_private"),
-        ("https://[fd00::1]/", &signed, "allow_private"),
-        ("https://169.254.169.254/", &signed, "allow_private"),
-        ("http://localhost:8080/", &signed, "allow_private"),
-        ("https://shop.example.com/", &String::new(), "secret is missing"),
-    ] {
-        let refused = check(url, more);
-        assert_eq!(refused.code, Some(1), "{url}: {refused:?}");
-        assert!(refused.stderr.contains("producers.shop") && refused.stderr.contains(said), "{url}: {refused:?}");
-    }
-    for (url, more) in
-        [("https://shop.example.com/", &signed), ("https://10.0.0.5/", &private), ("http://127.0.0.1:8080/", &private)]
-    {
-        assert_eq!(check(url, more).code, Some(0), "{url}");
-    }
-    let mut config = Config::defaults();
-    subscribe(&mut config, "shop", "https://shop.example.com/HIDDEN-PATH".to_owned(), &OrderStep::ALL);
-    let shown = format!("{} {:?}", serde_json::to_string(&config.without_secrets()).unwrap(), config.producers);
-    assert!(!shown.contains(SECRET) && !shown.contains("HIDDEN-PATH"), "{shown}");
-}
-
-// USES crates/notify/tests/it/delivery.rs
-use std::sync::Arc;
-use axum::http::StatusCode;
-use jobs::SendNotification;
-use standardwebhooks::Webhook;
-use tokio::task::JoinSet;
-use crate::support::{Fleet, Receiver, TestApp, eventually, id, lasting_transaction, secs};
-use model::order::OfferState;
-use queue::{LeasedJob, NewJob, Outcome};
-use settings::{ChannelConfig, WebhookConfig};
 
 #[tokio::test]
 async fn s16_replay_of_dead_messages_needs_consent() {

@@ -1,19 +1,12 @@
 //! The commands about people, their names, keys and data.
 
-use std::collections::BTreeSet;
-use reqwest::Method;
 use serde_json::{Value, json};
-use sqlx::AssertSqlSafe;
-use crate::support::{workspace, create_key, ride_with_id, Api, Fleet, TestApp, by, eventually, lasting_transaction, secs};
-use accounts::api_keys::AccountRole;
-use desk::privacy::{self, ErasureOutcome, ErasureRecord, ErasureSubject};
-use foundation::db;
-use maintenance::periodic::cleanup::{self, CleanupMode};
-use model::{
-    actor::{Actor, ActorRole},
-    decide::actions,
-};
-use orders::fleet::drivers;
+
+use crate::support::{Fleet, run_binary};
+use model::plain_text;
+
+/// Copies to the clipboard, clears the line, forges one, shows it backwards.
+const EVIL: [&str; 5] = ["\u{1b}]52;c;cm0=\u{7}", "\u{9b}2K", "a\nORD-2  REFUNDED", "\u{202e}DIAP", "\r"];
 
 #[tokio::test]
 async fn s17_erasures_are_replayed_onto_a_restored_backup() {
@@ -79,19 +72,6 @@ async fn s17_erasures_are_replayed_onto_a_restored_backup() {
     assert_eq!(run(&["check", "history"]).lines().filter(|line| !line.starts_with("ok")).count(), 0);
 }
 
-// USES crates/accounts/tests/it/actors.rs
-use serde_json::json;
-use crate::support::{create_key, ride_with_id, Api, Fleet, TestApp, by, secs};
-use accounts::{
-    api_keys::{self, AccountRole},
-    key_admin::{self, KeyError},
-};
-use model::{
-    actor::{Actor, ActorRole},
-    decide::{Decision, OrderRefusal, actions},
-    order::OrderStatus,
-};
-
 #[tokio::test]
 async fn s08_the_command_line_is_named_as_what_it_is() {
     let fleet = Fleet::start().await;
@@ -104,18 +84,6 @@ async fn s08_the_command_line_is_named_as_what_it_is() {
         .unwrap();
     assert!(actors.len() == 1 && actors[0].starts_with("cli:"), "{actors:?}");
 }
-
-// USES crates/accounts/tests/it/keys.rs
-use serde_json::{Value, json};
-use crate::support::{create_key, ride_with_id, Api, Fleet, TestApp, by, eventually, run_binary, secs};
-use accounts::{
-    api_keys::{self, AccountRole},
-    key_admin::{self, KeyFilter, KeySelection, NewKey},
-};
-use orders::fleet::{
-    driver_admin::{self, DriverRemoval},
-    drivers,
-};
 
 // Rule F5: The command line makes a driver's key only for a driver that exists, as HTTP does.
 // Rule F7: The command line takes a reason by the rule of HTTP.
@@ -203,14 +171,6 @@ async fn s09_without_redis_keys_drivers_and_users_are_managed() {
     assert_eq!(recorded.fetch_all(&fleet.app.core.db).await.unwrap(), wanted, "what only moves is not recorded");
 }
 
-// USES crates/accounts/tests/it/names.rs
-use serde_json::{Value, json};
-use crate::support::{ride_with_id, Answer, Api, Fleet, TestApp};
-use accounts::{
-    api_keys::AccountRole,
-    key_admin::{self, KeySelection},
-};
-
 // Rule F23: the command line confirms with --take-over.
 #[tokio::test]
 async fn command_line_confirms_a_takeover() {
@@ -223,4 +183,64 @@ async fn command_line_confirms_a_takeover() {
     assert!(refused.code == Some(1) && refused.stderr.contains("--take-over"), "{refused:?}");
     let made = fleet.run(&["apikey", "create", "shop", "--role", "producer", "--take-over"]);
     assert_eq!(made.code, Some(0), "{made:?}");
+}
+
+#[tokio::test]
+async fn s04_what_is_stored_already_is_printed_escaped() {
+    let fleet = Fleet::start().await;
+    let create = ["order", "create", "--id", "ORD-1", "--service-type", "RIDE", "--lat", "-6.2", "--lng", "106.8"];
+    assert_eq!(fleet.run(&create).code, Some(0));
+    // A partner or a program that writes SQL may have left it.
+    for (n, evil) in EVIL.iter().enumerate() {
+        for statement in [
+            "UPDATE order_events SET detail = $1, actor = $1",
+            "UPDATE orders SET held_for_review = true, held_reason = $1, service_type = $1, job_id = $1",
+            "INSERT INTO api_keys (id, name, sha256, role) SELECT gen_random_uuid(), $1, sha256($1::bytea), 'support'",
+            "INSERT INTO users (id, name, role, channel) SELECT md5($1), $1, 'support', $1",
+            "INSERT INTO alerts (order_id, kind, dedupe_key, payload, raised_at, acked_at, acked_by, ack_note)
+             SELECT 'ORD-1', $1, '', '{}', now(), now(), $1, $1",
+            "INSERT INTO outbox (order_id, kind, channel, dedupe_key, payload, state, next_attempt_at, expires_at, last_error,
+                                 created_at)
+             SELECT 'ORD-1', $1, $1, '', '{}', 'dead', now(), now(), $1, now()",
+            "INSERT INTO admission_audit (actor, what, reason) SELECT $1, $1, $1",
+        ] {
+            sqlx::query(statement).bind(evil).execute(&fleet.app.core.db).await.unwrap();
+        }
+        let message = (n + 1).to_string();
+        for args in [
+            &["order", "show", "ORD-1"][..],
+            &["order", "list"],
+            &["order", "list", "--json"],
+            &["order", "timeline", "ORD-1"],
+            &["order", "timeline", "ORD-1", "--json"],
+            &["order", "explain", "ORD-1"],
+            &["apikey", "list"],
+            &["apikey", "list", "--json"],
+            &["user", "list"],
+            &["alert", "list"],
+            &["outbox", "list"],
+            &["outbox", "show", &message],
+            &["area", "changes"],
+        ] {
+            let printed = fleet.run(args);
+            assert_eq!(printed.code, Some(0), "{args:?}: {printed:?}");
+            for line in printed.stdout.lines() {
+                assert!(plain_text::is_plain(line), "{args:?}: {line:?}");
+                assert!(!line.trim_start().starts_with("ORD-2"), "{args:?}: a forged line: {line:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn s04_the_command_line_takes_no_such_text_either() {
+    let fleet = Fleet::start().await;
+    for args in [
+        &["order", "cancel", "ORD-1", "--reason", EVIL[0]][..],
+        &["order", "refund", "start", "ORD-1", "--note", EVIL[3]],
+        &["alert", "ack", "1", "--note", EVIL[2]],
+    ] {
+        assert_eq!(fleet.run(args).code, Some(2), "{args:?}");
+    }
+    assert_eq!(fleet.run(&["apikey", "create", EVIL[0], "--role", "support"]).code, Some(1));
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use partner_sim::{PartnerKnobs, PartnerSim, PartnerSimOptions, values::EventRate};
 use serde_json::{Value, json};
 
-use super::world::{PARTNER, SECRET, SERVICE};
+use crate::support::partnership::{PARTNER, SECRET, SERVICE};
 use crate::support::{Child, Fleet, by, eventually, id, millis, secs};
 use accounts::{api_keys::AccountRole, key_admin};
 use foundation::outbound;

@@ -3,7 +3,7 @@
 use partner_sim::{OutageKind, PartnerKnobs, PartnerSim, PartnerSimOptions, values::EventRate};
 use serde_json::json;
 
-use super::world::{PARTNER, SECRET, SERVICE};
+use crate::support::partnership::{PARTNER, SECRET, SERVICE};
 use crate::support::{Fleet, by, eventually, id};
 use orders::create;
 

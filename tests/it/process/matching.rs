@@ -1,24 +1,14 @@
 //! A driver who comes online is matched by real processes.
 
 use serde_json::json;
-use tokio::task::JoinSet;
-use crate::support::{
-    Fleet, TestApp, by, costs::count_statements, eventually, hire, millis, retry_as_shipped, secs, send_until_answered,
-};
+
+use crate::support::{Fleet, hire, secs, send_until_answered};
 use accounts::{api_keys::AccountRole, key_admin};
-use foundation::{queue_pauses, staff_actions::ActionAuthor};
-use maintenance::recovery::reconciler;
-use model::{
-    decide::actions,
-    ids::{DriverId, LatLng},
-    order::OfferState,
-};
+use model::ids::DriverId;
 use orders::fleet::{
     driver_index,
-    drivers::{self, DriverFix},
-    waiting_orders,
+    drivers::{self},
 };
-use workers::registry::build_registry;
 
 #[tokio::test]
 async fn driver_coming_online_is_asked_before_next_search() {

@@ -1,11 +1,9 @@
 //! Postgres takes no writes for a while, as in a failover, and workers go on by themselves.
 
 use serde_json::json;
-use sqlx::{AssertSqlSafe, Connection, PgConnection};
-use crate::support::{Crowd, Fleet, TestApp, eventually, hire, millis, redis_command, secs};
+
+use crate::support::{Crowd, Fleet, eventually, hire, millis, redis_command, secs};
 use accounts::{api_keys::AccountRole, key_admin};
-use app::App;
-use foundation::db::{self, readiness::PostgresState};
 
 #[tokio::test]
 async fn f02_workers_outlast_a_postgres_that_is_read_only() {

@@ -2,7 +2,6 @@
 
 use serde_json::json;
 
-use test_support::{create_key, ride_with_id, Api, Fleet, TestApp, by, secs};
 use accounts::{
     api_keys::{self, AccountRole},
     key_admin::{self, KeyError},
@@ -12,6 +11,7 @@ use model::{
     decide::{Decision, OrderRefusal, actions},
     order::OrderStatus,
 };
+use test_support::{Api, TestApp, by, create_key, ride_with_id, secs};
 
 #[tokio::test]
 async fn s08_every_change_names_role_and_key() {

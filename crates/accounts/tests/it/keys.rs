@@ -1,8 +1,5 @@
 //! Keys, drivers and users come to an end, by Postgres alone.
 
-use serde_json::{Value, json};
-
-use test_support::{create_key, ride_with_id, Api, Fleet, TestApp, by, eventually, run_binary, secs};
 use accounts::{
     api_keys::{self, AccountRole},
     key_admin::{self, KeyFilter, KeySelection, NewKey},
@@ -11,6 +8,7 @@ use orders::fleet::{
     driver_admin::{self, DriverRemoval},
     drivers,
 };
+use test_support::{Api, TestApp, by, create_key, eventually, ride_with_id, secs};
 
 #[tokio::test]
 async fn s09_all_keys_are_listed_however_many() {

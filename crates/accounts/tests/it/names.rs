@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use test_support::{ride_with_id, Answer, Api, Fleet, TestApp};
 use accounts::{
     api_keys::AccountRole,
     key_admin::{self, KeySelection},
 };
+use test_support::{Answer, Api, TestApp, ride_with_id};
 
 const KEYS: &str = "/api/v1/admin/keys";
 

@@ -6,8 +6,8 @@ use reqwest::header::RETRY_AFTER;
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use test_support::{Api, TestApp, eventually, lasting_transaction, millis, secs};
 use accounts::api_keys::{self, AccountRole};
+use test_support::{Api, TestApp, eventually, lasting_transaction, millis, secs};
 
 const AN_ORDER: &str = "/api/v1/orders/ORD-1";
 

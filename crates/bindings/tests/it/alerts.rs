@@ -6,10 +6,10 @@ use model::{
 };
 use serde_json::json;
 
-use test_support::{Api, Counting, ProviderStage, binding_id, secs};
 use accounts::api_keys::AccountRole;
 use bindings::store::write::{BindingWrite, WriteVerdict};
 use maintenance::recovery::reconciler;
+use test_support::{Api, Counting, ProviderStage, binding_id, secs};
 
 /// Of every alert: what it is about, whether it waits, and what was done.
 async fn alerts(stage: &ProviderStage) -> Vec<String> {

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 
-use test_support::{ProviderStage, TestApp, secs};
 use maintenance::{
     audit::{
         self,
@@ -12,6 +11,7 @@ use maintenance::{
     },
     recovery::reconciler,
 };
+use test_support::{ProviderStage, TestApp, secs};
 
 /// A: every kind of call, the last one open, cycle 5 UNRESOLVED. D: deleted, its first two cycles removed. P: stopped, started,
 /// paused and resumed. N: never ran. Times are seconds.

@@ -4,7 +4,6 @@ use model::binding::{BindingCommand, BindingConflict, BindingPhase, BindingState
 use provider_sim::{ProviderSim, ProviderSimOptions};
 use serde_json::json;
 
-use test_support::{ProviderStage, binding_id, by, eventually, secs};
 use bindings::{
     change::ChangedBinding,
     commands::{self, NewBinding},
@@ -14,6 +13,7 @@ use bindings::{
     servers,
     store::servers::ServerSettings,
 };
+use test_support::{ProviderStage, binding_id, by, eventually, secs};
 
 async fn refused(stage: &ProviderStage, id: &str, command: BindingCommand) -> BindingError {
     commands::command_binding(&stage.t.app.bindings, &binding_id(id), &command, &by("operator:ops")).await.unwrap_err()

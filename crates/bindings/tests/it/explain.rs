@@ -3,12 +3,12 @@
 use model::binding::{BindingPhase, CallAction};
 use serde_json::json;
 
-use test_support::{ProviderStage, binding_id, eventually};
 use bindings::{
     explain::{BindingExplanation, JobPlace, gather},
     servers,
 };
 use queue::LeasedJob;
+use test_support::{ProviderStage, binding_id, eventually};
 
 async fn explain(stage: &ProviderStage, id: &str) -> BindingExplanation {
     gather::explain_binding(&stage.t.app.bindings, &binding_id(id)).await.unwrap()

@@ -4,8 +4,8 @@ use model::binding::{BindingCommand, BindingPhase, BindingState, StopReason, Tra
 use serde_json::json;
 use tracing::Level;
 
-use test_support::{Api, LogLines, ProviderStage, secs};
 use accounts::api_keys::AccountRole;
+use test_support::{Api, LogLines, ProviderStage, secs};
 
 const WRONG: &str = "wrong#739154";
 const RIGHT: &str = "right#482957";

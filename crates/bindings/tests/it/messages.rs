@@ -9,7 +9,6 @@ use model::{
 };
 use serde_json::{Value, json};
 
-use test_support::{ProviderStage, Receiver, TestApp, binding_id, by, id, millis, secs};
 use desk::dead_letters::{
     decide::DecisionAuthor,
     redeliver::{self, OutboxFilter},
@@ -19,6 +18,7 @@ use model::messages::OutboxState;
 use orders::create::{self, CreateError, NewOrder};
 use queue::{LeasedJob, store::JobState};
 use settings::ChannelConfig;
+use test_support::{ProviderStage, Receiver, TestApp, binding_id, by, id, millis, secs};
 
 const CODE: &str = "739154";
 

@@ -3,8 +3,8 @@
 use model::binding::{BindingCommand, BindingConflict, BindingPhase, BindingState, StopReason, TransactionStatus};
 use serde_json::{Value, json};
 
-use test_support::{ProviderStage, secs};
 use bindings::error::BindingError;
+use test_support::{ProviderStage, secs};
 
 const CODE: &str = "739154";
 

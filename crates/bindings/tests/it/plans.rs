@@ -7,7 +7,6 @@ use model::{
 use serde_json::json;
 use uuid::Uuid;
 
-use test_support::{ProviderStage, binding_id, by, millis, secs};
 use bindings::{commands, list::BindingFilter};
 use desk::plans::{
     binding_plans, control,
@@ -20,6 +19,7 @@ use maintenance::{
     recovery::{reconciler, repair},
 };
 use model::ids::PlanId;
+use test_support::{ProviderStage, binding_id, by, millis, secs};
 
 /// Plans perform two items a second. These bindings are STOPPED, and run one cycle an hour once they are started.
 async fn stage_with(ids: &[&str]) -> ProviderStage {

@@ -6,7 +6,6 @@ use model::binding::{
 };
 use serde_json::json;
 
-use test_support::{ProviderStage, binding_id, by, secs};
 use bindings::{
     change::move_jobs,
     store::write::{BindingWrite, WriteVerdict},
@@ -15,6 +14,7 @@ use queue::{
     JobId, NewJob, Outcome, SlotNeed,
     store::{JobState, OngoingWork},
 };
+use test_support::{ProviderStage, binding_id, by, secs};
 
 const STOP: BindingCommand = BindingCommand::Stop { reason: StopReason::ManualStop };
 

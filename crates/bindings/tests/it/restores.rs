@@ -4,13 +4,13 @@ use chrono::TimeDelta;
 use model::binding::{BindingCommand, CallRules, ClaimDecision, TransactionStatus, decide_settle};
 use serde_json::json;
 
-use test_support::{ProviderStage, binding_id, eventually, lasting_transaction, secs};
 use bindings::{
     explain::{JobPlace, gather},
     store::write::{BindingWrite, WriteVerdict},
 };
 use maintenance::recovery::{rebuild::Rebuild, reconciler};
 use queue::Outcome;
+use test_support::{ProviderStage, binding_id, eventually, lasting_transaction, secs};
 
 #[tokio::test]
 async fn rebuild_restores_slots_of_the_open_call() {

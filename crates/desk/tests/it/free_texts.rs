@@ -7,10 +7,10 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::privacy::{erasure, tables_with};
-use test_support::{Answer, Api, PAYMENT_SECRET, PaymentSim, Receiver, TestApp, dead_letters::bury_due, secs};
 use accounts::api_keys::AccountRole;
 use desk::privacy::{self, ErasureOutcome, ErasureSubject};
 use queue::{JobId, NewJob};
+use test_support::{Answer, Api, PAYMENT_SECRET, PaymentSim, Receiver, TestApp, dead_letters::bury_due, secs};
 
 /// Written into each free text.
 const MARK: &str = "MARK words";

@@ -5,11 +5,11 @@ mod jobs;
 mod mirror;
 mod requeue;
 
+use desk::dead_letters::decide::DecisionAuthor;
 use test_support::{
     by,
     dead_letters::{bury_due, dead, dead_ids, job},
 };
-use desk::dead_letters::decide::DecisionAuthor;
 
 fn anna() -> DecisionAuthor {
     DecisionAuthor { who: by("operator:anna"), why: Some("routing is back".to_owned()) }

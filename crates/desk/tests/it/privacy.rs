@@ -6,7 +6,6 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 
-use test_support::{workspace, create_key, ride_with_id, Api, Fleet, TestApp, by, eventually, lasting_transaction, secs};
 use accounts::api_keys::AccountRole;
 use desk::privacy::{self, ErasureOutcome, ErasureRecord, ErasureSubject};
 use foundation::db;
@@ -16,6 +15,7 @@ use model::{
     decide::actions,
 };
 use orders::fleet::drivers;
+use test_support::{Api, TestApp, by, create_key, eventually, lasting_transaction, ride_with_id, secs, workspace};
 
 /// The tables that hold a text, but for the record of erasures.
 pub(super) async fn tables_with(t: &TestApp, text: &str) -> Vec<String> {

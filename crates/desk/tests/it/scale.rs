@@ -1,14 +1,14 @@
 //! How many workers an autoscaler is told to run a minute from now, with a clock moved by hand. Over HTTP and through an outage:
 //! `process::scale`.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{collections::BTreeMap, fs};
 
 use jobs::{PollPartner, queues};
 
-use test_support::{workspace, TestApp, id, secs};
 use desk::reports::scale::{WorkerGroup, read_scale};
 use queue::NewJob;
 use settings::{Config, PartnerConfig, ScaleConfig};
+use test_support::{TestApp, id, secs, workspace};
 
 /// Of a replica with one place a hundredth is to be used, so that few jobs want many.
 const SCALE: ScaleConfig = ScaleConfig { min: 1, max: 1_000, target: 1, per_worker: 100_000 };

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use test_support::{TestApp, secs};
 use areas::admission::waiting::{self, SuspectMembers};
 use maintenance::audit::{self, invariants::INVARIANTS};
+use test_support::{TestApp, secs};
 
 const TABLES: [&str; 7] = ["orders", "offers", "bookings", "order_events", "outbox", "outbox_attempts", "alerts"];
 

@@ -7,7 +7,6 @@ use sqlx::{
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 
-use test_support::{Fleet, TestApp, by, id};
 use app::App;
 use foundation::{
     db::{
@@ -18,7 +17,7 @@ use foundation::{
 };
 use maintenance::periodic::cleanup;
 use orders::query;
-use settings::Config;
+use test_support::{TestApp, by, id};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const DAYS: &str = "SELECT count(*) FROM pg_inherits WHERE inhparent = 'order_events'::regclass";

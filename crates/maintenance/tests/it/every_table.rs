@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
-use test_support::{TestApp, rows::FILL};
 use maintenance::periodic::cleanup::{self, CleanupMode};
+use test_support::{TestApp, rows::FILL};
 
 /// Rows of 20 to 1,200 days, the same as those whose sweeps are planned.
 fn aged_rows() -> String {

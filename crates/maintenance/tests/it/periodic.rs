@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use test_support::{TestApp, by, secs};
 use foundation::{queue_pauses, staff_actions::ActionAuthor};
 use maintenance::{
     periodic::cleanup::{self, CleanupMode},
@@ -11,6 +10,7 @@ use maintenance::{
 use model::{decide::actions, order::OrderStatus};
 use orders::update::update_order;
 use settings::{ScheduledTask, TaskSchedule};
+use test_support::{TestApp, by, secs};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 

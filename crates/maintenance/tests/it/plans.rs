@@ -1,15 +1,15 @@
 //! What every sweep and every look costs does not grow with the tables: the planner chooses an index by itself.
 
-use std::{fs, path::Path};
+use std::fs;
 
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
-use test_support::{workspace, TestApp, rows::FILL};
 use desk::privacy::driver::WALKS;
 use maintenance::{
     audit::trail,
     periodic::{binding_sweeps::BINDING_SWEEPS, sweeps::SWEEPS},
 };
+use test_support::{TestApp, rows::FILL, workspace};
 
 /// An area, and a day.
 const REPORT: [&str; 3] = ["'A'", "'2029-12-31'", "'2030-01-01'"];

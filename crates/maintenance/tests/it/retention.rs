@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use jobs::PeriodicTick;
 
-use test_support::{TestApp, secs};
 use maintenance::periodic::cleanup;
 use queue::Outcome;
+use test_support::{TestApp, secs};
 use workers::tick;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);

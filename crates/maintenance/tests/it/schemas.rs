@@ -1,12 +1,12 @@
 //! Two installations in two schemas of one database.
 
-use test_support::TestApp;
 use foundation::{
     config::database::DatabaseConfig,
     db::{self, Pool, lock},
     error::ServiceError,
 };
 use settings::Config;
+use test_support::TestApp;
 
 /// An installation in a schema of its own.
 async fn install(t: &TestApp, schema: &str) -> Pool {

@@ -5,12 +5,12 @@ use std::{
     sync::{Arc, atomic::AtomicU64},
 };
 
-use test_support::{Counting, Scrape, TestApp, by, eventually, ids, secs};
 use foundation::{queue_pauses, staff_actions::ActionAuthor};
 use maintenance::recovery::reconciler;
 use model::{decide::actions, ids::LatLng, messages::MANUAL_REFUND_REQUIRED, order::OrderStatus};
 use orders::{commit, fleet::driver_index};
 use queue::ScriptClock;
+use test_support::{Counting, Scrape, TestApp, by, eventually, ids, secs};
 
 /// An order whose attempt runs, asked of D1.
 async fn offered() -> TestApp {

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use test_support::{Counting, Scrape, TestApp, by, secs};
 use desk::dead_letters::decide::{self, DecisionAuthor, DecisionOutcome};
 use maintenance::recovery::reconciler;
 use model::{
@@ -12,6 +11,7 @@ use model::{
 };
 use notify::alerts::{self, AlertFilter, AlertSelection};
 use queue::{JobId, Outcome};
+use test_support::{Counting, Scrape, TestApp, by, secs};
 
 const HOUR: u64 = 3600;
 

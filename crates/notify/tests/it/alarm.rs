@@ -2,13 +2,13 @@
 
 use axum::http::StatusCode;
 
-use test_support::{Receiver, TestApp, eventually, secs};
 use model::{
     messages::{MANUAL_REFUND_REQUIRED, STATUS_UPDATE_FAILED},
     order::OrderStatus,
 };
 use orders::compensation::outage;
 use queue::Outcome;
+use test_support::{Receiver, TestApp, eventually, secs};
 
 const REFUSE: &str = "
     CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no, says the trigger'; END $$;

@@ -2,7 +2,6 @@
 
 use serde_json::json;
 
-use test_support::{Api, Receiver, TestApp, by, ids, secs};
 use accounts::api_keys::AccountRole;
 use maintenance::recovery::reconciler;
 use model::{
@@ -14,6 +13,7 @@ use model::{
 };
 use notify::alerts::{self, AlertFilter, AlertSelection};
 use queue::store::JobState;
+use test_support::{Api, Receiver, TestApp, by, ids, secs};
 
 const HOUR: u64 = 3600;
 

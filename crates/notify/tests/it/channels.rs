@@ -5,9 +5,9 @@ use std::collections::HashSet;
 use axum::http::StatusCode;
 use serde_json::json;
 
-use test_support::{MailServer, Receiver, TestApp, secs};
 use model::{messages::MANUAL_REFUND_REQUIRED, order::OfferState};
 use settings::{ChannelConfig, Config, SlackConfig, TicketConfig, WebhookConfig};
+use test_support::{MailServer, Receiver, TestApp, secs};
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 

@@ -7,10 +7,10 @@ use jobs::SendNotification;
 use standardwebhooks::Webhook;
 use tokio::task::JoinSet;
 
-use test_support::{Fleet, Receiver, TestApp, eventually, id, lasting_transaction, secs};
 use model::order::OfferState;
 use queue::{LeasedJob, NewJob, Outcome};
 use settings::{ChannelConfig, WebhookConfig};
+use test_support::{Receiver, TestApp, eventually, id, lasting_transaction, secs};
 
 async fn with_receiver() -> (Receiver, TestApp) {
     let receiver = Receiver::start().await;

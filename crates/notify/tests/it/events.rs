@@ -2,12 +2,12 @@
 
 use serde_json::json;
 
-use test_support::{Receiver, TestApp, by, secs};
 use model::{
     decide::actions,
     messages::{CANCELLED_AFTER_PAYMENT, ORDER_CANCELLED},
 };
 use settings::{ChannelConfig, WebhookConfig};
+use test_support::{Receiver, TestApp, by, secs};
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 

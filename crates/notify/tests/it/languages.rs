@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use model::texts::{Language, TextKey};
 use serde_json::{Value, json};
 
-use test_support::{Api, MailServer, Receiver, TestApp, secs};
 use accounts::{api_keys::AccountRole, users::UserAccount};
 use maintenance::recovery::reconciler;
 use model::messages::DISPATCH_FAILED;
 use settings::{ChannelConfig, Config};
+use test_support::{Api, MailServer, Receiver, TestApp, secs};
 
 /// Customers are reached by webhook, Indonesians in words of our own.
 fn with_own_words(config: &mut Config, receiver: &Receiver) {

@@ -6,7 +6,6 @@ use axum::http::StatusCode;
 use jobs::{EscalateAlert, SendNotification};
 use serde_json::json;
 
-use test_support::{Receiver, TestApp, by, id, millis, secs};
 use accounts::api_keys::AccountRole;
 use foundation::system::{Rng, SeededRng};
 use model::{
@@ -16,6 +15,7 @@ use model::{
 use orders::update::update_order;
 use queue::{JobId, NewJob, retry::add_jitter, store::JobState};
 use settings::ChannelConfig;
+use test_support::{Receiver, TestApp, by, id, millis, secs};
 
 async fn with_receiver() -> (Receiver, TestApp) {
     let receiver = Receiver::start().await;

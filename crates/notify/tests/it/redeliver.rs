@@ -2,7 +2,6 @@
 
 use axum::http::StatusCode;
 
-use test_support::{Fleet, Receiver, TestApp, by, secs};
 use desk::dead_letters::{
     decide::DecisionAuthor,
     redeliver::{self, OutboxFilter, OutboxMessage},
@@ -10,6 +9,7 @@ use desk::dead_letters::{
 use maintenance::recovery::reconciler;
 use model::messages::OutboxState;
 use queue::store::JobState;
+use test_support::{Receiver, TestApp, by, secs};
 
 fn by_test() -> DecisionAuthor {
     DecisionAuthor { who: by("operator:test"), why: None }

@@ -7,13 +7,13 @@ use model::{messages::ProducerEvent, order::OrderStep};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use test_support::{Api, Receiver, TestApp, by, eventually, run_binary, secs};
 use accounts::api_keys::AccountRole;
 use foundation::outbound;
 use maintenance::recovery::reconciler;
 use model::decide::money;
 use queue::Outcome;
 use settings::{Config, ProducerConfig};
+use test_support::{Api, Receiver, TestApp, by, eventually, secs};
 
 const KEY: &[u8; 24] = b"0123456789abcdef01234567";
 /// The key as Standard Webhooks writes it.

@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use test_support::{Api, Receiver, TestApp, id, secs};
 use accounts::api_keys::AccountRole;
 use model::messages::MANUAL_REFUND_REQUIRED;
 use notify::alerts::{self, AlertFilter};
 use settings::{ChannelConfig, TicketConfig};
+use test_support::{Api, Receiver, TestApp, id, secs};
 
 /// Support is reached by tickets alone; `more` is what is configured of their ids and addresses.
 async fn with_tickets(receiver: &Receiver, more: TicketConfig) -> TestApp {

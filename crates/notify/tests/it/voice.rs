@@ -4,10 +4,10 @@ use axum::http::StatusCode;
 use reqwest::Url;
 use uuid::Uuid;
 
-use test_support::{Api, Receiver, TestApp, http_client, ids};
 use model::order::OrderStatus;
 use notify::channels::voice::CallEvent;
 use settings::{ChannelConfig, Config, VoiceConfig};
+use test_support::{Api, Receiver, TestApp, http_client, ids};
 
 fn by_phone(config: &mut Config, receiver: &Receiver, language: &str) {
     let voice = VoiceConfig {

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use test_support::{TestApp, by, eventually, id, lasting_transaction, millis};
 use model::order::OrderStatus;
 use orders::accept;
+use test_support::{TestApp, by, eventually, id, lasting_transaction, millis};
 
 #[tokio::test]
 async fn f19e_accept_is_answered_before_offers_are_withdrawn() {

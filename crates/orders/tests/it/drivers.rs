@@ -3,7 +3,6 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use test_support::{Answer, Api, TestApp, millis, secs};
 use accounts::api_keys::AccountRole;
 use foundation::db;
 use model::{
@@ -11,6 +10,7 @@ use model::{
     ranking::SearchCircle,
 };
 use orders::fleet::driver_index;
+use test_support::{Answer, Api, TestApp, millis, secs};
 
 async fn put(api: &Api, path: &str, key: &str, body: serde_json::Value) -> Answer {
     api.send(Method::PUT, path, key, "", body.to_string()).await

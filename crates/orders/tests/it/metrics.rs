@@ -1,7 +1,7 @@
 //! What is counted, and when.
 
-use test_support::{Counting, TestApp, by, secs};
 use model::{decide::money, order::OrderStatus};
+use test_support::{Counting, TestApp, by, secs};
 
 /// Has Postgres refuse the end of every order, with this code.
 fn refuse(code: &str) -> String {

@@ -3,7 +3,6 @@
 use axum::http::StatusCode;
 use sqlx::{Postgres, Transaction};
 
-use test_support::{LogLines, Receiver, TestApp, by, eventually, id, ids, lasting_transaction, secs};
 use desk::explain::gather;
 use model::{
     decide::{OrderRefusal, actions},
@@ -18,6 +17,7 @@ use orders::{
     update,
 };
 use settings::Config;
+use test_support::{LogLines, Receiver, TestApp, by, eventually, id, ids, lasting_transaction, secs};
 
 /// Three at once.
 fn broadcast(config: &mut Config) {

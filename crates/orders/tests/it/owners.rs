@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use test_support::{create_key, ride_with_id, Answer, Api, TestApp, secs};
 use accounts::{api_keys::AccountRole, key_admin};
+use test_support::{Answer, Api, TestApp, create_key, ride_with_id, secs};
 
 const NOT_FOUND: (u16, &str) = (404, "ORDER_NOT_FOUND");
 

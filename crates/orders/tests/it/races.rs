@@ -9,12 +9,12 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use test_support::{TestApp, by, millis};
 use model::{
     decide::{OrderRefusal, actions},
     order::OrderStatus,
 };
 use orders::commit::{ChangeError, ChangeOutcome};
+use test_support::{TestApp, by, millis};
 
 type Answer = Result<ChangeOutcome, ChangeError>;
 

@@ -5,10 +5,10 @@ mod words;
 use axum::http::StatusCode;
 use serde_json::json;
 
-use test_support::{Api, Counting, PAYMENT_SECRET, PaymentSim, TestApp, by, secs};
 use maintenance::recovery::reconciler;
 use model::{decide::money, messages::UNEXPECTED_STATE, order::OrderStatus};
 use queue::Outcome;
+use test_support::{Api, Counting, PAYMENT_SECRET, PaymentSim, TestApp, by, secs};
 
 const ROWS: &str = "SELECT state || ' ' || tries FROM refunds";
 

@@ -11,7 +11,6 @@ use tokio::task::JoinSet;
 
 use servers::TcpProxy;
 
-use test_support::{Api, TestApp, by, eventually, id, is_slow_profile, lasting_transaction, millis, secs};
 use app::App;
 use maintenance::recovery::reconciler;
 use model::{
@@ -29,6 +28,7 @@ use orders::{
 };
 use queue::Store;
 use settings::DispatchOverrides;
+use test_support::{Api, TestApp, by, eventually, id, is_slow_profile, lasting_transaction, millis, secs};
 
 const DRIVERS: usize = 30;
 

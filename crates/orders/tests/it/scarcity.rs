@@ -4,13 +4,8 @@
 
 mod meanwhile;
 
-use serde_json::json;
 use tokio::task::JoinSet;
 
-use test_support::{
-    Fleet, TestApp, by, costs::count_statements, eventually, hire, millis, retry_as_shipped, secs, send_until_answered,
-};
-use accounts::{api_keys::AccountRole, key_admin};
 use foundation::{queue_pauses, staff_actions::ActionAuthor};
 use maintenance::recovery::reconciler;
 use model::{
@@ -23,6 +18,7 @@ use orders::fleet::{
     drivers::{self, DriverFix},
     waiting_orders,
 };
+use test_support::{TestApp, by, costs::count_statements, eventually, millis, retry_as_shipped, secs};
 use workers::registry::build_registry;
 
 const STATEMENTS: &str = "SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_statements s

@@ -2,12 +2,6 @@
 
 use tokio::task::JoinSet;
 
-use test_support::{
-    Api, TestApp,
-    costs::{ORDERS, assert_no_timer_left, assert_shared, count_statements, create_orders, latitudes, timer_kinds},
-    eventually, id, millis,
-    partnership::work,
-};
 use model::{
     actor::Actor,
     decide::actions,
@@ -17,6 +11,12 @@ use orders::{
     accept,
     fleet::drivers::{self, NewDriver},
     update::update_order,
+};
+use test_support::{
+    Api, TestApp,
+    costs::{ORDERS, assert_no_timer_left, assert_shared, count_statements, create_orders, latitudes, timer_kinds},
+    eventually, id, millis,
+    partnership::work,
 };
 
 #[tokio::test]

@@ -2,13 +2,13 @@
 
 use std::collections::HashSet;
 
-use test_support::{TestApp, ids, secs};
 use maintenance::recovery::{reconciler, repair};
 use model::{
     messages::{MANUAL_REFUND_REQUIRED, OFFER},
     order::OrderStatus,
 };
 use queue::store::SettleVerdict;
+use test_support::{TestApp, ids, secs};
 
 /// When a worker dies with a job in hand.
 #[derive(Clone, Copy)]

@@ -1,12 +1,12 @@
 //! Jobs that are delivered too often, too early, or for nothing.
 
-use test_support::{Ran, Receiver, TestApp, ids, millis, secs};
 use model::{
     decide::actions,
     messages::FAILED_TO_GET_ORDER,
     order::{OfferState, OrderStatus},
 };
 use queue::{JobId, NewJob, Outcome, store::EnqueueVerdict};
+use test_support::{Ran, Receiver, TestApp, ids, millis, secs};
 
 fn job(queue: &'static str, id: &str) -> NewJob {
     NewJob { queue, id: JobId::parse(id).unwrap(), delay: millis(0), payload: None, slots: None }

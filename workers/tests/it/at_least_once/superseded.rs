@@ -1,13 +1,13 @@
 //! Timers that a change leaves behind for good are cancelled with it, and no other timer is, in whatever order the calls of an order's
 //! changes arrive.
 
-use test_support::{TestApp, by, id, secs};
 use maintenance::recovery::repair;
 use model::{
     decide::{Decision, actions, timers},
     order::{OrderStatus, Snapshot},
 };
 use orders::commit::{self, ChangeOutcome, ChangedOrder};
+use test_support::{TestApp, by, id, secs};
 
 async fn waiting(t: &TestApp) -> Vec<String> {
     t.timers().await.into_keys().collect()

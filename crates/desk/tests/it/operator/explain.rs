@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use test_support::{TestApp, id, secs};
 use desk::explain::{JobStanding, OrderExplanation, gather};
 use queue::{
     Outcome,
     store::{Heartbeat, LatenessCounts, WorkerInfo},
 };
+use test_support::{TestApp, id, secs};
 
 async fn explain(t: &TestApp, order: &str) -> OrderExplanation {
     gather::explain_order(&t.app.desk, &id(order)).await.unwrap().expect("the order exists")

@@ -1,7 +1,6 @@
 //! Cancelling and rescheduling: what would be undone is refused, and says why.
 
 use super::{bury_due, job};
-use test_support::{Receiver, TestApp, millis, secs};
 use desk::operator::{
     error::{JobRefusal, OperateError},
     job::{RescheduleTime, cancel_job, reschedule_job},
@@ -9,6 +8,7 @@ use desk::operator::{
 use maintenance::recovery::reconciler;
 use queue::NewJob;
 use settings::{ScheduledTask, TaskSchedule};
+use test_support::{Receiver, TestApp, millis, secs};
 
 /// An order that is offered to D1.
 async fn offered() -> TestApp {

@@ -1,7 +1,6 @@
 //! Dead letters are copied to Postgres, come back after a flush, and end with a decision.
 
 use super::{anna, bury_due, dead, dead_ids, job};
-use test_support::{TestApp, lasting_transaction, secs};
 use desk::dead_letters::{
     decide::{DecisionOutcome, discard_job, requeue_job},
     mirror::{self, MirrorTurn},
@@ -12,6 +11,7 @@ use maintenance::{
     recovery::reconciler,
 };
 use queue::NewJob;
+use test_support::{TestApp, lasting_transaction, secs};
 
 const OPEN: &str = "SELECT count(*) FROM dead_letters WHERE resolved_at IS NULL";
 

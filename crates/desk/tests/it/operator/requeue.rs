@@ -3,7 +3,6 @@
 use axum::http::StatusCode;
 
 use super::{anna, bury_due, dead_ids, job};
-use test_support::{Receiver, TestApp, by, id, ids, secs};
 use desk::dead_letters::{
     decide::{DecisionOutcome, discard_job, preview_requeue, requeue_job},
     requeue_policy,
@@ -17,6 +16,7 @@ use model::{
 };
 use orders::commit;
 use queue::{NewJob, store::JobState};
+use test_support::{Receiver, TestApp, by, id, ids, secs};
 
 const DISPATCH: &str = "dispatch:ORD-1:1";
 

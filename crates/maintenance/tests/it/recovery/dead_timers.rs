@@ -1,6 +1,5 @@
 //! No order waits for a job that will not run: a dead timer puts its order on a person's desk.
 
-use test_support::{TestApp, by, secs};
 use maintenance::recovery::reconciler;
 use model::{
     decide::actions,
@@ -8,6 +7,7 @@ use model::{
     order::OrderStatus,
 };
 use queue::Outcome;
+use test_support::{TestApp, by, secs};
 
 /// The next due job dies.
 async fn kill_next(t: &TestApp, job: &str) {

@@ -2,9 +2,9 @@
 
 use jobs::{DispatchOrder, ExpireAttempt, ExpireOrder};
 
-use test_support::{TestApp, id, ids, secs};
 use maintenance::recovery::{rebuild::Rebuild, reconciler, repair};
 use queue::{NewJob, store::Takeable};
+use test_support::{TestApp, id, ids, secs};
 
 /// An order that was offered, whose timers are due in minutes, and one that is to be dispatched now. Redis has lost both.
 async fn flushed() -> (TestApp, std::collections::BTreeMap<String, u64>) {

@@ -1,11 +1,11 @@
 //! Single timers that went missing, or lie far from their row's deadline.
 
-use test_support::{TestApp, ids, secs};
 use maintenance::recovery::{
     reconciler,
     repair::{self, RepairReport},
 };
 use model::{messages::MANUAL_REFUND_REQUIRED, order::OrderStatus};
+use test_support::{TestApp, ids, secs};
 
 async fn reconcile(t: &TestApp) -> RepairReport {
     reconciler::reconcile_once(&t.app.maintenance).await.unwrap().expect("no other process reconciles")

@@ -2,8 +2,8 @@
 
 use axum::http::StatusCode;
 
-use test_support::{Receiver, TestApp, eventually, lasting_transaction, secs};
 use maintenance::recovery::{reconciler, repair};
+use test_support::{Receiver, TestApp, eventually, lasting_transaction, secs};
 
 /// Orders in every state that has timers, and a message that is to be sent again.
 async fn busy(t: &TestApp, receiver: &Receiver) {

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::json;
 
-use test_support::{TestApp, by, id, secs};
 use desk::dead_letters::{
     mirror,
     walk::{self, DeadSelection},
@@ -16,6 +15,7 @@ use foundation::{
 use maintenance::recovery::{reconciler, repair, shards};
 use orders::create::{self, NewOrder};
 use queue::{JobId, Outcome, ShardCount, store::JobState};
+use test_support::{TestApp, by, id, secs};
 
 const ORDERS: usize = 12;
 

@@ -7,7 +7,6 @@ use servers::TcpProxy;
 use sqlx::Connection;
 use uuid::Uuid;
 
-use test_support::{app_behind, TestApp, by, eventually, id, lasting_transaction};
 use foundation::{db, loops::LoopRegistry};
 use model::{
     actor::Actor,
@@ -20,6 +19,7 @@ use orders::{
     order_store::write::{OrderWrite, WriteVerdict},
     update::update_order,
 };
+use test_support::{TestApp, app_behind, by, eventually, id, lasting_transaction};
 
 /// Any number: the lock a COMMIT waits for.
 const LOCK: i64 = 4712;

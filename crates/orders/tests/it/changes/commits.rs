@@ -5,7 +5,6 @@ use servers::TcpProxy;
 use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
-use test_support::{app_behind, config_behind, Counting, PATIENCE, TestApp, by, eventually, id};
 use app::App;
 use foundation::{db, loops::LoopRegistry};
 use model::{decide::actions, order::OrderStatus};
@@ -14,6 +13,7 @@ use orders::{
     create::{self, CreateError, NewOrder},
     update::update_order,
 };
+use test_support::{Counting, PATIENCE, TestApp, app_behind, by, config_behind, eventually, id};
 
 /// Any number: the lock a COMMIT waits for.
 const LOCK: i64 = 4711;

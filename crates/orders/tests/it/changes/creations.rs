@@ -3,8 +3,8 @@
 use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
-use test_support::{TestApp, eventually, id, lasting_transaction};
 use orders::order_store::create::{CreateVerdict, CreationKey, OrderCreation, create_alone};
+use test_support::{TestApp, eventually, id, lasting_transaction};
 
 /// A creation of which each column has a value of its own.
 fn creation(order: &str, service_type: &str) -> OrderCreation {

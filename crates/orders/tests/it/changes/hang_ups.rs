@@ -16,9 +16,9 @@ use sqlx::{Connection, PgConnection, postgres::PgPoolOptions};
 use standardwebhooks::Webhook;
 use tokio::{io::AsyncWriteExt, net::TcpStream, sync::Mutex, task::JoinSet};
 
-use test_support::{Api, TestApp, eventually, lasting_transaction, millis, secs};
 use accounts::api_keys::AccountRole;
 use foundation::{db, outbound};
+use test_support::{Api, TestApp, eventually, lasting_transaction, millis, secs};
 
 const SECRET: &str = "whsec_ZGlzcGF0Y2hxIHBhcnRuZXIgc2ltdWxhdG9y";
 

@@ -1,12 +1,10 @@
 //! Postgres answers, and takes no writes for a while, as in a failover: nothing of it needs a person.
 
-use serde_json::json;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
-use test_support::{Crowd, Fleet, TestApp, eventually, hire, millis, redis_command, secs};
-use accounts::{api_keys::AccountRole, key_admin};
 use app::App;
 use foundation::db::{self, readiness::PostgresState};
+use test_support::{TestApp, eventually};
 
 /// Runs each statement on a session of its own, which refuses nothing.
 async fn as_owner(url: &str, statements: &[&str]) {

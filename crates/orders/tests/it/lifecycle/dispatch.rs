@@ -1,11 +1,11 @@
 //! Drivers are asked one after the other until one accepts.
 
-use test_support::{TestApp, by, ids, millis, retry_as_shipped, secs};
 use model::{
     decide::actions,
     order::{OfferState, OrderStatus},
 };
 use orders::commit::ChangeError;
+use test_support::{TestApp, by, ids, millis, retry_as_shipped, secs};
 
 #[tokio::test]
 async fn an_accepted_order_is_carried_out() {

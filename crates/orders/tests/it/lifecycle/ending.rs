@@ -1,6 +1,5 @@
 //! Orders that find no driver end at their lifetime, and what was paid for them decides how.
 
-use test_support::{TestApp, by, millis, secs};
 use model::{
     decide::{OrderRefusal, actions},
     messages::{MANUAL_REFUND_REQUIRED, ORDER_CANCELLED, UNEXPECTED_STATE},
@@ -8,6 +7,7 @@ use model::{
 };
 use orders::commit::ChangeError;
 use settings::ChannelConfig;
+use test_support::{TestApp, by, millis, secs};
 
 #[tokio::test]
 async fn unpaid_order_is_cancelled_exactly_at_its_lifetime() {

@@ -1,9 +1,9 @@
 //! No driver is left to ask, and the service type says to tell the dispatchers: the order waits for a person.
 
-use test_support::{TestApp, by, secs};
 use accounts::api_keys::AccountRole;
 use model::{decide::actions, messages::DISPATCH_FAILED, order::OrderStatus};
 use orders::commit::ChangeError;
+use test_support::{TestApp, by, secs};
 
 const PENDING_HISTORY: [&str; 2] = ["ORDER_CREATED", "NO_CANDIDATES"];
 

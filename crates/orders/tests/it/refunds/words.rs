@@ -6,7 +6,6 @@ use axum::http::StatusCode;
 use model::order::PaymentStatus;
 use serde_json::json;
 
-use test_support::{Answer, Api, Counting, PAYMENT_SECRET, PaymentSim, TestApp, by, http_client, secs};
 use accounts::api_keys::AccountRole;
 use desk::reports::{census, glance};
 use maintenance::periodic::cleanup;
@@ -16,6 +15,7 @@ use model::{
     order::{OrderStatus, RefundProgress},
 };
 use orders::search;
+use test_support::{Answer, Api, Counting, PAYMENT_SECRET, PaymentSim, TestApp, by, http_client, secs};
 
 struct Desk {
     t: TestApp,

@@ -4,7 +4,6 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use test_support::{Api, Counting, TestApp, by, eventually, id};
 use app::App;
 use foundation::db;
 use model::{
@@ -16,6 +15,7 @@ use orders::{
     accept,
     commit::{ChangeError, ChangeOutcome},
 };
+use test_support::{Api, Counting, TestApp, by, eventually, id};
 
 const LOCK: &str = "trip_lock:ORD-1";
 const KNOWN: &str = "dispatchq:offered:{trip_lock:ORD-1}";

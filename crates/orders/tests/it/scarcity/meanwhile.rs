@@ -3,13 +3,13 @@
 use tokio::task::JoinSet;
 
 use super::{PICKUP, asked, match_drivers, move_driver, wait_for_drivers};
-use test_support::{TestApp, eventually, lasting_transaction, retry_as_shipped, secs};
 use model::{fleet::decide, ids::DriverId, ranking::DriverRanking};
 use orders::{
     commit,
     fleet::{driver_index, drivers, waiting_orders},
     store::write::ApplyError,
 };
+use test_support::{TestApp, eventually, lasting_transaction, retry_as_shipped, secs};
 
 /// Postgres refuses to store offers of these orders.
 async fn refuse_offers(t: &TestApp, orders: &str, sqlstate: &str) {

@@ -1,0 +1,29 @@
+//! What staff are answered: who may do what, lists, decisions on orders, who is on one, and running the system.
+
+mod access;
+mod actions;
+mod lists;
+mod running;
+mod takes;
+
+use serde_json::{Value, json};
+
+use test_support::{Answer, TestApp};
+
+const ORDERS: &str = "/api/v1/orders";
+
+fn because(reason: &str) -> Value {
+    json!({ "reason": reason })
+}
+
+/// The ids of an answer's orders, in their order.
+#[track_caller]
+fn order_ids(answer: &Answer) -> Vec<&str> {
+    let orders = answer.body["orders"].as_array().unwrap_or_else(|| panic!("no orders: {answer:?}"));
+    orders.iter().map(|order| order["order_id"].as_str().unwrap()).collect()
+}
+
+/// `action subject actor reason` of what staff did, in its order.
+async fn recorded(t: &TestApp) -> Vec<String> {
+    t.texts("SELECT concat_ws(' ', action, subject, actor, reason) FROM audit_staff_actions ORDER BY id").await
+}

@@ -1,0 +1,56 @@
+//! Jobs: what lies in a queue, and where one job is.
+
+use super::Browser;
+use accounts::api_keys::AccountRole;
+use test_support::{Api, TestApp, dead_letters::bury_due};
+
+// Rule U17: a job's id links to the job, and beside it stands the order.
+#[tokio::test]
+async fn jobs_page_lists_and_finds_jobs() {
+    let t = TestApp::start().await;
+    let api = Api::start(&t.app).await;
+    let operator = Browser::signed_in(&t, &api, AccountRole::Operator).await;
+    assert!(operator.text("/console/jobs").await.contains("No job of this state in the queue"));
+    t.order("DEAD").await;
+    assert_eq!(bury_due(&t.app, "no route to host").await, 1);
+    t.order("ORD-1").await;
+
+    let page = operator.text("/console/jobs").await;
+    let link = "<a class=\"id\" href=\"/console/jobs?id=dispatch%3AORD-1%3A1\">dispatch:ORD-1:1</a>";
+    assert!(page.contains("<a class=\"id\" href=\"/console/orders/ORD-1\">ORD-1</a>"), "{page}");
+    assert!(page.contains(link) && page.contains("</b>due</span>"), "{page}");
+    assert!(!page.contains("dispatch:DEAD:1"), "{page}");
+    let page = operator.text("/console/jobs?queue=lifetime-cancel-queue").await;
+    assert!(page.contains("lifetime:ORD-1") && page.contains("</b>later</span>"), "{page}");
+    let page = operator.text("/console/jobs?state=dead").await;
+    assert!(page.contains("dispatch:DEAD:1") && page.contains("no route to host"), "{page}");
+
+    // Wherever else a job is named, its id leads to it; those who may not see jobs see the id alone.
+    let dead = operator.text("/console/dead").await;
+    assert!(dead.contains("href=\"/console/jobs?id=dispatch%3ADEAD%3A1\">dispatch:DEAD:1</a>"), "{dead}");
+    assert!(dead.contains("href=\"/console/orders/DEAD\">DEAD</a>"), "{dead}");
+    assert!(operator.text("/console/orders/ORD-1").await.contains(link));
+    let viewer = Browser::signed_in(&t, &api, AccountRole::Viewer).await;
+    let order = viewer.text("/console/orders/ORD-1").await;
+    assert!(order.contains("dispatch:ORD-1:1") && !order.contains("/console/jobs?id="), "{order}");
+
+    // A job that runs is with its worker, wherever it was looked for.
+    let leased = t.take().await;
+    assert_eq!(leased.len(), 1, "{leased:?}");
+    let page = operator.text("/console/jobs?id=dispatch:ORD-1:1&queue=notify-queue&state=dead").await;
+    assert!(page.contains(link) && page.contains("</b>runs</span>") && page.contains("lease ends"), "{page}");
+    assert!(operator.text("/console/jobs?state=leased").await.contains(link));
+    assert!(operator.text("/console/jobs?id=dispatch:ORD-9:1").await.contains("No such job"));
+
+    let queues = operator.text("/console/queues").await;
+    assert!(queues.contains("href=\"/console/jobs?queue=notify-queue\">notify-queue</a>"), "{queues}");
+    for (path, status) in
+        [("/console/jobs?queue=none", 404), ("/console/jobs?state=none", 422), ("/console/jobs?offset=100001", 422)]
+    {
+        assert_eq!(operator.get(path).await.status(), status, "{path}");
+    }
+    for role in [AccountRole::Viewer, AccountRole::Dispatcher, AccountRole::Support] {
+        let person = Browser::signed_in(&t, &api, role).await;
+        assert_eq!(person.get("/console/jobs").await.status(), 403, "{role:?}");
+    }
+}

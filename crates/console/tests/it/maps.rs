@@ -1,0 +1,71 @@
+//! Areas and orders are drawn from what Postgres knows.
+
+use model::admission::limits::ForcedStatus;
+
+use super::Browser;
+use accounts::api_keys::AccountRole;
+use areas::{
+    import,
+    table::{ChangeAuthor, geofences, overrides},
+};
+use test_support::{Api, JAKARTA, TestApp, by, secs};
+
+#[tokio::test]
+async fn areas_are_drawn_with_how_full_they_are() {
+    let t = TestApp::start().await;
+    let api = Api::start(&t.app).await;
+    let viewer = Browser::signed_in(&t, &api, AccountRole::Viewer).await;
+    assert!(!viewer.text("/console/areas").await.contains("<svg class=\"map\""), "there is no area yet");
+    let person = by("dispatcher:anna");
+    let author = ChangeAuthor { actor: &person, reason: Some("a test") };
+    geofences::import_areas(&t.app.core.db, &import::parse(JAKARTA).unwrap(), false, None, author).await.unwrap();
+    overrides::set_override(&t.app.core.db, &"JKT-PUSAT".into(), Some((ForcedStatus::ForceBusy, None)), None, author)
+        .await
+        .unwrap();
+    t.app.areas.reload_if_changed().await.unwrap();
+    let page = viewer.text("/console/areas").await;
+    for text in [
+        "<svg class=\"map\"",
+        "<g class=\"area closed\">",
+        "<g class=\"area calm\">",
+        ">JKT-PUSAT<tspan ",
+        ">0 %</tspan></text>",
+        "closed by a person",
+        "force busy",
+    ] {
+        assert!(page.contains(text), "{text}: {page}");
+    }
+    assert!(page.len() < 400_000, "{} bytes", page.len());
+}
+
+#[tokio::test]
+async fn an_order_is_drawn_with_the_drivers_who_were_asked() {
+    let t = TestApp::start().await;
+    let api = Api::start(&t.app).await;
+    let viewer = Browser::signed_in(&t, &api, AccountRole::Viewer).await;
+    t.order("ORD-1").await;
+    let page = viewer.text("/console/orders/ORD-1").await;
+    assert!(page.contains(">pickup</text>") && page.contains("the pickup and 0 drivers"), "{page}");
+    t.drivers(&[("D1", 1_500.0)]).await;
+    t.run_due().await;
+    assert!(viewer.text("/console/orders/ORD-1").await.contains(">D1 is asked, 1.5 km</text>"));
+    t.accept_offer("ORD-1").await;
+    assert!(viewer.text("/console/orders/ORD-1").await.contains(">D1 has it, 1.5 km</text>"));
+}
+
+#[tokio::test]
+async fn each_attempt_is_shown_with_who_was_looked_at() {
+    let t = TestApp::start().await;
+    let api = Api::start(&t.app).await;
+    let viewer = Browser::signed_in(&t, &api, AccountRole::Viewer).await;
+    t.drivers(&[("D1", 100.0), ("D2", 400.0)]).await;
+    t.order("ORD-1").await;
+    t.run_due().await;
+    let page = viewer.text("/console/orders/ORD-1").await;
+    assert!(page.contains("Who was looked at for attempt 1,") && !page.contains("<summary>Attempt "), "{page}");
+    t.decline_offer("ORD-1").await;
+    t.run_for(secs(30)).await;
+    let page = viewer.text("/console/orders/ORD-1").await;
+    assert!(page.contains("Who was looked at for attempt 2,") && page.contains("<summary>Attempt 1, "), "{page}");
+    assert!(page.contains("declined this order"), "why D1 was not asked again: {page}");
+}

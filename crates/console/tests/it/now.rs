@@ -1,0 +1,71 @@
+//! Now: the curves of the last hour.
+
+use super::{Browser, lay_out};
+use accounts::api_keys::AccountRole;
+use maintenance::periodic::statistics;
+use queue::store::BreakerPolicy;
+use settings::PartnerConfig;
+use test_support::{Api, ProviderStage, TestApp, secs};
+
+#[tokio::test]
+async fn now_page_shows_curves_of_last_hour() {
+    let t = TestApp::start().await;
+    let api = Api::start(&t.app).await;
+    let viewer = Browser::signed_in(&t, &api, AccountRole::Viewer).await;
+    assert!(viewer.text("/console").await.contains("No curves yet"));
+    lay_out(&t).await;
+    for _ in 0..2 {
+        statistics::run(&t.app.maintenance).await.unwrap();
+        t.advance(secs(60)).await;
+    }
+    let page = viewer.text("/console").await;
+    for said in ["Open orders: now 1, at most 1", "Refunds owed: now 1, at most 1", "Lateness p99 (ms): now "] {
+        assert!(page.contains(said), "{said}: {page}");
+    }
+    t.cancel("ORD-1").await.unwrap();
+    statistics::run(&t.app.maintenance).await.unwrap();
+    let page = viewer.text("/console").await;
+    for said in ["Open orders: now 0, at most 1", "Refunds owed: now 2, at most 2"] {
+        assert!(page.contains(said), "{said}: {page}");
+    }
+    t.advance(secs(3700)).await;
+    assert!(viewer.text("/console").await.contains("No curves yet"), "they are older than an hour");
+}
+
+#[tokio::test]
+async fn it_says_which_servers_and_partners_are_left_alone() {
+    let stage = ProviderStage::with(|config| {
+        for partner in ["bbd", "cab"] {
+            config.partners.insert(partner.into(), PartnerConfig::with_url("http://127.0.0.1:9/v1"));
+        }
+    })
+    .await;
+    let t = &stage.t;
+    let api = Api::start(&t.app).await;
+    let viewer = Browser::signed_in(t, &api, AccountRole::Viewer).await;
+    let page = viewer.text("/console").await;
+    assert!(page.contains("Servers left alone") && page.contains("all 1 are called"), "{page}");
+    assert!(page.contains("Partners left alone") && page.contains("all 2 are called"), "{page}");
+    let policy = BreakerPolicy { failures: 1, open: secs(60), max_open: secs(60) };
+    t.app.core.store.breaker_failed("partner:bbd", &policy, "it answered 503").await.unwrap();
+    assert!(viewer.text("/console").await.contains("of 2; bbd for "), "the first of two");
+    stage.create_server("S2", 1).await;
+    t.sql("UPDATE provider_servers SET paused_until = dispatchq_now() + interval '5 minutes' WHERE id = 'S2'").await;
+    let page = viewer.text("/console").await;
+    assert!(page.contains("of 2; S2 for ") && page.contains("! look"), "{page}");
+    t.sql("UPDATE provider_servers SET enabled = false WHERE id = 'S2'").await;
+    assert!(!viewer.text("/console").await.contains("S2"), "a disabled one is left alone on purpose");
+}
+
+#[tokio::test]
+async fn refunds_stand_against_their_sla() {
+    let t = TestApp::start().await;
+    let api = Api::start(&t.app).await;
+    let viewer = Browser::signed_in(&t, &api, AccountRole::Viewer).await;
+    assert!(viewer.text("/console").await.contains("nothing to pay back"));
+    lay_out(&t).await;
+    assert!(viewer.text("/console").await.contains("SLA of the oldest: in 1 d 0 h"));
+    t.sql("UPDATE orders SET closed_at = closed_at - interval '30 hours' WHERE id = 'OWED'").await;
+    let page = viewer.text("/console").await;
+    assert!(page.contains("SLA of the oldest: late by 6 h ") && page.contains("✕ act"), "{page}");
+}

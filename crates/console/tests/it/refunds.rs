@@ -1,0 +1,61 @@
+//! Refunds: the tickets that ask for them lead to the ticket system.
+
+use super::{Browser, statements_of};
+use accounts::api_keys::AccountRole;
+use settings::{ChannelConfig, Config, TicketConfig};
+use test_support::{Api, TestApp};
+
+fn with_desk(config: &mut Config, ticket_url: Option<&str>) {
+    let ticket = TicketConfig {
+        url: Some("http://127.0.0.1:9/tickets".to_owned()),
+        ticket_url: ticket_url.map(str::to_owned),
+        ..TicketConfig::default()
+    };
+    config.channels.insert("desk".to_owned(), ChannelConfig::Ticket(ticket));
+    config.notifications.support = vec!["desk".to_owned()];
+}
+
+const LINK: &str = "<a class=\"id ticket\" href=\"https://tickets.example.com/%22%3E%3Cb%3E\" target=\"_blank\" rel=\"noopener noreferrer\"";
+const WORDS: &str = ">&quot;&gt;&lt;b&gt;<span";
+
+// Rule F1: pages answer whatever amounts are stored.
+// Rule U16: amounts of the export have the decimals of their currency.
+#[tokio::test]
+async fn tickets_are_links_on_every_page() {
+    let t = TestApp::with(|config| with_desk(config, Some("https://tickets.example.com/{ticket}"))).await;
+    let api = Api::start(&t.app).await;
+    for order in ["NONE", "OWED"] {
+        t.order_of(order, "RIDE", "PAID").await;
+        t.cancel(order).await.unwrap();
+    }
+    t.sql("UPDATE orders SET amount_minor = 9223372036854775807, currency = 'USD'").await;
+    let viewer = Browser::signed_in(&t, &api, AccountRole::Viewer).await;
+    let page = viewer.text("/console/refunds").await;
+    assert!(!page.contains("Ticket"), "no ticket is known yet");
+    for page in [page, viewer.text("/console").await] {
+        assert!(page.contains("USD 184,467,440,737,095,516.14"), "the sum of all refunds: {page}");
+    }
+    // As hostile as an answer may be.
+    t.sql("UPDATE outbox SET ticket = '\"><b>' WHERE order_id = 'OWED' AND kind = 'MANUAL_REFUND_REQUIRED'").await;
+    for path in ["/console/refunds", "/console/alerts", "/console/orders/OWED"] {
+        let (page, statements) = statements_of(&viewer, path).await;
+        assert!(page.contains(LINK) && page.contains(WORDS) && !page.contains("\"><b>"), "{path}: {page}");
+        assert!(statements.len() <= 8, "{path} takes {}: {statements:#?}", statements.len());
+    }
+    assert!(!viewer.text("/console/orders/NONE").await.contains("tickets.example.com"));
+    let csv = viewer.text("/console/refunds.csv").await;
+    let lines: Vec<&str> = csv.lines().collect();
+    assert!(lines[0].ends_with(",closed_at,tickets"), "{csv}");
+    assert!(lines[1].contains(",PAID,92233720368547758.07,USD,"), "{csv}");
+    let of = |order: &str| *lines.iter().find(|line| line.starts_with(order)).unwrap();
+    assert!(of("NONE,").ends_with("Z,"), "{csv}");
+    assert!(of("OWED,").ends_with("Z,https://tickets.example.com/%22%3E%3Cb%3E"), "{csv}");
+
+    // Without an address the id is there to be looked up.
+    let plain = t.reconfigured(|config| with_desk(config, None));
+    let api = Api::start(&plain).await;
+    let viewer = Browser::signed_in(&t, &api, AccountRole::Viewer).await;
+    let page = viewer.text("/console/refunds").await;
+    assert!(page.contains("<span class=\"id\" title=\"desk\">&quot;&gt;&lt;b&gt;</span>"), "{page}");
+    assert!(viewer.text("/console/refunds.csv").await.contains(",\"\"\"><b>\""));
+}

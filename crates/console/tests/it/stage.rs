@@ -1,0 +1,160 @@
+//! A browser, an order to look at, and the lists of pages and actions.
+
+use std::fmt::Write as _;
+
+use reqwest::{
+    Client, Response,
+    header::{CONTENT_TYPE, COOKIE, LOCATION, SET_COOKIE},
+};
+
+use accounts::api_keys::AccountRole;
+use foundation::outbound;
+use test_support::{Api, LogLines, TestApp, route, secs};
+
+/// What people look at, with nothing in it and with an order ORD-1.
+pub(crate) const PAGES: [&str; 22] = [
+    "/console",
+    "/console/orders",
+    "/console/orders?q=CUS-1",
+    "/console/orders?status=COMPLETED&held=false",
+    "/console/desk",
+    "/console/refunds",
+    "/console/refunds.csv",
+    "/console/alerts?show=all",
+    "/console/areas",
+    "/console/drivers",
+    "/console/partners",
+    "/console/bindings",
+    "/console/plans",
+    "/console/queues",
+    "/console/jobs",
+    "/console/workers",
+    "/console/dead",
+    "/console/outbox",
+    "/console/audit",
+    "/console/sessions",
+    "/console/keys?show=all",
+    "/console/users",
+];
+/// The first of them are about orders, and for all staff; the last for operators and admins.
+pub(crate) const ABOUT_ORDERS: usize = 8;
+pub(crate) const FOR_STAFF: usize = 13;
+
+/// A browser with a cookie, which follows no redirects.
+pub(crate) struct Browser {
+    pub(crate) client: Client,
+    pub(crate) base: String,
+    pub(crate) cookie: String,
+}
+
+impl Browser {
+    pub(crate) fn new(api: &Api) -> Self {
+        let client = outbound::build_client(secs(30)).unwrap();
+        Self { client, base: api.url(""), cookie: String::new() }
+    }
+
+    /// A browser whose person has signed in with a key of this role.
+    pub(crate) async fn signed_in(t: &TestApp, api: &Api, role: AccountRole) -> Self {
+        let mut browser = Self::new(api);
+        let answer = browser.post("/console/login", &[("key", &t.key(role).await)]).await;
+        assert_eq!(answer.status(), 303, "{role:?}");
+        browser.take_cookie(&answer);
+        browser
+    }
+
+    pub(crate) fn take_cookie(&mut self, answer: &Response) {
+        let cookie = answer.headers()[SET_COOKIE].to_str().unwrap();
+        self.cookie = cookie.split(';').next().unwrap().to_owned();
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Response {
+        self.client.get(format!("{}{path}", self.base)).header(COOKIE, &self.cookie).send().await.unwrap()
+    }
+
+    pub(crate) async fn text(&self, path: &str) -> String {
+        let answer = self.get(path).await;
+        assert_eq!(answer.status(), 200, "{path}");
+        answer.text().await.unwrap()
+    }
+
+    /// As a page of the console does.
+    pub(crate) async fn post(&self, path: &str, form: &[(&str, &str)]) -> Response {
+        self.post_with(path, form, &[("sec-fetch-site", "same-origin")]).await
+    }
+
+    pub(crate) async fn post_with(&self, path: &str, form: &[(&str, &str)], headers: &[(&str, &str)]) -> Response {
+        let mut body = String::new();
+        for (name, value) in form {
+            write!(body, "{name}={}&", value.replace(' ', "+")).unwrap();
+        }
+        let mut request = self.client.post(format!("{}{path}", self.base)).header(COOKIE, &self.cookie);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        request.header(CONTENT_TYPE, "application/x-www-form-urlencoded").body(body).send().await.unwrap()
+    }
+}
+
+pub(crate) fn place(answer: &Response) -> &str {
+    answer.headers()[LOCATION].to_str().unwrap()
+}
+
+/// A PENDING order, one with a refund owed, and their alerts.
+pub(crate) async fn lay_out(t: &TestApp) {
+    t.drivers(&[("D1", 100.0)]).await;
+    t.order_of("ORD-1", "RENT", "PAID").await;
+    t.order_of("OWED", "RIDE", "PAID").await;
+    t.cancel("OWED").await.unwrap();
+    t.sql("UPDATE orders SET customer_id = 'CUS-1' WHERE id = 'ORD-1'").await;
+}
+
+/// Path and form of everything a button does.
+pub(crate) const ACTIONS: [(&str, &[(&str, &str)]); 32] = [
+    ("/console/orders/ORD-1/hold", &[("reason", "a test")]),
+    ("/console/orders/ORD-1/resume", &[("reason", "a test")]),
+    ("/console/orders/ORD-1/assign", &[("driver_id", "D1"), ("reason", "a test")]),
+    ("/console/orders/ORD-1/release", &[("reason", "a test")]),
+    ("/console/orders/ORD-1/redispatch", &[("reason", "a test")]),
+    ("/console/orders/ORD-1/cancel", &[("reason", "a test")]),
+    ("/console/orders/ORD-1/take", &[]),
+    ("/console/orders/ORD-1/leave", &[]),
+    ("/console/orders/OWED/refund-start", &[("note", "a test")]),
+    ("/console/orders/OWED/refund-done", &[("note", "a test")]),
+    ("/console/alerts/1/ack", &[("note", "a test")]),
+    ("/console/areas/A1/override", &[("status", "FORCE_BUSY"), ("reason", "a test")]),
+    ("/console/areas/A1/threshold", &[("service_type", "RIDE"), ("max_waiting_orders", "5"), ("reason", "a test")]),
+    ("/console/admission/flag", &[("enabled", "true"), ("percentage", "5"), ("reason", "a test")]),
+    ("/console/partners/bbd/share", &[("percent", "5"), ("reason", "a test")]),
+    ("/console/fleet/create", &[("id", "D9"), ("service_types", "RIDE"), ("reason", "a test")]),
+    ("/console/drivers/D1/change", &[("service_types", "DELIVERY"), ("reason", "a test")]),
+    ("/console/drivers/D1/disable", &[("reason", "a test")]),
+    ("/console/drivers/D1/phone", &[]),
+    ("/console/queues/dispatch-queue/pause", &[("reason", "a test")]),
+    ("/console/dead/plan", &[("verb", "requeue"), ("reason", "a test")]),
+    ("/console/dead/dispatch:ORD-1:1/requeue", &[("reason", "a test")]),
+    ("/console/dead/dispatch:ORD-1:1/discard", &[("reason", "a test")]),
+    ("/console/outbox/1/replay", &[("reason", "a test")]),
+    ("/console/bindings/B-1/stop", &[("reason", "a test")]),
+    ("/console/bindings/B-1/otp", &[("trx_id", "B-1.1"), ("otp", "123456")]),
+    ("/console/plans/01937c3e-8f00-7000-8000-000000000001/run", &[]),
+    ("/console/sessions/01937c3e-8f00-7000-8000-000000000001/end", &[("reason", "a test")]),
+    ("/console/users/save", &[("id", "x"), ("name", "x"), ("role", "admin"), ("channel", "log"), ("reason", "a test")]),
+    ("/console/users/x/remove", &[("reason", "a test")]),
+    ("/console/keys/create", &[("name", "x"), ("role", "admin"), ("reason", "a test")]),
+    ("/console/keys/01937c3e-8f00-7000-8000-000000000001/revoke", &[("reason", "a test")]),
+];
+
+/// A page, and the statements it took, without those by which a pooler's session is set up and given back.
+pub(crate) async fn statements_of(browser: &Browser, path: &str) -> (String, Vec<String>) {
+    let lines = LogLines::default();
+    let seen = tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).with_writer(lines.clone()).finish();
+    let guard = tracing::subscriber::set_default(seen);
+    let page = browser.text(path).await;
+    drop(guard);
+    let mut statements = lines.with("sqlx::query");
+    if route::is_pooled() {
+        statements
+            .retain(|line| !["SET LOCAL", "\"COMMIT\"", "pg_catalog.pg_type"].iter().any(|own| line.contains(own)));
+    }
+    (page, statements)
+}

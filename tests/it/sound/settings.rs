@@ -1,6 +1,0 @@
-//! Settings, secrets and the environment fail early and give nothing away.
-
-mod doctor;
-mod environment;
-mod secrets;
-mod supply_chain;
