@@ -61,7 +61,7 @@ sbom: ## Write what the binary is made of to target/dispatchq.cdx.json (CycloneD
 
 openapi: ## Write target/openapi.json, the API document of a release
 	mkdir -p $(target)
-	OPENAPI_TO=$(abspath $(target))/openapi.json cargo nextest run --locked -p dispatchq document_names_its_release
+	OPENAPI_TO=$(abspath $(target))/openapi.json cargo nextest run --locked -p api document_names_its_release
 
 screenshots: setup ## Take the pictures of docs/CONSOLE.md again, while the sample is replayed (some minutes)
 	cargo nextest run --locked -p dispatchq --run-ignored only pictures_of_the_sample

@@ -246,9 +246,10 @@ async fn newer_payloads_wait_and_broken_ones_die() {
     insta::assert_snapshot!("fates", perform_all(&store).await);
 }
 
+// Fault S20g
 /// A login with exactly the rights in the README.
 #[tokio::test]
-async fn s20g_producer_has_few_rights_and_forges_no_alert() {
+async fn producer_has_few_rights_and_forges_no_alert() {
     let (redis, _) = redis().await;
     let readme = include_str!("../README.md");
     let (_, rights) = readme.split_once("ACL SETUSER producer on >... ").unwrap();

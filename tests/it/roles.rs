@@ -84,8 +84,9 @@ impl Roles {
     }
 }
 
+// Fault S12
 #[tokio::test]
-async fn s12_serve_and_work_need_only_run_role() {
+async fn serve_and_work_need_only_run_role() {
     let roles = Roles::start().await;
     let api = roles.spawn("api", &["serve"]);
     let _worker = roles.spawn("w1", &["work"]);
@@ -125,12 +126,13 @@ async fn s12_serve_and_work_need_only_run_role() {
     assert_eq!(count("SELECT count(*) FROM outbox WHERE state = 'dead'").await, 0);
 }
 
+// Fault S12
 // Rule F37: a login without rights on the tables is recorded as `sql:` and its name, names its own producers alone, and gives no key.
 // Rule F37: a login records no other producer as the one who created its order.
 // Rule F37: no role updates a table of records; records are removed by one function that takes an age.
 // Rule F37: the function for erasures changes only records that name the driver.
 #[tokio::test]
-async fn s12_each_role_may_do_its_own_and_no_more() {
+async fn each_role_may_do_its_own_and_no_more() {
     const DENIED: &str = "42501";
     let roles = Roles::start().await;
     for (role, statement) in [
@@ -270,8 +272,9 @@ async fn s12_each_role_may_do_its_own_and_no_more() {
     assert!(definers >= 1);
 }
 
+// Fault S12
 #[tokio::test]
-async fn s12_later_tables_are_usable_at_run_time() {
+async fn later_tables_are_usable_at_run_time() {
     let roles = Roles::start().await;
     let made =
         roles.refusal("dispatchq_migrate", "CREATE TABLE later (id bigint GENERATED ALWAYS AS IDENTITY, note text)");

@@ -23,8 +23,9 @@ fn cargo_commands(text: &str) -> Vec<&str> {
         .collect()
 }
 
+// Fault S19
 #[test]
-fn s19_every_build_keeps_to_the_lock_file() {
+fn every_build_keeps_to_the_lock_file() {
     let mut found = 0;
     for file in ["Makefile", ".ci/run", "scripts/setup", "scripts/check-deps", "scripts/sbom", "README.md"] {
         let text = read(file);
@@ -36,8 +37,9 @@ fn s19_every_build_keeps_to_the_lock_file() {
     assert!(found >= 10, "only {found} commands found: does this test still read them?");
 }
 
+// Fault S19
 #[test]
-fn s19_no_crate_can_be_published() {
+fn no_crate_can_be_published() {
     let cargo = std::process::Command::new(env!("CARGO"))
         .args(["metadata", "--locked", "--offline", "--no-deps", "--format-version", "1"])
         .current_dir(ROOT)
@@ -52,8 +54,9 @@ fn s19_no_crate_can_be_published() {
     }
 }
 
+// Fault S19
 #[test]
-fn s19_dependencies_use_one_registry_and_permissive_licences() {
+fn dependencies_use_one_registry_and_permissive_licences() {
     let rules: toml::Table = read("deny.toml").parse().unwrap();
     assert_eq!(rules["sources"]["unknown-registry"].as_str(), Some("deny"));
     assert_eq!(rules["sources"]["unknown-git"].as_str(), Some("deny"));
@@ -69,8 +72,9 @@ fn s19_dependencies_use_one_registry_and_permissive_licences() {
     }
 }
 
+// Fault S19
 #[test]
-fn s19_make_builds_and_runs_in_the_same_directory() {
+fn make_builds_and_runs_in_the_same_directory() {
     for (variable, expected) in [(None, "target"), (Some("/elsewhere"), "/elsewhere")] {
         let mut make = std::process::Command::new("make");
         make.args(["--dry-run", "demo", "bench"]).current_dir(ROOT);

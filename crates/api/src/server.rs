@@ -359,8 +359,9 @@ mod tests {
         assert!(TcpStream::connect(address).await.is_err(), "it listens no more");
     }
 
+    // Fault F1
     #[tokio::test]
-    async fn f01_request_finishes_after_client_disconnects() {
+    async fn request_finishes_after_client_disconnects() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (begun, released, done) =
@@ -388,8 +389,9 @@ mod tests {
         assert_eq!(done.available_permits(), 1);
     }
 
+    // Fault F8
     #[tokio::test]
-    async fn f08_request_without_answer_times_out() {
+    async fn request_without_answer_times_out() {
         let requests = RunningRequests { running: TaskTracker::new(), deadline: SOON };
         let hangs = std::future::pending::<()>;
         let router = Router::new().route("/", get(hangs).post(hangs));
@@ -407,8 +409,9 @@ mod tests {
         }
     }
 
+    // Fault F1
     #[tokio::test]
-    async fn f01_panicking_handler_is_answered() {
+    async fn panicking_handler_is_answered() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let panics = async || -> () { panic!("as this test wants it") };

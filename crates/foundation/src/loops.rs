@@ -189,8 +189,9 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_millis(200);
 
+    // Fault F8
     #[tokio::test]
-    async fn f08_turn_without_answer_marks_loop_stuck() {
+    async fn turn_without_answer_marks_loop_stuck() {
         let loops = LoopRegistry::with_limit(LIMIT);
         let (stuck, well) = (loops.register_loop("stuck"), loops.register_loop("well"));
         assert_eq!(stuck.run_turn(pending::<()>()).await, None);
@@ -206,8 +207,9 @@ mod tests {
         assert_eq!(loops.idle_times().into_iter().map(|(name, _)| name).collect::<Vec<_>>(), ["well"]);
     }
 
+    // Fault F8
     #[tokio::test]
-    async fn f08_long_turn_with_progress_completes() {
+    async fn long_turn_with_progress_completes() {
         // Long enough that a busy machine does not pause for the whole limit between two steps.
         let limit = LIMIT * 20;
         let turns = LoopRegistry::with_limit(limit).register_loop("long");

@@ -120,8 +120,9 @@ pub fn init_metrics() -> Result<PrometheusHandle, BuildError> {
 mod tests {
     use super::*;
 
+    // Fault S20d
     #[test]
-    fn s20d_terminal_logs_are_coloured_unless_no_color() {
+    fn terminal_logs_are_coloured_unless_no_color() {
         assert!(has_colours(true, None));
         assert!(has_colours(true, Some(OsStr::new(""))));
         assert!(!has_colours(true, Some(OsStr::new("1"))));

@@ -358,16 +358,18 @@ fn lets_in_with_the_password_alone(server: &PostgresServer) {
     }
 }
 
+// Fault S18
 #[tokio::test]
-async fn s18_postgres_asks_for_a_random_password() {
+async fn postgres_asks_for_a_random_password() {
     let (one, another) = tokio::join!(PostgresServer::start(), PostgresServer::start());
     let (one, another) = (one.unwrap(), another.unwrap());
     lets_in_with_the_password_alone(&one);
     assert!(!psql(&one.url().replace(&one.port().to_string(), &another.port().to_string())).0, "each has its own");
 }
 
+// Fault S18
 #[tokio::test]
-async fn s18_kept_data_keeps_its_password() {
+async fn kept_data_keeps_its_password() {
     let dir = tempfile::tempdir().unwrap();
     let home = dir.path().join("postgres");
     let first = PostgresServer::start_in(&home, None).await.unwrap();

@@ -170,8 +170,9 @@ mod tests {
         find_warnings(config).iter().map(|f| format!("{}: {}\n", f.what, f.detail)).collect()
     }
 
+    // Fault S13
     #[test]
-    fn s13_local_servers_need_no_encryption() {
+    fn local_servers_need_no_encryption() {
         let mut config = Config::defaults();
         config.notifications.support = vec!["desk".to_owned()];
         config.notifications.dispatchers = vec!["desk".to_owned()];
@@ -187,8 +188,9 @@ mod tests {
         }
     }
 
+    // Fault S13
     #[test]
-    fn s13_remote_servers_need_encryption_and_login() {
+    fn remote_servers_need_encryption_and_login() {
         for (url, open, nameless) in [
             ("redis://cache.internal:6379", true, true),
             ("redis://:hunter2@10.0.0.5:6379", true, false),
@@ -215,8 +217,9 @@ mod tests {
         }
     }
 
+    // Fault S13
     #[test]
-    fn s13_doctor_warns_of_insecure_settings() {
+    fn doctor_warns_of_insecure_settings() {
         let mut config = Config::defaults();
         config.partners.insert("bbd".into(), PartnerConfig::with_url("http://partner.example.com/api"));
         config.channels.insert("app".to_owned(), ChannelConfig::unsigned_webhook("http://app.example.com/"));
@@ -255,8 +258,9 @@ mod tests {
         }
     }
 
+    // Fault S13
     #[test]
-    fn s13_doctor_warns_of_evicting_redis() {
+    fn doctor_warns_of_evicting_redis() {
         let good = "# Memory\r\nmaxmemory_policy:noeviction\r\n# Persistence\r\naof_enabled:1\r\n";
         assert!(check_redis_policy(good).is_empty());
         let bad = "maxmemory_policy:allkeys-lru\r\naof_enabled:0\r\n";

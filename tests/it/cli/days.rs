@@ -3,8 +3,9 @@
 use crate::support::Fleet;
 use settings::Config;
 
+// Fault F4
 #[tokio::test]
-async fn f04_command_keeps_days_without_maintenance_login() {
+async fn command_keeps_days_without_maintenance_login() {
     let fleet = Fleet::start().await;
     assert_eq!(fleet.app.config.database.maintenance_url, "");
     sqlx::query("DO $$ BEGIN EXECUTE 'DROP TABLE order_events_' || to_char(now() AT TIME ZONE 'UTC' + interval '9 days', 'YYYYMMDD'); END $$")

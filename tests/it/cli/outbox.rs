@@ -44,8 +44,9 @@ async fn the_command_line_lists_acknowledges_and_replays() {
     assert!(fleet.run(&["outbox", "show", "1"]).stdout.contains("REPLAY"));
 }
 
+// Fault S16
 #[tokio::test]
-async fn s16_replay_of_dead_messages_needs_consent() {
+async fn replay_of_dead_messages_needs_consent() {
     let fleet = Fleet::start().await;
     sqlx::query(
         "INSERT INTO outbox (order_id, kind, channel, dedupe_key, payload, state, next_attempt_at, expires_at, created_at)

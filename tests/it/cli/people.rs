@@ -8,8 +8,9 @@ use model::plain_text;
 /// Copies to the clipboard, clears the line, forges one, shows it backwards.
 const EVIL: [&str; 5] = ["\u{1b}]52;c;cm0=\u{7}", "\u{9b}2K", "a\nORD-2  REFUNDED", "\u{202e}DIAP", "\r"];
 
+// Fault S17
 #[tokio::test]
-async fn s17_erasures_are_replayed_onto_a_restored_backup() {
+async fn erasures_are_replayed_onto_a_restored_backup() {
     let fleet = Fleet::start().await;
     let app = &fleet.app;
     let sql = async |text: &'static str| {
@@ -72,8 +73,9 @@ async fn s17_erasures_are_replayed_onto_a_restored_backup() {
     assert_eq!(run(&["check", "history"]).lines().filter(|line| !line.starts_with("ok")).count(), 0);
 }
 
+// Fault S8
 #[tokio::test]
-async fn s08_the_command_line_is_named_as_what_it_is() {
+async fn the_command_line_is_named_as_what_it_is() {
     let fleet = Fleet::start().await;
     let create = ["order", "create", "--id", "ORD-1", "--service-type", "RIDE", "--lat", "-6.2", "--lng", "106.8"];
     assert_eq!(fleet.run(&create).code, Some(0));
@@ -85,12 +87,13 @@ async fn s08_the_command_line_is_named_as_what_it_is() {
     assert!(actors.len() == 1 && actors[0].starts_with("cli:"), "{actors:?}");
 }
 
+// Fault S9
 // Rule F5: The command line makes a driver's key only for a driver that exists, as HTTP does.
 // Rule F7: The command line takes a reason by the rule of HTTP.
 // Rule F34: An import of drivers or users records what it added and changed.
 // Rule F40: Keys of a name or a driver are revoked, and drivers and users removed, with a reason, which is recorded, and after consent.
 #[tokio::test]
-async fn s09_without_redis_keys_drivers_and_users_are_managed() {
+async fn without_redis_keys_drivers_and_users_are_managed() {
     let fleet = Fleet::start().await;
     let dead = [("DISPATCHQ_REDIS__URL", "redis://127.0.0.1:1/")];
     let run = |args: &[&str]| {
@@ -110,8 +113,8 @@ async fn s09_without_redis_keys_drivers_and_users_are_managed() {
         assert!(refused.code == Some(code) && refused.stderr.contains(said), "{args:?}: {refused:?}");
     };
     refuse(&["user", "remove", "anna", "--yes"], 2, "--reason");
-    refuse(&["user", "remove", "anna", "--reason", "left"], 1, "no terminal to confirm at");
-    refuse(&["user", "remove", "anna", "--reason", "\u{200b}", "--yes"], 2, "one that can be seen");
+    refuse(&["user", "remove", "anna", "--reason", "left"], 1, "no terminal for the confirmation");
+    refuse(&["user", "remove", "anna", "--reason", "\u{200b}", "--yes"], 2, "a visible one");
     // 500 characters, and more bytes.
     run(&["user", "remove", "anna", "--reason", &"ก".repeat(500), "--yes"]);
     assert_eq!(json(&["user", "list", "--json"]), json!([]));
@@ -131,9 +134,9 @@ async fn s09_without_redis_keys_drivers_and_users_are_managed() {
     assert!(keys[0]["superseded_at"].is_string() && keys[0]["expires_at"].is_string(), "{keys}");
     let dry = json(&["apikey", "revoke", "--driver", "D1", "--dry-run", "--json"]);
     assert_eq!(dry["revoked"].as_array().unwrap().len(), 2);
-    refuse(&["apikey", "revoke", "--name", "phone", "--yes"], 1, "--reason must say why");
-    refuse(&["apikey", "revoke", "--name", "phone", "--reason", "lost"], 1, "no terminal to confirm at");
-    refuse(&["apikey", "revoke", "--driver", "D1", "--reason", "lost"], 1, "no terminal to confirm at");
+    refuse(&["apikey", "revoke", "--name", "phone", "--yes"], 1, "--reason is required");
+    refuse(&["apikey", "revoke", "--name", "phone", "--reason", "lost"], 1, "no terminal for the confirmation");
+    refuse(&["apikey", "revoke", "--driver", "D1", "--reason", "lost"], 1, "no terminal for the confirmation");
     let revoke = ["apikey", "revoke", "--name", "phone", "--reason", "lost phone", "--yes"];
     assert_eq!(run(&revoke).lines().count(), 2);
     let reasons =
@@ -152,7 +155,7 @@ async fn s09_without_redis_keys_drivers_and_users_are_managed() {
 
     run(&["apikey", "create", "tablet", "--role", "driver", "--driver", "D1"]);
     refuse(&["driver", "remove", "D1", "--yes"], 2, "--reason");
-    refuse(&["driver", "remove", "D1", "--reason", "left"], 1, "no terminal to confirm at");
+    refuse(&["driver", "remove", "D1", "--reason", "left"], 1, "no terminal for the confirmation");
     assert!(run(&["driver", "remove", "D1", "--reason", "moved away", "--yes"]).contains("1 keys are revoked"));
     let recorded = sqlx::query_scalar::<_, String>(
         "SELECT concat_ws(' ', action, left(reason, 10), old_value ->> 'service_types', new_value ->> 'service_types')
@@ -185,8 +188,9 @@ async fn command_line_confirms_a_takeover() {
     assert_eq!(made.code, Some(0), "{made:?}");
 }
 
+// Fault S4
 #[tokio::test]
-async fn s04_what_is_stored_already_is_printed_escaped() {
+async fn what_is_stored_already_is_printed_escaped() {
     let fleet = Fleet::start().await;
     let create = ["order", "create", "--id", "ORD-1", "--service-type", "RIDE", "--lat", "-6.2", "--lng", "106.8"];
     assert_eq!(fleet.run(&create).code, Some(0));
@@ -232,8 +236,9 @@ async fn s04_what_is_stored_already_is_printed_escaped() {
     }
 }
 
+// Fault S4
 #[tokio::test]
-async fn s04_the_command_line_takes_no_such_text_either() {
+async fn the_command_line_takes_no_such_text_either() {
     let fleet = Fleet::start().await;
     for args in [
         &["order", "cancel", "ORD-1", "--reason", EVIL[0]][..],

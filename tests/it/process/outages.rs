@@ -5,8 +5,9 @@ use serde_json::json;
 use crate::support::{Crowd, Fleet, eventually, hire, millis, redis_command, secs};
 use accounts::{api_keys::AccountRole, key_admin};
 
+// Fault F2
 #[tokio::test]
-async fn f02_workers_outlast_a_postgres_that_is_read_only() {
+async fn workers_outlast_a_postgres_that_is_read_only() {
     let fleet = Fleet::with_lifetime("8s").await;
     let workers = [fleet.worker("w1"), fleet.worker("w2")];
     let (_api, api) = fleet.api().await;

@@ -2,9 +2,10 @@
 
 use crate::support::{Fleet, redis_command};
 
+// Fault S13
 // Rule F33: `doctor --strict` reads the rows of providers' servers, and warns of each that must not be called.
 #[tokio::test]
-async fn s13_doctor_warns_and_strict_exits_1() {
+async fn doctor_warns_and_strict_exits_1() {
     let fleet = Fleet::start().await;
     let warned = |args: &[&str]| {
         let printed = fleet.run(args);

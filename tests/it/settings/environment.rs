@@ -10,9 +10,10 @@ const SERVICE: [(&str, &str); 4] = [
     ("DISPATCHQ_PORT_8080_TCP_ADDR", "10.0.0.1"),
 ];
 
+// Fault S3
 // Rule F31: `config check` names every variable that is ignored.
 #[test]
-fn s03_a_kubernetes_service_of_our_name_stops_no_process() {
+fn a_kubernetes_service_of_our_name_stops_no_process() {
     let dir = tempfile::tempdir().unwrap();
     let checked = run_binary(dir.path(), &["config", "check"], &SERVICE);
     assert_eq!((checked.code, checked.stderr.as_str()), (Some(0), ""), "{checked:?}");
@@ -35,8 +36,9 @@ fn s03_a_kubernetes_service_of_our_name_stops_no_process() {
     assert!(ended.stderr.contains("two underscores") && !ended.stderr.contains("hunter2"), "{ended:?}");
 }
 
+// Fault S3
 #[test]
-fn s03_a_setting_that_does_not_exist_is_still_refused() {
+fn a_setting_that_does_not_exist_is_still_refused() {
     let dir = tempfile::tempdir().unwrap();
     let refused = run_binary(dir.path(), &["config", "check"], &[("DISPATCHQ_REDIS__ULR", "redis://hunter2")]);
     assert_eq!(refused.code, Some(1));

@@ -12,8 +12,9 @@ fn check(dir: &Path, text: &str, variables: &[(&str, &str)]) -> Printed {
     run_binary(dir, &["config", "check"], variables)
 }
 
+// Fault S6
 #[test]
-fn s06_a_key_that_could_be_guessed_is_refused() {
+fn a_key_that_could_be_guessed_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let partner = |more: &str| format!("[partners.bbd]\nurl = \"https://p.example.com\"\n{more}\n");
     let webhook = |more: &str| format!("[channels.app]\ntype = \"webhook\"\nurl = \"https://a.example.com\"\n{more}\n");
@@ -56,8 +57,9 @@ fn s06_a_key_that_could_be_guessed_is_refused() {
     }
 }
 
+// Fault S6
 #[test]
-fn s06_secrets_come_from_file_or_variable() {
+fn secrets_come_from_file_or_variable() {
     let dir = tempfile::tempdir().unwrap();
     let tables = [
         ("[redis]", "url", "redis://:hunter2@127.0.0.1:1"),
@@ -100,8 +102,9 @@ fn s06_secrets_come_from_file_or_variable() {
     }
 }
 
+// Fault S7
 #[test]
-fn s07_config_error_names_place_never_text() {
+fn config_error_names_place_never_text() {
     let dir = tempfile::tempdir().unwrap();
     for slip in [
         "url = \"postgres://u:hunter2@h/d",
@@ -138,8 +141,9 @@ fn s07_config_error_names_place_never_text() {
     }
 }
 
+// Fault S20b
 #[test]
-fn s20b_credentials_in_urls_are_hidden() {
+fn credentials_in_urls_are_hidden() {
     let dir = tempfile::tempdir().unwrap();
     let text = "[channels.calls]\ntype = \"voice\"\nurl = \"https://hunter2:hunter3@voice.example.com\"\naccount = \"AC1\"\n\
                 token = \"0123456789abcdef0123456789abcdef\"\nfrom = \"+15550100000\"\n\

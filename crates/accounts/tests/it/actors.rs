@@ -13,8 +13,9 @@ use model::{
 };
 use test_support::{Api, TestApp, by, create_key, ride_with_id, secs};
 
+// Fault S8
 #[tokio::test]
-async fn s08_every_change_names_role_and_key() {
+async fn every_change_names_role_and_key() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     t.drivers(&[("D1", 100.0)]).await;
@@ -48,8 +49,9 @@ async fn s08_every_change_names_role_and_key() {
     t.assert_sound().await;
 }
 
+// Fault S8
 #[tokio::test]
-async fn s08_what_staff_change_besides_orders_names_the_key_too() {
+async fn what_staff_change_besides_orders_names_the_key_too() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     let (id, root) = create_key(&t, "root", AccountRole::Admin, None).await;
@@ -73,8 +75,9 @@ async fn s08_what_staff_change_besides_orders_names_the_key_too() {
     assert_eq!(told, vec![format!("admin:root {id}"); 2]);
 }
 
+// Fault S8
 #[tokio::test]
-async fn s08_a_name_opens_nothing() {
+async fn a_name_opens_nothing() {
     let t = TestApp::start().await;
     t.order("ORD-1").await;
     t.sql(
@@ -101,8 +104,9 @@ async fn s08_a_name_opens_nothing() {
     assert!(matches!(actions::cancel_order(&held, &by("operator:anna"), None), Decision::Change(_)));
 }
 
+// Fault S8
 #[tokio::test]
-async fn s08_two_live_keys_never_share_a_name() {
+async fn two_live_keys_never_share_a_name() {
     let t = TestApp::start().await;
     let db = &t.app.core.db;
     let (first, _) = create_key(&t, "anna", AccountRole::Support, None).await;

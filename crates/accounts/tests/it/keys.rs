@@ -10,8 +10,9 @@ use orders::fleet::{
 };
 use test_support::{Api, TestApp, by, create_key, eventually, ride_with_id, secs};
 
+// Fault S9
 #[tokio::test]
-async fn s09_all_keys_are_listed_however_many() {
+async fn all_keys_are_listed_however_many() {
     let t = TestApp::start().await;
     t.sql(
         "INSERT INTO api_keys (id, name, sha256, role, driver_id)
@@ -29,8 +30,9 @@ async fn s09_all_keys_are_listed_however_many() {
     assert_eq!(count(KeyFilter { all: true, ..KeyFilter::default() }).await, 2501);
 }
 
+// Fault S9
 #[tokio::test]
-async fn s09_keys_are_revoked_by_driver_and_by_name() {
+async fn keys_are_revoked_by_driver_and_by_name() {
     let t = TestApp::start().await;
     let db = &t.app.core.db;
     let (_, phone) = create_key(&t, "phone", AccountRole::Driver, Some("D1")).await;
@@ -50,8 +52,9 @@ async fn s09_keys_are_revoked_by_driver_and_by_name() {
     assert!(!lives(&old).await && !lives(&new).await);
 }
 
+// Fault S9
 #[tokio::test]
-async fn s09_a_key_expires() {
+async fn a_key_expires() {
     let t = TestApp::start().await;
     let db = &t.app.core.db;
     let new = NewKey {
@@ -72,8 +75,9 @@ async fn s09_a_key_expires() {
     assert!(lives(&next).await);
 }
 
+// Fault S9
 #[tokio::test]
-async fn s09_key_use_is_recorded_by_the_minute() {
+async fn key_use_is_recorded_by_the_minute() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     let (id, shop) = create_key(&t, "shop", AccountRole::Producer, None).await;
@@ -99,8 +103,9 @@ async fn s09_key_use_is_recorded_by_the_minute() {
     assert_eq!(key_admin::list_keys(&t.app.core.db, &unused).await.unwrap().len(), 1);
 }
 
+// Fault S9
 #[tokio::test]
-async fn s09_a_disabled_driver_gets_no_work_and_opens_nothing() {
+async fn a_disabled_driver_gets_no_work_and_opens_nothing() {
     let t = TestApp::start().await;
     let db = &t.app.core.db;
     t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
@@ -121,8 +126,9 @@ async fn s09_a_disabled_driver_gets_no_work_and_opens_nothing() {
     assert!(!drivers::set_disabled(db, &"D9".into(), true).await.unwrap());
 }
 
+// Fault S9
 #[tokio::test]
-async fn s09_driver_with_open_order_is_not_removed() {
+async fn driver_with_open_order_is_not_removed() {
     let t = TestApp::start().await;
     let db = &t.app.core.db;
     t.drivers(&[("D1", 100.0)]).await;
@@ -147,9 +153,10 @@ async fn s09_driver_with_open_order_is_not_removed() {
     t.assert_sound().await;
 }
 
+// Fault S9
 /// While the number stays, processes believe the keys they have looked up.
 #[tokio::test]
-async fn s09_ended_key_raises_the_key_revision() {
+async fn ended_key_raises_the_key_revision() {
     let t = TestApp::start().await;
     let (db, keys) = (&t.app.core.db, &t.app.accounts.keys);
     let number = async || t.count("SELECT number FROM key_revision").await;

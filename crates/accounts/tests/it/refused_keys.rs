@@ -16,8 +16,9 @@ async fn lookups(t: &TestApp) -> i64 {
     t.count("SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE '-- find api key%'").await
 }
 
+// Fault S1
 #[tokio::test]
-async fn s01_hundreds_of_wrong_keys_take_one_connection_to_postgres() {
+async fn hundreds_of_wrong_keys_take_one_connection_to_postgres() {
     let t = TestApp::with(|c| c.http.failures_per_min_per_address = 0).await;
     let api = Arc::new(Api::start(&t.app).await);
     t.order("ORD-1").await;
@@ -49,8 +50,9 @@ async fn s01_hundreds_of_wrong_keys_take_one_connection_to_postgres() {
     assert_eq!(api.get(AN_ORDER, &good).await.status, 200);
 }
 
+// Fault S1
 #[tokio::test]
-async fn s01_malformed_keys_are_never_looked_up() {
+async fn malformed_keys_are_never_looked_up() {
     let t = TestApp::start().await;
     let (db, keys) = (&t.app.core.db, &t.app.accounts.keys);
     let good = t.key(AccountRole::Producer).await;
@@ -67,8 +69,9 @@ async fn s01_malformed_keys_are_never_looked_up() {
     assert!(keys.find_owner(db, &wrong).await.unwrap().is_none(), "it is remembered");
 }
 
+// Fault S1
 #[tokio::test]
-async fn s01_wrong_keys_limit_no_valid_key() {
+async fn wrong_keys_limit_no_valid_key() {
     let t = TestApp::with(|c| c.http.failures_per_min_per_address = 5).await;
     let api = Api::start(&t.app).await;
     t.order("ORD-1").await;
@@ -91,8 +94,9 @@ async fn s01_wrong_keys_limit_no_valid_key() {
     assert_eq!(api.get("/healthz", "").await.status, 200);
 }
 
+// Fault S1
 #[tokio::test]
-async fn s01_request_limit_is_per_key() {
+async fn request_limit_is_per_key() {
     let t = TestApp::with(|c| c.http.requests_per_s_per_key = 1).await;
     let api = Arc::new(Api::start(&t.app).await);
     t.order("ORD-1").await;
@@ -109,8 +113,9 @@ async fn s01_request_limit_is_per_key() {
     assert_eq!(api.get(AN_ORDER, &other).await.status, 200);
 }
 
+// Fault S20c
 #[tokio::test]
-async fn s20c_a_revoked_key_ends_soon_also_while_postgres_hangs() {
+async fn a_revoked_key_ends_soon_also_while_postgres_hangs() {
     let t = TestApp::start().await;
     let key = t.key(AccountRole::Producer).await;
     let (db, keys) = (&t.app.core.db, &t.app.accounts.keys);
@@ -129,8 +134,9 @@ async fn s20c_a_revoked_key_ends_soon_also_while_postgres_hangs() {
     eventually("the key is known again", async || keys.find_owner(db, &key).await.is_ok()).await;
 }
 
+// Fault S1
 #[tokio::test]
-async fn s01_used_key_is_refreshed_in_the_background() {
+async fn used_key_is_refreshed_in_the_background() {
     let t = TestApp::start().await;
     let key = t.key(AccountRole::Producer).await;
     let (db, keys) = (&t.app.core.db, &t.app.accounts.keys);

@@ -38,8 +38,9 @@ async fn connect(api: &Api) -> TcpStream {
     TcpStream::connect(url.strip_prefix("http://").unwrap()).await.unwrap()
 }
 
+// Fault S2
 #[tokio::test]
-async fn s02_silent_sockets_never_displace_a_working_client() {
+async fn silent_sockets_never_displace_a_working_client() {
     for per_address in [true, false] {
         let t = TestApp::with(|c| {
             let most = if per_address { &mut c.http.max_connections_per_address } else { &mut c.http.max_connections };
@@ -68,8 +69,9 @@ async fn s02_silent_sockets_never_displace_a_working_client() {
     }
 }
 
+// Fault S2
 #[tokio::test]
-async fn s02_a_driver_waits_with_two_requests_at_most() {
+async fn a_driver_waits_with_two_requests_at_most() {
     let t = TestApp::start().await;
     t.drivers(&[("D1", 100.0)]).await;
     let api = Api::start(&t.app).await;

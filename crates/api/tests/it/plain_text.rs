@@ -8,8 +8,9 @@ use test_support::{Api, TestApp, create_key, ride_with_id};
 /// Copies to the clipboard, clears the line, forges one, shows it backwards.
 const EVIL: [&str; 5] = ["\u{1b}]52;c;cm0=\u{7}", "\u{9b}2K", "a\nORD-2  REFUNDED", "\u{202e}DIAP", "\r"];
 
+// Fault S4
 #[tokio::test]
-async fn s04_free_text_that_a_terminal_obeys_is_refused() {
+async fn free_text_that_a_terminal_obeys_is_refused() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     t.drivers(&[("D1", 100.0)]).await;

@@ -5,8 +5,9 @@ use serde_json::json;
 use accounts::api_keys::{self, AccountRole};
 use test_support::{Api, Counting, LogLines, TestApp, http_client};
 
+// Fault S10
 #[tokio::test]
-async fn s10_refusal_logs_reason_and_request_id() {
+async fn refusal_logs_reason_and_request_id() {
     let lines = LogLines::default();
     tracing_subscriber::fmt().with_ansi(false).with_max_level(tracing::Level::WARN).with_writer(lines.clone()).init();
     let t = TestApp::start().await;
@@ -46,8 +47,9 @@ async fn s10_refusal_logs_reason_and_request_id() {
     assert!(made.parse::<uuid::Uuid>().is_ok(), "an id that cannot stand in a log is replaced: {made}");
 }
 
+// Fault S10
 #[tokio::test]
-async fn s10_requests_are_counted_by_route_and_status() {
+async fn requests_are_counted_by_route_and_status() {
     let counting = Counting::start();
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;

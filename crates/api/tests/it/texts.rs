@@ -8,8 +8,9 @@ use accounts::api_keys::AccountRole;
 use settings::PartnerConfig;
 use test_support::{Api, TestApp};
 
+// Fault F19k
 #[tokio::test]
-async fn f19k_no_path_query_or_body_with_u0000_reaches_postgres() {
+async fn no_path_query_or_body_with_u0000_reaches_postgres() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     let admin = t.key(AccountRole::Admin).await;
@@ -52,8 +53,9 @@ async fn f19k_no_path_query_or_body_with_u0000_reaches_postgres() {
     assert_eq!(api.post("/api/v1/orders", &admin, order).await.status, 201);
 }
 
+// Fault S20e
 #[tokio::test]
-async fn s20e_oversized_body_answer_names_the_limit() {
+async fn oversized_body_answer_names_the_limit() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     let admin = t.key(AccountRole::Admin).await;
@@ -71,8 +73,9 @@ async fn s20e_oversized_body_answer_names_the_limit() {
     }
 }
 
+// Fault S20f
 #[tokio::test]
-async fn s20f_unknown_and_known_partners_answer_alike() {
+async fn unknown_and_known_partners_answer_alike() {
     let t = TestApp::with(|c| {
         c.partners.insert("bbd".into(), PartnerConfig::with_url("http://127.0.0.1:9"));
     })

@@ -16,9 +16,10 @@ use test_support::{Api, TestApp, app_behind, config_behind, eventually, lasting_
 
 const LOOPS: [&str; 5] = ["keys", "mirror of dead letters", "offer board", "reconciler", "rules"];
 
+// Fault F8
 /// Each loop waits for an answer when the way to Postgres swallows everything, and no end is told that the connection is dead.
 #[tokio::test]
-async fn f08_each_loop_survives_a_silent_connection() {
+async fn each_loop_survives_a_silent_connection() {
     let t = TestApp::on_real_time(|_| {}).await;
     let proxy = TcpProxy::start(t.postgres.port()).await.unwrap();
     // Longer than Postgres lets a statement wait for a lock.
@@ -68,9 +69,10 @@ async fn f08_each_loop_survives_a_silent_connection() {
     stop.cancel();
 }
 
+// Fault F8
 /// A queue that is longer than clients wait would never become short again: they ask once more, and their first request still waits.
 #[tokio::test]
-async fn f08_overloaded_process_refuses_requests_at_once() {
+async fn overloaded_process_refuses_requests_at_once() {
     let t = TestApp::with(|config| config.database.max_connections = 1).await;
     let api = Arc::new(Api::start(&t.app).await);
     let key = t.key(AccountRole::Producer).await;
@@ -94,9 +96,10 @@ async fn f08_overloaded_process_refuses_requests_at_once() {
     assert_eq!(api.post("/api/v1/orders/ORD-1/cancel", &key, json!({})).await.status, 200);
 }
 
+// Fault F19a
 /// One of two connections is in use. The locks of the reconciler and of the mirror are held elsewhere.
 #[tokio::test]
-async fn f19a_two_connections_are_enough_for_reconciler_and_mirror() {
+async fn two_connections_are_enough_for_reconciler_and_mirror() {
     let t = TestApp::with(|config| config.database.max_connections = 2).await;
     let _in_use = t.app.core.db.acquire().await.unwrap();
     let (report, turn) =
@@ -104,8 +107,9 @@ async fn f19a_two_connections_are_enough_for_reconciler_and_mirror() {
     assert!(report.unwrap().is_some() && turn.unwrap().is_some());
 }
 
+// Fault S1
 #[tokio::test]
-async fn s01_readiness_shares_one_database_query() {
+async fn readiness_shares_one_database_query() {
     let t = TestApp::with(|config| config.database.max_connections = 2).await;
     let api = Arc::new(Api::start(&t.app).await);
     let _in_use = (t.app.core.db.acquire().await.unwrap(), t.app.core.db.acquire().await.unwrap());
@@ -120,9 +124,10 @@ async fn s01_readiness_shares_one_database_query() {
     assert!(t.app.core.upkeep.size() <= 1, "{} connections for one question", t.app.core.upkeep.size());
 }
 
+// Fault F8
 /// The process of a transaction stands still, or its connection was swallowed: what it has locked is free again soon.
 #[tokio::test]
-async fn f08_a_transaction_that_idles_keeps_no_order_for_long() {
+async fn a_transaction_that_idles_keeps_no_order_for_long() {
     let t = TestApp::start().await;
     t.order("ORD-1").await;
     let mut stands_still = t.app.core.db.begin().await.unwrap();
@@ -131,9 +136,10 @@ async fn f08_a_transaction_that_idles_keeps_no_order_for_long() {
     assert!(stands_still.commit().await.is_err());
 }
 
+// Fault F8
 /// One connection, and a way that swallows what is sent on it: whatever is done with it, its place in the pool is free again.
 #[tokio::test]
-async fn f08_dead_connection_returns_its_pool_place() {
+async fn dead_connection_returns_its_pool_place() {
     let t = TestApp::start().await;
     let proxy = TcpProxy::start(t.postgres.port()).await.unwrap();
     let mut config = config_behind(&t, &proxy).database;
@@ -169,9 +175,10 @@ async fn f08_dead_connection_returns_its_pool_place() {
     assert!(answers().await);
 }
 
+// Fault F1
 /// A part of a transaction that was given up takes the whole with it.
 #[tokio::test]
-async fn f01_inner_transaction_commits_with_the_outer() {
+async fn inner_transaction_commits_with_the_outer() {
     let t = TestApp::start().await;
     t.sql("CREATE TABLE probe (n integer)").await;
     let insert = async |db: &mut db::Connection| {

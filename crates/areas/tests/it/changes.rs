@@ -45,8 +45,9 @@ async fn refresh(t: &TestApp) -> bool {
     t.app.areas.reload_if_changed().await.unwrap()
 }
 
+// Fault S5
 #[tokio::test]
-async fn s05_broken_area_in_postgres_is_skipped() {
+async fn broken_area_in_postgres_is_skipped() {
     let t = TestApp::start().await;
     import(&t, "JKT", 30).await;
     for (id, geometry) in [
@@ -63,8 +64,9 @@ async fn s05_broken_area_in_postgres_is_skipped() {
     assert_eq!(rules.find_area(LatLng::new(-6.2, 106.8), &"RIDE".into()).map(|area| area.id.as_str()), Some("JKT"));
 }
 
+// Fault S5
 #[tokio::test]
-async fn s05_a_change_of_limits_reads_no_shape_again() {
+async fn a_change_of_limits_reads_no_shape_again() {
     let t = TestApp::start().await;
     import(&t, "JKT", 30).await;
     refresh(&t).await;
@@ -80,8 +82,9 @@ async fn s05_a_change_of_limits_reads_no_shape_again() {
     assert!(!Arc::ptr_eq(&before, &t.app.areas.rules.get().geofence), "an area that changes is read");
 }
 
+// Fault S14
 #[tokio::test]
-async fn s14_forbidden_import_is_refused_before_its_body() {
+async fn forbidden_import_is_refused_before_its_body() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     let key = t.key(AccountRole::Producer).await;
@@ -96,8 +99,9 @@ async fn s14_forbidden_import_is_refused_before_its_body() {
     assert_eq!(&said, b"HTTP/1.1 403");
 }
 
+// Fault S14
 #[tokio::test]
-async fn s14_area_history_is_paged_without_shapes() {
+async fn area_history_is_paged_without_shapes() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     let key = t.key(AccountRole::Operator).await;
@@ -129,8 +133,9 @@ async fn s14_area_history_is_paged_without_shapes() {
     }
 }
 
+// Fault S20a
 #[tokio::test]
-async fn s20a_area_changes_respect_if_match() {
+async fn area_changes_respect_if_match() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     let key = t.key(AccountRole::Operator).await;

@@ -79,8 +79,9 @@ pub(super) async fn erasure(t: &TestApp, subject: ErasureSubject, id: &str) -> E
     ErasureRecord::new(subject, id, "a request", &by("cli:eve"), now)
 }
 
+// Fault S17
 #[tokio::test]
-async fn s17_erased_customer_leaves_no_trace() {
+async fn erased_customer_leaves_no_trace() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
@@ -106,8 +107,9 @@ async fn s17_erased_customer_leaves_no_trace() {
     assert_eq!((kept.len(), kept[0].orders, kept[0].actor.as_str()), (1, Some(1), "cli:eve"));
 }
 
+// Fault S17
 #[tokio::test]
-async fn s17_erased_driver_leaves_no_trace() {
+async fn erased_driver_leaves_no_trace() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     t.drivers(&[("MARK-D1", 100.0), ("MARK-D2", 200.0), ("D3", 300.0)]).await;
@@ -175,8 +177,9 @@ async fn until_the_last_page_waits(t: &TestApp) {
     assert!((1..6000).contains(&t.count(STEPS_LEFT).await), "pages are committed one by one");
 }
 
+// Fault S17
 #[tokio::test]
-async fn s17_driver_steps_are_erased_last_in_pages() {
+async fn driver_steps_are_erased_last_in_pages() {
     let t = TestApp::start().await;
     let lock = lock_last_step(&t).await;
     let erasure = erasure(&t, ErasureSubject::Driver, "MARK-D1").await;
@@ -193,8 +196,9 @@ async fn s17_driver_steps_are_erased_last_in_pages() {
     assert_eq!(t.count("SELECT count(*) FROM order_feed WHERE driver_id = 'D2'").await, 6000);
 }
 
+// Fault S17
 #[tokio::test]
-async fn s17_interrupted_erasure_resumes_at_its_place() {
+async fn interrupted_erasure_resumes_at_its_place() {
     let t = TestApp::start().await;
     let lock = lock_last_step(&t).await;
     let erasure = erasure(&t, ErasureSubject::Driver, "MARK-D1").await;
@@ -212,8 +216,9 @@ async fn s17_interrupted_erasure_resumes_at_its_place() {
     assert_eq!(t.count(STEPS_LEFT).await, 1);
 }
 
+// Fault S17
 #[tokio::test]
-async fn s17_locked_erasure_does_not_block_others() {
+async fn locked_erasure_does_not_block_others() {
     let t = TestApp::start().await;
     t.order("ORD-1").await;
     t.sql(
@@ -241,9 +246,10 @@ async fn s17_locked_erasure_does_not_block_others() {
     assert_eq!(tables_with(&t, "MARK").await, Vec::<String>::new());
 }
 
+// Fault S17
 /// More orders and more rankings than one step takes, and a process that dies in between.
 #[tokio::test]
-async fn s17_an_erasure_that_is_interrupted_is_finished_by_cleanup() {
+async fn an_erasure_that_is_interrupted_is_finished_by_cleanup() {
     let t = TestApp::start().await;
     t.drivers(&[("MARK-D1", 100.0), ("D2", 200.0)]).await;
     t.sql(
@@ -287,8 +293,9 @@ async fn s17_an_erasure_that_is_interrupted_is_finished_by_cleanup() {
     assert_eq!(tables_with(&t, "MARK-D1").await, Vec::<String>::new());
 }
 
+// Fault S17
 #[tokio::test]
-async fn s17_late_erasure_keeps_newer_data() {
+async fn late_erasure_keeps_newer_data() {
     let t = TestApp::start().await;
     t.sql(
         "INSERT INTO orders (id, service_type, customer_id, pickup_lat, pickup_lng, status, lifetime_deadline, created_at, updated_at,
@@ -317,8 +324,9 @@ async fn s17_late_erasure_keeps_newer_data() {
     assert_eq!(known.orders, ["NEW"]);
 }
 
+// Fault S17
 #[tokio::test]
-async fn s17_what_is_in_use_is_not_erased() {
+async fn what_is_in_use_is_not_erased() {
     let t = TestApp::start().await;
     t.drivers(&[("D1", 100.0)]).await;
     t.order("ORD-1").await;
@@ -366,8 +374,9 @@ async fn repeated_erasure_has_the_form_of_the_list() {
     assert_eq!(t.count("SELECT count(*) FROM drivers WHERE id = 'D2'").await, 1);
 }
 
+// Fault S17
 #[tokio::test]
-async fn s17_a_driver_reads_no_names_of_other_people() {
+async fn a_driver_reads_no_names_of_other_people() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     t.drivers(&[("OTHER-1", 100.0), ("D1", 200.0)]).await;
@@ -393,8 +402,9 @@ async fn s17_a_driver_reads_no_names_of_other_people() {
     assert!(all.body.to_string().contains("dispatcher:OTHER-eve"), "staff see who it was");
 }
 
+// Fault S17
 #[tokio::test]
-async fn s17_every_table_has_a_line_in_privacy_md() {
+async fn every_table_has_a_line_in_privacy_md() {
     let t = TestApp::start().await;
     let page = std::fs::read_to_string(workspace().join("docs/PRIVACY.md")).unwrap();
     let named: BTreeSet<&str> = page.split('`').skip(1).step_by(2).collect();
@@ -408,8 +418,9 @@ async fn s17_every_table_has_a_line_in_privacy_md() {
     assert!(missing.is_empty(), "docs/PRIVACY.md says nothing of {missing:?}");
 }
 
+// Fault S17
 #[tokio::test]
-async fn s17_the_record_of_erasures_is_not_kept_for_ever() {
+async fn the_record_of_erasures_is_not_kept_for_ever() {
     let t = TestApp::start().await;
     t.sql(
         "INSERT INTO erasures (subject, subject_id, reason, actor, erased_at)

@@ -201,8 +201,9 @@ fn classify_sqlstate(code: &str, routine: Option<&str>) -> DatabaseFailure {
 mod tests {
     use super::{DatabaseFailure::*, *};
 
+    // Fault F2
     #[test]
-    fn f02_sqlstates_classify_as_in_table() {
+    fn sqlstates_classify_as_in_table() {
         let rows = [
             ("08000", OutcomeUnknown, "connection exception"),
             ("08003", OutcomeUnknown, "connection does not exist"),
@@ -275,8 +276,9 @@ mod tests {
         }
     }
 
+    // Fault F2
     #[test]
-    fn f02_lost_connection_leaves_the_outcome_unknown() {
+    fn lost_connection_leaves_the_outcome_unknown() {
         let rows = [
             (sqlx::Error::Io(std::io::ErrorKind::ConnectionReset.into()), OutcomeUnknown),
             (sqlx::Error::Protocol("unexpected message".to_owned()), OutcomeUnknown),

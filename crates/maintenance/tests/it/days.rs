@@ -33,8 +33,9 @@ async fn hasty_pool(url: &str) -> Pool {
     Pool::new(connections, Duration::from_secs(6))
 }
 
+// Fault F4
 #[tokio::test]
-async fn f04_days_come_and_go_beside_an_open_reader() {
+async fn days_come_and_go_beside_an_open_reader() {
     let mut t = TestApp::start().await;
     let pool = hasty_pool(&t.postgres.url()).await;
     t.app = App::new((*t.app.config).clone(), pool, t.app.core.store.clone()).unwrap();
@@ -78,8 +79,9 @@ async fn f04_days_come_and_go_beside_an_open_reader() {
     t.assert_sound().await;
 }
 
+// Fault F4
 #[tokio::test]
-async fn f04_one_process_keeps_the_days_at_a_time() {
+async fn one_process_keeps_the_days_at_a_time() {
     let t = TestApp::start().await;
     let (a, b) = tokio::join!(keep_days(&t.app), keep_days(&t.app));
     let both = [a.unwrap(), b.unwrap()];
@@ -88,8 +90,9 @@ async fn f04_one_process_keeps_the_days_at_a_time() {
     assert!(dropped > 10 && both.iter().flatten().all(|report| report.postponed.is_empty()), "{both:?}");
 }
 
+// Fault F4
 #[tokio::test]
-async fn f04_days_ahead_are_counted_in_a_row() {
+async fn days_ahead_are_counted_in_a_row() {
     let t = TestApp::start().await;
     assert_eq!(history_days::count_ahead(&t.app.core.db).await.unwrap(), 14);
     t.sql("DROP TABLE order_events_20300105").await;
@@ -97,8 +100,9 @@ async fn f04_days_ahead_are_counted_in_a_row() {
     const { assert!(history_days::FEWEST_DAYS_AHEAD > 3, "a person is told") };
 }
 
+// Fault F14
 #[tokio::test]
-async fn f14_open_order_does_not_hold_history_days() {
+async fn open_order_does_not_hold_history_days() {
     let t = TestApp::start().await;
     t.order_of("WAITING", "RIDE", "ODD").await;
     t.order("DONE").await;
@@ -132,8 +136,9 @@ async fn f14_open_order_does_not_hold_history_days() {
     assert_eq!(t.count("SELECT count(*) FROM order_events_kept").await, 0, "it goes with its order");
 }
 
+// Fault F6
 #[tokio::test]
-async fn f06_a_timeline_locks_the_days_its_order_lived_on() {
+async fn a_timeline_locks_the_days_its_order_lived_on() {
     let t = TestApp::start().await;
     t.sql("SELECT dispatchq_add_history_day('2030-01-16'::date + n) FROM generate_series(0, 199) n").await;
     t.sql("SELECT dispatchq_add_history_day('2030-08-04'::date + n) FROM generate_series(0, 199) n").await;

@@ -112,8 +112,9 @@ async fn count(t: &TestApp, table: &str, condition: &str) -> i64 {
     t.count(&format!("SELECT count(*) FROM {table} WHERE {condition}")).await
 }
 
+// Fault F5
 #[tokio::test]
-async fn f05_every_table_expires_rows_or_stays_small() {
+async fn every_table_expires_rows_or_stays_small() {
     let t = TestApp::start().await;
     let mut db = PgConnection::connect(&t.postgres.url()).await.unwrap();
     sqlx::raw_sql(AssertSqlSafe(aged_rows())).execute(&mut db).await.unwrap();

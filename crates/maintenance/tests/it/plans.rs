@@ -54,8 +54,9 @@ async fn filled() -> (TestApp, PgConnection) {
     (t, db)
 }
 
+// Fault F5
 #[tokio::test]
-async fn f05_every_sweep_reads_its_index() {
+async fn every_sweep_reads_its_index() {
     let (t, mut db) = filled().await;
     let before = format!("(to_timestamp({}) - interval '10000 hours' + interval '14 days')", t.now_ms() / 1000);
     for sweep in SWEEPS.into_iter().chain(BINDING_SWEEPS) {
@@ -70,8 +71,9 @@ async fn f05_every_sweep_reads_its_index() {
     assert!(!plan.contains("Seq Scan") && plan.contains("Index"), "a dry run:\n{plan}");
 }
 
+// Fault F5
 #[tokio::test]
-async fn f05_every_look_at_what_waits_reads_an_index() {
+async fn every_look_at_what_waits_reads_an_index() {
     let (_t, mut db) = filled().await;
     for (file, name, arguments) in [
         (
@@ -277,8 +279,9 @@ async fn lists_by_status_or_service_use_indexes() {
     }
 }
 
+// Fault F5
 #[tokio::test]
-async fn f05_erasure_of_driver_uses_primary_keys() {
+async fn erasure_of_driver_uses_primary_keys() {
     let (_t, mut db) = filled().await;
     for walk in WALKS {
         let first = format!("ARRAY['{}']", walk.first.join("', '"));
@@ -287,8 +290,9 @@ async fn f05_erasure_of_driver_uses_primary_keys() {
     }
 }
 
+// Fault F5
 #[tokio::test]
-async fn f05_the_audit_trail_reads_an_index_of_each_history() {
+async fn the_audit_trail_reads_an_index_of_each_history() {
     let (_t, mut db) = filled().await;
     let arguments = ["'2029-12-31'", "'2030-01-01'", "''", "NULL", "NULL", "NULL", "50"];
     let plan = plan(&mut db, trail::trail_statement(), &arguments).await;
@@ -354,8 +358,9 @@ fn free_drivers_of_write() -> String {
     )
 }
 
+// Fault F5
 #[tokio::test]
-async fn f05_busy_drivers_are_looked_up_individually() {
+async fn busy_drivers_are_looked_up_individually() {
     let t = TestApp::start().await;
     let mut db = PgConnection::connect(&t.postgres.url()).await.unwrap();
     sqlx::raw_sql(RUSH_HOUR).execute(&mut db).await.unwrap();
@@ -435,8 +440,9 @@ async fn add_waiting(db: &mut PgConnection, prefix: &str, orders: u32, place: (f
     sqlx::raw_sql(AssertSqlSafe(insert)).execute(db).await.unwrap();
 }
 
+// Fault F5
 #[tokio::test]
-async fn f05_driver_search_cost_ignores_waiting_orders() {
+async fn driver_search_cost_ignores_waiting_orders() {
     let (_t, mut db) = filled().await;
     let here = (-6.205, 106.805);
     let driver =

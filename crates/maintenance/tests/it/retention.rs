@@ -12,8 +12,9 @@ use workers::tick;
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const ORDERS: &str = "SELECT id FROM orders ORDER BY id";
 
+// Fault F18
 #[tokio::test]
-async fn f18_owed_refunds_and_open_alerts_outlive_retention() {
+async fn owed_refunds_and_open_alerts_outlive_retention() {
     let t = TestApp::start().await;
     t.order_of("OWED", "RIDE", "PAID").await;
     for order in ["ALERTED", "BEGUN", "DONE"] {
@@ -45,9 +46,10 @@ async fn f18_owed_refunds_and_open_alerts_outlive_retention() {
     assert_eq!(t.texts(ORDERS).await, ["OWED"], "its refund has not even begun");
 }
 
+// Fault F18
 /// More than a batch that may not go lies before what may.
 #[tokio::test]
-async fn f18_what_may_not_go_hides_nothing_behind_it() {
+async fn what_may_not_go_hides_nothing_behind_it() {
     let t = TestApp::start().await;
     t.sql("INSERT INTO orders (id, service_type, pickup_lat, pickup_lng, status, lifetime_deadline, created_at, updated_at, closed_at)
            SELECT 'O' || lpad(n::text, 5, '0'), 'RIDE', 0, 0, 'CANCELLED_BY_SYSTEM', at, at, at, at
@@ -81,8 +83,9 @@ const BINDINGS: &str = "
         SELECT binding_id, cycle, call_no, 'end', at, 'success' FROM transaction_snapshots;
     INSERT INTO binding_events (binding_id, at, kind, actor) VALUES ('LONG', dispatchq_now(), 'started', 'anna')";
 
+// Fault F18
 #[tokio::test]
-async fn f18_of_each_binding_the_first_final_transactions_go() {
+async fn of_each_binding_the_first_final_transactions_go() {
     let t = TestApp::start().await;
     t.sql(BINDINGS).await;
     assert_eq!(cleanup::run(&t.app.maintenance, cleanup::CleanupMode::Remove).await.unwrap().transactions, 0);
@@ -117,8 +120,9 @@ async fn f18_of_each_binding_the_first_final_transactions_go() {
     assert_eq!(t.count("SELECT count(*) FROM transactions").await, 4, "the newest stay, and what is behind a gap");
 }
 
+// Fault F18
 #[tokio::test]
-async fn f18_binding_messages_expire_by_age_or_deletion() {
+async fn binding_messages_expire_by_age_or_deletion() {
     let t = TestApp::start().await;
     t.sql(BINDINGS).await;
     t.sql(
@@ -140,8 +144,9 @@ async fn f18_binding_messages_expire_by_age_or_deletion() {
     assert_eq!(t.texts(left).await, ["LONG pending"], "the id of the other may be given again");
 }
 
+// Fault F18
 #[tokio::test]
-async fn f18_binding_alerts_expire_once_acknowledged_or_deleted() {
+async fn binding_alerts_expire_once_acknowledged_or_deleted() {
     let t = TestApp::start().await;
     t.sql(BINDINGS).await;
     t.sql(
@@ -163,9 +168,10 @@ async fn f18_binding_alerts_expire_once_acknowledged_or_deleted() {
     assert_eq!(t.texts(left).await, ["LONG open"], "the id of the other may be given again");
 }
 
+// Fault F5
 /// More than one page of old steps, of many transactions, before young ones.
 #[tokio::test]
-async fn f05_a_dry_run_counts_the_steps_that_are_removed() {
+async fn a_dry_run_counts_the_steps_that_are_removed() {
     let t = TestApp::start().await;
     for (transaction, days) in [("T1", 3000), ("T2", 2900), ("T3", 2800), ("T4", 1)] {
         t.sql(&format!(
@@ -182,8 +188,9 @@ async fn f05_a_dry_run_counts_the_steps_that_are_removed() {
     assert_eq!(cleanup::run(&t.app.maintenance, cleanup::CleanupMode::DryRun).await.unwrap().records, 0);
 }
 
+// Fault F5
 #[tokio::test]
-async fn f05_slow_sweep_fails_alone_and_visibly() {
+async fn slow_sweep_fails_alone_and_visibly() {
     let t = TestApp::with(|config| config.database.statement_timeout = secs(3)).await;
     t.order("ORD-1").await;
     t.sql(

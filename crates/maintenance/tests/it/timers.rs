@@ -21,9 +21,10 @@ async fn offered() -> TestApp {
     t
 }
 
+// Fault F9
 /// The driver declines, and the process dies before it has moved the timer: it lies 50 s ahead, where it was.
 #[tokio::test]
-async fn f09_declined_offer_continues_after_lost_enqueue() {
+async fn declined_offer_continues_after_lost_enqueue() {
     let t = offered().await;
     t.advance(secs(70)).await;
     let offer = t.live_offer("ORD-1").await;
@@ -56,8 +57,9 @@ async fn is_told_to_support_when_redis_is_back(t: &TestApp) {
     assert_eq!(t.messages_of("ORD-1", MANUAL_REFUND_REQUIRED).await, 1);
 }
 
+// Fault F12
 #[tokio::test]
-async fn f12_an_order_ends_while_redis_is_gone() {
+async fn an_order_ends_while_redis_is_gone() {
     let mut t = TestApp::start().await;
     t.order_of("ORD-1", "RIDE", "PAID").await;
     t.redis.stop().await.unwrap();
@@ -66,8 +68,9 @@ async fn f12_an_order_ends_while_redis_is_gone() {
     is_told_to_support_when_redis_is_back(&t).await;
 }
 
+// Fault F12
 #[tokio::test]
-async fn f12_an_order_ends_while_redis_is_full() {
+async fn an_order_ends_while_redis_is_full() {
     let t = TestApp::start().await;
     t.order_of("ORD-1", "RIDE", "PAID").await;
     let _: () = t.redis(&["CONFIG", "SET", "maxmemory", "1"]).await;
@@ -94,9 +97,10 @@ async fn timers_refused_by_full_redis_are_retried() {
     t.assert_sound().await;
 }
 
+// Fault F17
 /// As after a failover to a host whose clock is an hour behind: what lies in Redis seems to be due in an hour.
 #[tokio::test]
-async fn f17_timers_from_fast_clock_follow_their_rows() {
+async fn timers_from_fast_clock_follow_their_rows() {
     let counting = Counting::start();
     let t = offered().await;
     t.advance(secs(124)).await;
@@ -123,9 +127,10 @@ async fn f17_timers_from_fast_clock_follow_their_rows() {
     assert!((4.0..5.0).contains(&late), "4 s by the row, whatever Redis says: {late}");
 }
 
+// Fault F19f
 /// The reconciler reads that a queue is stopped, an operator lets it run, the reconciler stops it.
 #[tokio::test]
-async fn f19f_reconciler_never_undoes_a_resume() {
+async fn reconciler_never_undoes_a_resume() {
     let t = TestApp::start().await;
     let queue = jobs::queues::DISPATCH;
     let operator = by("operator:test");
@@ -144,16 +149,18 @@ async fn f19f_reconciler_never_undoes_a_resume() {
     }
 }
 
+// Fault F19f
 #[tokio::test]
-async fn f19f_reconciler_resumes_queue_paused_only_in_redis() {
+async fn reconciler_resumes_queue_paused_only_in_redis() {
     let t = TestApp::start().await;
     t.app.core.store.pause_queue(jobs::queues::DISPATCH).await.unwrap();
     reconciler::reconcile_once(&t.app.maintenance).await.unwrap();
     assert!(!t.app.core.store.queue_stats(&[jobs::queues::DISPATCH]).await.unwrap()[0].paused);
 }
 
+// Fault F19g
 #[tokio::test]
-async fn f19g_no_index_of_drivers_is_left_for_good() {
+async fn no_index_of_drivers_is_left_for_good() {
     let t = TestApp::start().await;
     t.drivers(&[("D1", 100.0)]).await;
     let ttl = async || -> i64 { t.redis(&["TTL", "dispatchq:drivers:RIDE"]).await };
@@ -171,9 +178,10 @@ async fn f19g_no_index_of_drivers_is_left_for_good() {
     assert!(ttl().await > 0);
 }
 
+// Fault S20h
 /// Names that the requirements fix, the engine's, and ours with our prefix.
 #[tokio::test]
-async fn s20h_every_key_in_redis_says_whose_it_is() {
+async fn every_key_in_redis_says_whose_it_is() {
     let t = offered().await;
     driver_index::rebuild_if_missing(&t.app.orders).await.unwrap();
     t.accept_offer("ORD-1").await;

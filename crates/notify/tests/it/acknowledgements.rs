@@ -46,8 +46,9 @@ async fn escalation_dead() -> TestApp {
     t
 }
 
+// Fault F13
 #[tokio::test]
-async fn f13_dead_escalation_is_counted_until_requeued() {
+async fn dead_escalation_is_counted_until_requeued() {
     let counting = Counting::start();
     let t = escalation_dead().await;
     let (address, _shown) = counting.shown(&t.app).await;
@@ -76,8 +77,9 @@ async fn f13_dead_escalation_is_counted_until_requeued() {
     t.assert_sound().await;
 }
 
+// Fault F13
 #[tokio::test]
-async fn f13_escalation_requeues_until_alert_is_acknowledged() {
+async fn escalation_requeues_until_alert_is_acknowledged() {
     let t = escalation_dead().await;
     let job = JobId::parse("escalate:ORD-1:1").unwrap();
     let by = DecisionAuthor { who: by("operator:test"), why: None };
@@ -110,8 +112,9 @@ async fn assigned(within: Duration) -> TestApp {
     t
 }
 
+// Fault F14
 #[tokio::test]
-async fn f14_support_is_told_once_of_a_driver_who_vanished() {
+async fn support_is_told_once_of_a_driver_who_vanished() {
     let t = assigned(secs(12 * HOUR)).await;
     t.run_for(secs(12 * HOUR - 10)).await;
     reconcile(&t).await;
@@ -129,8 +132,9 @@ async fn f14_support_is_told_once_of_a_driver_who_vanished() {
     t.assert_sound().await;
 }
 
+// Fault F14
 #[tokio::test]
-async fn f14_trip_progress_acknowledges_its_alert() {
+async fn trip_progress_acknowledges_its_alert() {
     let t = assigned(secs(12 * HOUR)).await;
     t.advance(secs(12 * HOUR)).await;
     reconcile(&t).await;
@@ -148,8 +152,9 @@ async fn f14_trip_progress_acknowledges_its_alert() {
     t.assert_sound().await;
 }
 
+// Fault F14
 #[tokio::test]
-async fn f14_zero_trip_time_raises_no_alert() {
+async fn zero_trip_time_raises_no_alert() {
     let t = assigned(secs(0)).await;
     t.advance(secs(365 * 24 * HOUR)).await;
     reconcile(&t).await;
@@ -159,8 +164,9 @@ async fn f14_zero_trip_time_raises_no_alert() {
     t.assert_sound().await;
 }
 
+// Fault F19c
 #[tokio::test]
-async fn f19c_review_end_closes_only_its_own_alert() {
+async fn review_end_closes_only_its_own_alert() {
     let t = TestApp::start().await;
     t.order("ORD-1").await;
     let told = |why: &'static str| {
@@ -186,8 +192,9 @@ async fn f19c_review_end_closes_only_its_own_alert() {
     t.assert_sound().await;
 }
 
+// Fault F19j
 #[tokio::test]
-async fn f19j_payment_events_of_an_order_are_bounded() {
+async fn payment_events_of_an_order_are_bounded() {
     let t = TestApp::start().await;
     t.order("ORD-1").await;
     t.cancel("ORD-1").await.unwrap();

@@ -28,8 +28,9 @@ async fn refuse_updates(t: &TestApp, when: &str) {
     .await;
 }
 
+// Fault F3
 #[tokio::test]
-async fn f03_unclaimed_message_is_not_sent() {
+async fn unclaimed_message_is_not_sent() {
     let (receiver, t) = with_receiver().await;
     refuse_updates(&t, "true").await;
     t.drivers(&[("D1", 100.0)]).await;
@@ -45,8 +46,9 @@ async fn f03_unclaimed_message_is_not_sent() {
     t.assert_sound().await;
 }
 
+// Fault F3
 #[tokio::test]
-async fn f03_unrecorded_delivery_repeats_after_its_backoff() {
+async fn unrecorded_delivery_repeats_after_its_backoff() {
     let (receiver, t) = with_receiver().await;
     refuse_updates(&t, "NEW.state = 'delivered'").await;
     t.drivers(&[("D1", 100.0)]).await;
@@ -84,8 +86,9 @@ async fn notify_job(t: &TestApp) -> LeasedJob {
     t.take().await.into_iter().find(|job| job.delivery.id.kind() == "notify").unwrap()
 }
 
+// Fault F3
 #[tokio::test]
-async fn f03_message_in_delivery_is_not_sent_twice() {
+async fn message_in_delivery_is_not_sent_twice() {
     let (receiver, t) = with_receiver().await;
     receiver.hold();
     let notify = offer_to_deliver(&t).await;
@@ -101,9 +104,10 @@ async fn f03_message_in_delivery_is_not_sent_twice() {
     assert_eq!(receiver.received().len(), 1);
 }
 
+// Fault F3
 /// Its lost delivery counts, so a message that kills its workers is found out: the run after it does not find the row put off.
 #[tokio::test]
-async fn f03_message_of_dead_worker_follows_its_lease() {
+async fn message_of_dead_worker_follows_its_lease() {
     let (receiver, t) = with_receiver().await;
     let t = Arc::new(t);
     receiver.hold();
@@ -144,8 +148,9 @@ async fn due_messages(t: &TestApp, channel: &str, count: i64) -> Vec<LeasedJob> 
     leased
 }
 
+// Fault F7
 #[tokio::test]
-async fn f07_hanging_channel_leaves_room_for_others() {
+async fn hanging_channel_leaves_room_for_others() {
     const BACKLOG: usize = 300;
     let (sick, well) = (Receiver::start().await, Receiver::start().await);
     let t = Arc::new(
@@ -209,8 +214,9 @@ async fn due_messages_again(t: &TestApp, count: i64) -> Vec<LeasedJob> {
     leased
 }
 
+// Fault F10
 #[tokio::test]
-async fn f10_last_failing_channel_withdraws_the_offer() {
+async fn last_failing_channel_withdraws_the_offer() {
     let (a, b) = (Receiver::start().await, Receiver::start().await);
     let t = Arc::new(
         TestApp::with(|config| {
@@ -254,8 +260,9 @@ async fn f10_last_failing_channel_withdraws_the_offer() {
     assert_eq!(t.offers("ORD-1").await, [("D1".to_owned(), OfferState::Withdrawn)]);
 }
 
+// Fault S15
 #[tokio::test]
-async fn s15_webhook_is_signed_with_both_secrets() {
+async fn webhook_is_signed_with_both_secrets() {
     let (new, old) = ("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD");
     let receiver = Receiver::start().await;
     let t = TestApp::on_real_time(|config| {

@@ -6,8 +6,9 @@ use model::order::OrderStatus;
 use orders::accept;
 use test_support::{TestApp, by, eventually, id, lasting_transaction, millis};
 
+// Fault F19e
 #[tokio::test]
-async fn f19e_accept_is_answered_before_offers_are_withdrawn() {
+async fn accept_is_answered_before_offers_are_withdrawn() {
     let t = TestApp::with(|config| config.dispatch.offers_per_driver = 2).await;
     t.drivers(&[("D1", 100.0)]).await;
     t.order("ORD-1").await;

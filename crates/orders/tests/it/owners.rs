@@ -19,8 +19,9 @@ async fn ask(api: &Api, key: &str, order: &str) -> Vec<(&'static str, Answer)> {
     ]
 }
 
+// Fault S11
 #[tokio::test]
-async fn s11_a_producer_sees_and_changes_its_own_orders_only() {
+async fn a_producer_sees_and_changes_its_own_orders_only() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     let (_, shop) = create_key(&t, "shop", AccountRole::Producer, None).await;
@@ -49,8 +50,9 @@ async fn s11_a_producer_sees_and_changes_its_own_orders_only() {
     }
 }
 
+// Fault S11
 #[tokio::test]
-async fn s11_new_key_of_same_name_owns_orders() {
+async fn new_key_of_same_name_owns_orders() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     let (_, old) = create_key(&t, "shop", AccountRole::Producer, None).await;
@@ -109,8 +111,9 @@ async fn producer_reads_no_staff_names_in_timelines() {
     }
 }
 
+// Fault S11
 #[tokio::test]
-async fn s11_one_installation_may_share_all_orders() {
+async fn one_installation_may_share_all_orders() {
     let t = TestApp::with(|config| config.http.producers_share_orders = true).await;
     let api = Api::start(&t.app).await;
     let (_, shop) = create_key(&t, "shop", AccountRole::Producer, None).await;
@@ -121,8 +124,9 @@ async fn s11_one_installation_may_share_all_orders() {
     }
 }
 
+// Fault S11
 #[tokio::test]
-async fn s11_sql_orders_have_the_named_owner() {
+async fn sql_orders_have_the_named_owner() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     let (_, shop) = create_key(&t, "shop", AccountRole::Producer, None).await;

@@ -118,8 +118,9 @@ async fn callback_of_unknown_booking_waits() {
     p.assert_sound().await;
 }
 
+// Fault F19d
 #[tokio::test]
-async fn f19d_reconciler_finds_callback_of_concurrent_booking() {
+async fn reconciler_finds_callback_of_concurrent_booking() {
     let p = Partnership::start(silent()).await;
     p.lose_answers(EventRate::ALWAYS);
     p.taxi("ORD-1", "PAID").await;

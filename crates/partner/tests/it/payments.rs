@@ -142,9 +142,10 @@ async fn nothing_paid_is_nothing_to_refund() {
     assert_eq!(p.refund(&support, "start").await.error(), (409, "NOTHING_PAID"));
 }
 
+// Fault F11
 /// One rule for both tracks: the partner's driver who cancels after the lifetime leaves what a driver of ours leaves.
 #[tokio::test]
-async fn f11_late_partner_cancel_notifies_customer_and_support() {
+async fn late_partner_cancel_notifies_customer_and_support() {
     for (payment, about_money) in
         [("UNPAID", None), ("PAID", Some(MANUAL_REFUND_REQUIRED)), ("DISPUTE", Some(UNEXPECTED_STATE))]
     {

@@ -48,8 +48,9 @@ async fn half_open_breaker_reopens_longer_or_closes() {
     assert_eq!(bench.store.breaker_state("p").await.unwrap().closed_for, Some(secs(2)));
 }
 
+// Fault F17
 #[tokio::test]
-async fn f17_clock_step_back_keeps_breaker_time() {
+async fn clock_step_back_keeps_breaker_time() {
     let bench = Bench::new().await;
     for _ in 0..3 {
         bench.store.breaker_failed("p", &POLICY, "down").await.unwrap();

@@ -129,17 +129,19 @@ async fn repair_inserts_absent_and_moves_late_jobs() {
     assert_eq!(bench.find("t:leased").await.unwrap().again_ms, None);
 }
 
+// Fault F9
 /// The enqueue that should have moved the job earlier was lost.
 #[tokio::test]
-async fn f09_repair_moves_a_job_wanted_now() {
+async fn repair_moves_a_job_wanted_now() {
     let bench = Bench::new().await;
     bench.enqueue(timer("t:1", millis(5_001))).await;
     assert_eq!(bench.store.repair(&[due_now("t:1")]).await.unwrap(), [RepairVerdict::Moved]);
     assert_eq!(bench.take(1).await.ids(), ["t:1"]);
 }
 
+// Fault F9
 #[tokio::test]
-async fn f09_repair_leaves_postponed_job_a_minute() {
+async fn repair_leaves_postponed_job_a_minute() {
     let bench = Bench::new().await;
     for (n, end) in [LeaseEnd::Snooze { delay: secs(60) }, LeaseEnd::Retry { delay: secs(60) }].into_iter().enumerate()
     {

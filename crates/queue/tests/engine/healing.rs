@@ -85,9 +85,10 @@ async fn process_frozen_past_its_lease_is_refused() {
     assert_eq!(other.drain().await.settled, 1);
 }
 
+// Fault F15
 /// At a hundred jobs per second this would take half a minute.
 #[tokio::test]
-async fn f15_rescued_jobs_run_as_permits_allow() {
+async fn rescued_jobs_run_as_permits_allow() {
     let (redis, store) = redis_and_store().await;
     store.enqueue(&ticks(0..3_000)).await.unwrap();
     for sequence in 0..3 {

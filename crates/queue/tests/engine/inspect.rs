@@ -82,8 +82,9 @@ async fn a_leased_job_shows_its_lease() {
     assert_eq!(found.token.as_deref(), Some("test:0"));
 }
 
+// Fault F17
 #[tokio::test]
-async fn f17_unseen_replica_is_forgotten_after_a_minute() {
+async fn unseen_replica_is_forgotten_after_a_minute() {
     let bench = Bench::new().await;
     let info = WorkerInfo {
         host: "h".to_owned(),

@@ -108,9 +108,10 @@ async fn rescue_and_release_keep_the_earlier_due() {
     assert_eq!(bench.find("t:1").await.unwrap().at_ms, START_MS, "the original due is the earlier one");
 }
 
+// Fault F15
 /// A host with many processes may leave 10,000 leases.
 #[tokio::test]
-async fn f15_ten_thousand_leases_return_in_eleven_calls() {
+async fn ten_thousand_leases_return_in_eleven_calls() {
     let bench = Bench::new().await;
     let jobs: Vec<NewJob> = (0..10_000).map(|n| due_now(&format!("t:{n}"))).collect();
     bench.store.enqueue(&jobs).await.unwrap();
@@ -127,8 +128,9 @@ async fn f15_ten_thousand_leases_return_in_eleven_calls() {
     assert_eq!((stats.due, stats.leased, stats.oldest_due_ms), (10_000, 0, Some(8_000)));
 }
 
+// Fault F17
 #[tokio::test]
-async fn f17_leases_from_fast_clock_last_one_lease() {
+async fn leases_from_fast_clock_last_one_lease() {
     let bench = Bench::new().await;
     for n in 0..3 {
         bench.enqueue(due_now(&format!("t:{n}"))).await;
@@ -144,8 +146,9 @@ async fn f17_leases_from_fast_clock_last_one_lease() {
     assert_eq!(bench.settle(alive, LeaseEnd::Done).await, SettleVerdict::Settled { dead_follow_ups: Vec::new() });
 }
 
+// Fault F17
 #[tokio::test]
-async fn f17_plausible_lease_is_left_unchanged() {
+async fn plausible_lease_is_left_unchanged() {
     let bench = Bench::new().await;
     bench.enqueue(due_now("t:1")).await;
     bench.take_one().await;

@@ -51,8 +51,9 @@ async fn limits_are_taken_together_or_not_at_all() {
     assert!(acquire(&bench, &[all, pace, server(2)]).await.is_ok());
 }
 
+// Fault F17
 #[tokio::test]
-async fn f17_dead_holder_slot_from_fast_clock_ends() {
+async fn dead_holder_slot_from_fast_clock_ends() {
     let bench = Bench::new().await;
     let limits = [Limit::slots("acme", 1)];
     let _dead = acquire(&bench, &limits).await.unwrap();

@@ -51,9 +51,10 @@ async fn worker_survives_redis_crash_without_loss() {
     worker.drain().await;
 }
 
+// Fault F8
 /// A firewall or a proxy drops the connection silently.
 #[tokio::test]
-async fn f08_silent_connection_is_replaced() {
+async fn silent_connection_is_replaced() {
     let redis = servers::RedisServer::start().await.unwrap();
     let direct = Store::connect(&redis.url()).await.unwrap();
     rebuild(&direct).await;
@@ -70,9 +71,10 @@ async fn f08_silent_connection_is_replaced() {
     worker.drain().await;
 }
 
+// Fault F8
 /// The take in progress gets its answer, so only the replacement can subscribe again.
 #[tokio::test]
-async fn f08_replaced_connection_receives_wakes() {
+async fn replaced_connection_receives_wakes() {
     let redis = servers::RedisServer::start().await.unwrap();
     let store = Store::connect(&redis.url()).await.unwrap();
     rebuild(&store).await;

@@ -71,8 +71,9 @@ async fn suspect_is_leased_only_with_the_turn() {
     assert_eq!(ask(&bench, "b", TakeMode::Normal).await, (0, true, false));
 }
 
+// Fault F16
 #[tokio::test]
-async fn f16_thousand_suspects_hide_no_normal_job() {
+async fn thousand_suspects_hide_no_normal_job() {
     let bench = Bench::new().await;
     let suspects: Vec<NewJob> = (0..1_000).map(|n| due_now(&format!("t:poison-{n}"))).collect();
     bench.store.enqueue(&suspects).await.unwrap();
@@ -191,8 +192,9 @@ async fn with_suspects() -> (servers::RedisServer, Store) {
     (redis, store)
 }
 
+// Fault F16
 #[tokio::test]
-async fn f16_normal_jobs_run_beside_a_slow_suspect() {
+async fn normal_jobs_run_beside_a_slow_suspect() {
     let (_redis, store) = with_suspects().await;
     let seen = Arc::new(Seen { holds: AtomicBool::new(true), ..Seen::default() });
     let workers = fleet(&store, 2, &seen);
@@ -210,8 +212,9 @@ async fn f16_normal_jobs_run_beside_a_slow_suspect() {
     }
 }
 
+// Fault F16
 #[tokio::test]
-async fn f16_single_process_runs_suspects_and_normal_jobs() {
+async fn single_process_runs_suspects_and_normal_jobs() {
     let (_redis, store) = with_suspects().await;
     let seen = Arc::new(Seen::default());
     let mut workers = fleet(&store, 1, &seen);

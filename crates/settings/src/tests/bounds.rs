@@ -64,8 +64,9 @@ fn read_bounds(complete: &Value, path: &str) -> (String, String) {
     (least.to_owned(), most.to_owned())
 }
 
+// Fault S20i
 #[test]
-fn s20i_every_number_and_duration_has_bounds() {
+fn every_number_and_duration_has_bounds() {
     let complete = complete();
     serde_json::from_value::<Config>(complete.clone()).unwrap().check_settings().unwrap();
     for path in numbers_and_durations() {
@@ -77,8 +78,9 @@ fn s20i_every_number_and_duration_has_bounds() {
     assert!(DEFAULTS.contains("[retention]"));
 }
 
+// Fault S20i
 #[test]
-fn s20i_values_out_of_bounds_are_refused() {
+fn values_out_of_bounds_are_refused() {
     let complete = complete();
     for path in numbers_and_durations() {
         let (name, (least, most)) = (setting_name(&path), read_bounds(&complete, &path));
@@ -111,8 +113,9 @@ fn s20i_values_out_of_bounds_are_refused() {
     }
 }
 
+// Fault S20i
 #[test]
-fn s20i_non_finite_radius_is_refused() {
+fn non_finite_radius_is_refused() {
     let mut config = Config::defaults();
     for value in [f64::NAN, f64::INFINITY, -1.0, 0.0] {
         config.dispatch.radius_m = value;

@@ -42,8 +42,9 @@ async fn let_commit(mut holder: PgConnection) {
     sqlx::query("SELECT pg_advisory_unlock($1)").bind(LOCK).execute(&mut holder).await.unwrap();
 }
 
+// Fault F2
 #[tokio::test]
-async fn f02_lost_commit_is_found_by_write_id() {
+async fn lost_commit_is_found_by_write_id() {
     let t = TestApp::start().await;
     t.order_of("ORD-1", "RIDE", "PAID").await;
     let proxy = TcpProxy::start(t.postgres.port()).await.unwrap();
@@ -98,9 +99,10 @@ async fn creation_with_lost_commit_is_recognized_after_change() {
     assert!(matches!(again, Err(CreateError::Exists(_))), "{again:?}");
 }
 
+// Fault F19i
 /// Four updates find that another process was quicker, the fifth is written under the lock of the row, and its COMMIT fails.
 #[tokio::test]
-async fn f19i_locked_change_is_counted_after_commit() {
+async fn locked_change_is_counted_after_commit() {
     let counting = Counting::start();
     let t = TestApp::start().await;
     t.order("ORD-1").await;

@@ -61,8 +61,9 @@ async fn count_kept(t: &TestApp, begin: impl AsyncFn() -> bool, insert: impl Asy
 
 const INSERT_PROBE: &str = "INSERT INTO probe VALUES ($1)";
 
+// Fault F1
 #[tokio::test]
-async fn f01_a_begin_dropped_halfway_leaves_no_transaction_behind() {
+async fn a_begin_dropped_halfway_leaves_no_transaction_behind() {
     let t = TestApp::start().await;
     let mut config = t.app.config.database.clone();
     config.max_connections = 1;
@@ -99,9 +100,10 @@ async fn f01_a_begin_dropped_halfway_leaves_no_transaction_behind() {
     );
 }
 
+// Fault F1
 /// As when a job is given up at its deadline: the statement goes on, its transaction must not.
 #[tokio::test]
-async fn f01_a_transaction_dropped_inside_a_statement_leaves_nothing_behind() {
+async fn a_transaction_dropped_inside_a_statement_leaves_nothing_behind() {
     let t = TestApp::start().await;
     let mut config = t.app.config.database.clone();
     config.max_connections = 1;
@@ -123,9 +125,10 @@ async fn assert_no_open_transaction(t: &TestApp) {
     eventually("no transaction stands open", || async { t.count(open).await == 0 }).await;
 }
 
+// Fault F1
 // F19b: its answer is kept for a repeat.
 #[tokio::test]
-async fn f01_cancel_finishes_after_its_client_hangs_up() {
+async fn cancel_finishes_after_its_client_hangs_up() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     let key = t.key(AccountRole::Producer).await;
@@ -171,9 +174,10 @@ async fn seed(t: &TestApp, prefix: &str, count: usize, payment: &str) {
     .await;
 }
 
+// Fault F1
 /// 2,000 requests whose client hangs up 0 to 8 ms after sending, beside 1,000 ordinary ones.
 #[tokio::test]
-async fn f01_no_answered_change_is_lost_beside_clients_that_hang_up() {
+async fn no_answered_change_is_lost_beside_clients_that_hang_up() {
     const CUT: usize = 400;
     const ORDINARY: usize = 500;
     let t = TestApp::with(|config| {

@@ -15,9 +15,10 @@ async fn as_owner(url: &str, statements: &[&str]) {
     }
 }
 
+// Fault F2
 /// A session keeps what it began with: one that began read-only would refuse writes for as long as it lives.
 #[tokio::test]
-async fn f02_a_connection_that_began_read_only_is_replaced() {
+async fn a_connection_that_began_read_only_is_replaced() {
     let t = TestApp::start().await;
     let mut config = t.app.config.database.clone();
     config.max_connections = 1;
@@ -30,9 +31,10 @@ async fn f02_a_connection_that_began_read_only_is_replaced() {
     eventually("the pool takes writes", || async { write().await.is_ok() }).await;
 }
 
+// Fault F2
 /// The gate only asks. Its session, too, would be read-only for as long as it lives.
 #[tokio::test]
-async fn f02_a_gate_whose_session_began_read_only_opens() {
+async fn a_gate_whose_session_began_read_only_opens() {
     let mut t = TestApp::start().await;
     as_owner(&t.app.config.database.url, &["ALTER ROLE dispatchq SET default_transaction_read_only = on"]).await;
     let pool = db::connect_pool(&t.app.config.database).await.unwrap();

@@ -61,8 +61,9 @@ async fn own_name_waits_for_both_holders() {
     assert_eq!(bench.take(9).await.ids(), ["t:next"]);
 }
 
+// Fault F17
 #[tokio::test]
-async fn f17_slots_of_a_clock_ahead_end() {
+async fn slots_of_a_clock_ahead_end() {
     let bench = bench_with(1, &[("a", 1)]).await;
     acquire(&bench, "t:0", &need("a", "0")).await;
     for ahead in [secs(3_600), secs(1)] {
@@ -75,8 +76,9 @@ async fn f17_slots_of_a_clock_ahead_end() {
     acquire(&bench, "t:1", &need("a", "1")).await;
 }
 
+// Fault F17
 #[tokio::test]
-async fn f17_all_slots_from_fast_clock_end() {
+async fn all_slots_from_fast_clock_end() {
     let bench = bench_with(250, &[("a", 250)]).await;
     for number in 0..250 {
         acquire(&bench, &format!("t:{number}"), &need("a", &number.to_string())).await;
