@@ -90,9 +90,9 @@ impl AdmissionRules {
         everywhere && flag.applies_to(None, asker.channel, asker.user)
     }
 
-    /// Returns the overrides of all areas.
-    pub fn active_overrides(&self) -> impl Iterator<Item = &AreaOverride> {
-        self.overrides.values()
+    /// Returns the overrides that have not expired.
+    pub fn overrides_in_force(&self, now: DateTime<Utc>) -> impl Iterator<Item = &AreaOverride> {
+        self.overrides.values().filter(move |forced| forced.is_in_force(now))
     }
 
     /// Returns the areas and service types with a waiting window, each with its window.

@@ -188,7 +188,7 @@ fn list_rows(desk: &Desk, census: &OrderCensus, also: Vec<AreaKey>) -> Vec<AreaK
     let rules = desk.areas.rules.get();
     let mut keys: Vec<AreaKey> = rules.configured_areas().cloned().collect();
     keys.extend(census.waiting.keys().cloned());
-    for forced in rules.active_overrides() {
+    for forced in rules.overrides_in_force(desk.core.database_clock.now()) {
         let services = desk.config.service_types.keys().cloned();
         keys.extend(services.map(|service_type| AreaKey { area: forced.area_id.clone(), service_type }));
     }
