@@ -362,7 +362,7 @@ mod tests {
         // The machine's own resolver has the same restriction.
         let public = outbound::build_public_client(Duration::from_secs(10)).unwrap();
         let error = public.get("https://localhost:1/x").send().await.unwrap_err();
-        assert!(outbound::describe_error(&error).contains("private addresses only"), "{error:?}");
+        assert!(outbound::describe_error(&error).contains("only to private addresses"), "{error:?}");
     }
 
     /// Started by the test below, with proxies in its environment.
