@@ -1,10 +1,11 @@
--- The roles of an installation, each with what it needs and no more. Run by a superuser (or a role with CREATEROLE that owns
--- the database) in the database of dispatchq, before the first `dispatchq migrate` and again after each:
+-- Creates the roles of an installation and grants each role only the rights that it needs. Run this file as a superuser
+-- (or as a role with CREATEROLE that owns the database) in the database of dispatchq, before the first `dispatchq
+-- migrate` and again after each:
 --
 --   psql -v ON_ERROR_STOP=1 -f deploy/postgres/roles.sql dispatchq
 --
--- Then give those that log in a password: ALTER ROLE dispatchq_run PASSWORD '...'. After an upgrade run it only once every process is
--- of the new version: it may take rights that the previous version still uses.
+-- Then set a password for each role that logs in: ALTER ROLE dispatchq_run PASSWORD '...'. After an upgrade, run it
+-- only when every process has the new version: it may revoke rights that the previous version still uses.
 --
 --   dispatchq_migrate      owns the schema                    dispatchq migrate
 --   dispatchq_maintenance  owns the history                   database.maintenance_url of workers; migrate --partitions
@@ -24,19 +25,19 @@ BEGIN
     END LOOP;
 END $$;
 
--- The role that migrates may also change the history, and adds days of it that maintenance can drop.
+-- dispatchq_migrate may also change the history and add daily partitions that dispatchq_maintenance can drop.
 GRANT dispatchq_maintenance TO dispatchq_migrate;
 
 REVOKE CREATE ON SCHEMA public FROM PUBLIC;
 GRANT USAGE, CREATE ON SCHEMA public TO dispatchq_migrate, dispatchq_maintenance;
 GRANT USAGE ON SCHEMA public TO dispatchq_run, dispatchq_producer, dispatchq_auditor;
 
--- What later migrations add.
+-- Rights on objects that later migrations create.
 ALTER DEFAULT PRIVILEGES FOR ROLE dispatchq_migrate IN SCHEMA public
     GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO dispatchq_run;
 ALTER DEFAULT PRIVILEGES FOR ROLE dispatchq_migrate IN SCHEMA public GRANT USAGE ON SEQUENCES TO dispatchq_run;
 
--- What there is. An installation that began with one role for everything gives it all to dispatchq_migrate first:
+-- Rights on existing objects. If one role owned everything until now, first transfer its objects to dispatchq_migrate:
 --   REASSIGN OWNED BY the_old_role TO dispatchq_migrate;
 DO $$
 DECLARE
@@ -48,20 +49,20 @@ BEGIN
     GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO dispatchq_run;
     GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO dispatchq_run;
     REVOKE INSERT, UPDATE, DELETE ON _sqlx_migrations FROM dispatchq_run;
-    -- The history is added to and never changed: that is left to its owner.
+    -- Only the owner of the history may change or delete its rows.
     REVOKE UPDATE, DELETE ON order_events FROM dispatchq_run;
     REVOKE INSERT, UPDATE ON order_events_kept FROM dispatchq_run;
-    -- So are the calls of providers and the history of bindings; cleanup removes what is old.
+    -- Calls to providers and the history of bindings are append-only as well. Cleanup deletes old rows.
     REVOKE UPDATE ON transaction_snapshots, binding_events FROM dispatchq_run;
     FOR name IN SELECT inhrelid::regclass::text FROM pg_inherits
         WHERE inhparent IN ('transactions'::regclass, 'transaction_snapshots'::regclass)
     LOOP
         EXECUTE format('REVOKE ALL ON %s FROM dispatchq_run', name);
     END LOOP;
-    -- Records of staff, of erasures and of deliveries are added to and never changed. Functions remove them by their age.
+    -- Records of staff, erasures and deliveries are append-only. Functions delete old records.
     REVOKE UPDATE, DELETE ON staff_actions, staff_requests, admission_audit, erasures, outbox_attempts, outbox_replays
         FROM dispatchq_run;
-    -- Who may create orders of whom is decided by the owner of the schema.
+    -- Only the owner of the schema decides for which producers a login may create orders.
     REVOKE INSERT, UPDATE, DELETE ON sql_producers FROM dispatchq_run;
     ALTER TABLE order_events OWNER TO dispatchq_maintenance;
     GRANT SELECT, INSERT ON order_events TO dispatchq_run;
