@@ -1,8 +1,8 @@
-// The provider that the tests of the console sign in at: oidc-provider with its development pages, on this machine alone.
+// OpenID Connect provider for the sign-in tests of the console: oidc-provider with its development pages, on localhost only.
 //
-// Writes its issuer on a line, and "ready" when it has read a line with its clients in JSON. Its keys are new with each start. With a
-// port as its argument it listens there. It ends with its standard input, so it never outlives its test. OIDC_PROVIDER_HOME: the
-// folder with its packages.
+// It prints its issuer on a line, reads a line with its clients in JSON, and then prints "ready". Each start creates new keys. An
+// optional argument is the port to listen on. It exits when its standard input closes, so it never outlives its test.
+// OIDC_PROVIDER_HOME is the folder with its packages.
 import { generateKeyPairSync, randomUUID } from "node:crypto";
 import { createServer } from "node:http";
 import { createRequire } from "node:module";
@@ -12,7 +12,7 @@ import { pathToFileURL } from "node:url";
 const require = createRequire(`${process.env.OIDC_PROVIDER_HOME}/package.json`);
 const { default: Provider } = await import(pathToFileURL(require.resolve("oidc-provider")).href);
 
-// The development pages take any name and any password.
+// The development pages accept any name and any password.
 const GROUPS = { anna: ["drinks", "desk"], boss: ["desk", "ops"], guest: ["visitors"], nameless: ["desk"] };
 
 const privateKey = (type, options) => ({
@@ -34,7 +34,7 @@ lines.once("line", (clients) => {
     clients: JSON.parse(clients),
     jwks: { keys: [privateKey("rsa", { modulusLength: 2048 }), privateKey("ec", { namedCurve: "P-256" })] },
     cookies: { keys: [randomUUID()] },
-    // Claims stand in the ID token, as with the providers of companies.
+    // The ID token contains the claims, as with corporate providers.
     conformIdTokenClaims: false,
     enabledJWA: { idTokenSigningAlgValues: ["RS256", "PS256", "ES256"] },
     claims: { openid: ["sub"], email: ["email", "email_verified"], groups: ["groups"] },
@@ -47,7 +47,7 @@ lines.once("line", (clients) => {
       }),
     }),
   });
-  // Its pages would load a font from elsewhere.
+  // The development pages would load a font from another host.
   provider.use(async (context, next) => {
     await next();
     if (typeof context.body === "string") context.body = context.body.replace(/@import [^;]*;/g, "");

@@ -1,4 +1,4 @@
-//! Areas that are full: shapes, limits and the switch of admission.
+//! Areas that are full: shapes, limits and the admission switch.
 
 use areas::{
     admission::waiting::{self, SuspectMembers},
@@ -16,11 +16,11 @@ use serde_json::json;
 
 use crate::TestApp;
 
-/// Author of every change of areas in tests.
+/// Author of all changes to areas in tests.
 pub const AUTHOR: ChangeAuthor<'static> =
     ChangeAuthor { actor: &Actor::with_fixed_name(ActorRole::Operator, "test"), reason: Some("test") };
 
-/// Jakarta around every test's pickup, and Bogor to the south of it.
+/// Returns two areas: Jakarta around every test's pickup, and Bogor south of it.
 pub fn areas() -> String {
     let square = |id: &str, south: f64| {
         let (n, s, w, e) = (south + 0.2, south, 106.7, 107.0);
@@ -30,7 +30,7 @@ pub fn areas() -> String {
     json!({ "type": "FeatureCollection", "features": [square("JKT", -6.3), square("BGR", -6.6)] }).to_string()
 }
 
-/// Loads the rules again if they have changed.
+/// Reloads the rules if they have changed.
 pub async fn refresh(t: &TestApp) {
     t.app.areas.reload_if_changed().await.unwrap();
 }
@@ -42,7 +42,7 @@ pub async fn limit_for(t: &TestApp, service_type: &str, area: &str, change: Limi
     refresh(t).await;
 }
 
-/// Changes the switch of admission.
+/// Changes the admission switch.
 pub async fn flag(t: &TestApp, change: impl FnOnce(&mut AdmissionFlag)) {
     let mut flag = flag::load_flag(&t.app.core.db).await.unwrap();
     change(&mut flag);
@@ -50,7 +50,7 @@ pub async fn flag(t: &TestApp, change: impl FnOnce(&mut AdmissionFlag)) {
     refresh(t).await;
 }
 
-/// Imports two areas in each of which so many orders of this service type may wait, and enables admission.
+/// Imports two areas that each admit `max_waiting_orders` waiting orders of this service type, and enables admission.
 pub async fn full_for(t: &TestApp, service_type: &str, max_waiting_orders: i64) {
     let areas = import::parse(&areas()).unwrap();
     geofences::import_areas(&t.app.core.db, &areas, false, None, AUTHOR).await.unwrap();

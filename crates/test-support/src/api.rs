@@ -1,4 +1,4 @@
-//! The HTTP API in this process, and clients with keys.
+//! The HTTP API in this process, and clients with API keys.
 
 use axum::Router;
 use reqwest::{Method, header::AUTHORIZATION};
@@ -17,7 +17,7 @@ use foundation::outbound;
 use model::ids::DriverId;
 use settings::HttpConfig;
 
-/// The API, served until it is dropped.
+/// The API. Dropping it stops the server.
 #[derive(Debug)]
 pub struct Api {
     base: String,
@@ -25,18 +25,18 @@ pub struct Api {
     stop: CancellationToken,
 }
 
-/// An answer of the API.
+/// A response of the API.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
     pub status: u16,
-    /// Null when the body is no JSON.
+    /// Null when the body is not JSON.
     pub body: Value,
-    /// It was given before, under the same Idempotency-Key.
+    /// Whether the response was replayed for a repeated Idempotency-Key.
     pub replayed: bool,
 }
 
 impl Answer {
-    /// The body but for what an error says of its own request.
+    /// Returns the body without the fields in which an error identifies its request.
     pub fn without_request(&self) -> Value {
         let mut body = self.body.clone();
         if let Some(members) = body.as_object_mut() {
@@ -45,7 +45,7 @@ impl Answer {
         body
     }
 
-    /// Status and error code.
+    /// Returns status and error code.
     pub fn error(&self) -> (u16, &str) {
         (self.status, self.body["error_code"].as_str().unwrap_or("none"))
     }
@@ -61,13 +61,13 @@ pub fn http_client() -> reqwest::Client {
 }
 
 impl Api {
-    /// With the console beside it.
+    /// Starts the API together with the console.
     pub async fn start(app: &App) -> Self {
         let pages = staff_console::console_pages(app);
         Self::serve(api::router_with_pages(app.clone(), pages), app.config.http.clone()).await
     }
 
-    /// The same API by way of a load balancer that honours /readyz.
+    /// Starts a load balancer in front of this API that checks /readyz.
     pub async fn behind_balancer(&self, app: &App) -> Self {
         Self::serve(balancer::balance_to(&self.base), app.config.http.clone()).await
     }
@@ -80,12 +80,12 @@ impl Api {
         Self { base, client: outbound::build_client(secs(30)).unwrap(), stop }
     }
 
-    /// Where a path is served.
+    /// Returns the URL of a path.
     pub fn url(&self, path: &str) -> String {
         format!("{}{path}", self.base)
     }
 
-    /// A request with everything said; `key` and `idempotency_key` may be empty.
+    /// Sends a request. `key` and `idempotency_key` may be empty.
     pub async fn send(
         &self,
         method: Method,
@@ -108,7 +108,7 @@ impl Api {
         Answer { status, body, replayed }
     }
 
-    /// The answer with its headers.
+    /// Sends a GET request and returns the response with its headers.
     pub async fn send_raw(&self, path: &str, key: &str) -> reqwest::Response {
         let request = self.client.get(self.url(path)).header(AUTHORIZATION, format!("Bearer {key}"));
         request.send().await.unwrap()
@@ -127,12 +127,12 @@ impl Api {
     }
 }
 
-/// Returns a request for a RIDE.
+/// Returns the body of a RIDE request.
 pub fn ride() -> Value {
     json!({ "service_type": "RIDE", "pickup": { "latitude": -6.2088, "longitude": 106.8456 } })
 }
 
-/// Returns a request for a RIDE of a customer under this id.
+/// Returns the body of a RIDE request with this order id and a customer.
 pub fn ride_with_id(order: &str) -> Value {
     json!({
         "order_id": order, "service_type": "RIDE", "customer_id": "C-1",
@@ -154,22 +154,22 @@ impl Drop for Api {
 }
 
 impl TestApp {
-    /// A key for this role. Producers' keys share one name, and so their orders.
+    /// Creates a key for this role. All producer keys share one name, so they own the same orders.
     pub async fn key(&self, role: AccountRole) -> String {
         let name =
             if role == AccountRole::Producer { "test".to_owned() } else { format!("test-{role:?}").to_lowercase() };
         self.key_named(&name, role, None).await
     }
 
-    /// A key for this driver.
+    /// Creates a key for this driver.
     pub async fn driver_key(&self, driver: &str) -> String {
         self.key_named(driver, AccountRole::Driver, Some(driver)).await
     }
 
-    /// A key of this name; if there is one already, another that works beside it.
+    /// Creates a key of this name. When the name exists, it adds a second valid key.
     pub async fn key_named(&self, name: &str, role: AccountRole, driver: Option<&str>) -> String {
         let driver = driver.map(DriverId::from);
-        // Orders of a name may be older than its key.
+        // Orders of this name may exist before its first key.
         let new = NewKey { name, role, driver_id: driver.as_ref(), expires_in: None, takes_over: true };
         match key_admin::create_key(&self.app.core.db, &new).await {
             Err(KeyError::NameTaken(_)) => {

@@ -1,4 +1,4 @@
-//! dispatchq on its own Redis and Postgres, with a clock moved by hand.
+//! dispatchq on its own Redis and Postgres, with a clock that the test moves.
 
 use std::{
     env,
@@ -29,40 +29,40 @@ use maintenance::{
 use queue::{RedisConfig, ScriptClock, Store};
 use settings::Config;
 
-/// 2030-01-01 08:00:00 UTC: where moved time begins.
+/// Start of moved time: 2030-01-01 08:00:00 UTC.
 const START_MS: u64 = 1_893_484_800_000;
 const DAY_MS: u64 = 24 * 3_600_000;
 
-/// Tests look for what Redis answers, however busy the machine is.
+/// Timeout for Redis queries that are optional in production. Tests check the results, so they wait for a busy machine.
 const HINT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The application, its servers and its clock. Dropping it ends the servers.
+/// The application, its servers and its clock. Dropping it stops the servers.
 #[derive(Debug)]
 pub struct TestApp {
     pub app: App,
     pub redis: RedisServer,
     pub postgres: PostgresServer,
-    /// Kept for as long as the application is used.
+    /// Keeps the pooler running while the application is used.
     _route: DatabaseRoute,
-    /// `None`: time is real.
+    /// `None` uses real time.
     clock: Option<Arc<AtomicU64>>,
     pub(crate) takes: AtomicU64,
 }
 
 impl TestApp {
-    /// Time stands still, and the configuration is the shipped one, but for periodic work and for retries after five minutes,
-    /// which come every five minutes.
+    /// Starts with a stopped clock and the shipped configuration, except for two settings. It has no schedules, and
+    /// after five minutes an order searches only every five minutes.
     pub async fn start() -> Self {
         Self::with(|_| {}).await
     }
 
-    /// As [`start`](Self::start), with the configuration changed first.
+    /// Like [`start`](Self::start), but changes the configuration first.
     pub async fn with(configure: impl FnOnce(&mut Config)) -> Self {
         Self::build(stopped_postgres(), configure, Some(Arc::new(AtomicU64::new(START_MS)))).await
     }
 
-    /// As [`start`](Self::start), with the rows that these statements write. One test of a day performs them, and the others copy what it
-    /// made.
+    /// Like [`start`](Self::start), but with the rows that `statements` insert. The first test of a day runs the
+    /// statements; later tests copy the resulting cluster.
     pub async fn with_rows(name: &str, statements: &'static str) -> Self {
         let mut hasher = DefaultHasher::new();
         statements.hash(&mut hasher);
@@ -76,7 +76,7 @@ impl TestApp {
         Self::build(copy_postgres(&kind, fill), |_| {}, Some(Arc::new(AtomicU64::new(START_MS)))).await
     }
 
-    /// On real time, for tests in which real moments race.
+    /// Starts on real time, for tests of races.
     pub async fn on_real_time(configure: impl FnOnce(&mut Config)) -> Self {
         Self::build(migrated_postgres(), configure, None).await
     }
@@ -95,7 +95,8 @@ impl TestApp {
         config.database.pooler = route.is_pooled();
         config.database.maintenance_url = postgres.url();
         config.schedules.clear();
-        // An order that finds no driver would try 120 times before it ends; `retry_as_shipped` lets it. One is due at its end.
+        // The shipped configuration searches 120 times for a driver before an order ends; `retry_as_shipped` restores
+        // it. One search is due at the end of the order.
         config.dispatch.retry = [config.dispatch.retry.repeat(20), vec![secs(300)]].concat();
         configure(&mut config);
 
@@ -112,7 +113,8 @@ impl TestApp {
         Self { app, redis, postgres, _route: route, clock, takes: AtomicU64::new(0) }
     }
 
-    /// The same servers and clock under another configuration, as after a restart with a changed file.
+    /// Returns the application on the same servers and clock with another configuration, as after a restart with a
+    /// changed file.
     pub fn reconfigured(&self, configure: impl FnOnce(&mut Config)) -> App {
         let mut config = (*self.app.config).clone();
         configure(&mut config);
@@ -124,7 +126,7 @@ impl TestApp {
         self.clock.as_ref().expect("the clock is moved by hand").load(Ordering::SeqCst)
     }
 
-    /// Moves the clock of both servers. Nothing runs by itself, but days of the history are ready as ever.
+    /// Moves the clocks of Redis and Postgres. No job runs, but missing days of the history are added.
     pub async fn advance(&self, by: Duration) {
         self.move_clock_to(self.now_ms() + u64::try_from(by.as_millis()).unwrap()).await;
     }
@@ -139,20 +141,20 @@ impl TestApp {
         self.clock.as_ref().unwrap().store(now_ms, Ordering::SeqCst);
     }
 
-    /// Adds the days of the history that are missing, by the clock of the database, and returns how many. Its lock is one of a session,
-    /// so it goes past a pooler.
+    /// Adds the missing days of the history by the clock of the database and returns their number. It connects to
+    /// Postgres directly because it takes a session lock, which a pooler does not support.
     pub async fn add_days(&self) -> usize {
         let mut session = PgConnection::connect(&self.postgres.url()).await.unwrap();
         history_days::add_ahead(&mut session).await.unwrap()
     }
 
-    /// A plain Redis command, for looking and breaking things behind the store's back.
+    /// Runs a Redis command directly, without the store.
     pub async fn redis<T: FromRedisValue>(&self, words: &[&str]) -> T {
         redis_command(&self.redis.url(), words).await
     }
 
-    /// Ends Redis like a crash and starts it again. What it answered is in its file by then: while a slow disk takes that in,
-    /// Redis keeps what comes to itself for up to two seconds.
+    /// Kills Redis and starts it again. It first waits until Redis has written its append-only file: on a slow disk,
+    /// Redis buffers answered writes for up to two seconds.
     pub async fn crash_redis(&mut self) {
         eventually("Redis has written its file", || async {
             self.redis::<String>(&["INFO", "persistence"]).await.contains("aof_buffer_length:0")
@@ -162,7 +164,7 @@ impl TestApp {
         self.redis.restart().await.unwrap();
     }
 
-    /// A statement that is no part of the application, in a transaction. It takes as long as it takes.
+    /// Runs a statement of the test in a transaction without a statement timeout.
     pub async fn sql(&self, statement: &str) -> u64 {
         let mut tx = self.app.core.db.begin().await.unwrap();
         tx.lift_limit().await.unwrap();
@@ -171,17 +173,17 @@ impl TestApp {
         done.rows_affected()
     }
 
-    /// The one number a query answers.
+    /// Returns the single number that a query selects.
     pub async fn count(&self, query: &str) -> i64 {
         sqlx::query_scalar(AssertSqlSafe(query)).fetch_one(&self.app.core.db).await.unwrap()
     }
 
-    /// The texts a query answers.
+    /// Returns the texts that a query selects.
     pub async fn texts(&self, query: &str) -> Vec<String> {
         sqlx::query_scalar(AssertSqlSafe(query)).fetch_all(&self.app.core.db).await.unwrap()
     }
 
-    /// Everything the application keeps about orders, as text: to show that nothing changed.
+    /// Returns all stored data about orders as text, to show that nothing changed.
     pub async fn dump(&self) -> String {
         sqlx::query_scalar(
             "SELECT concat_ws(E'\\n',
@@ -197,36 +199,37 @@ impl TestApp {
         .unwrap()
     }
 
-    /// What the checker has to say.
+    /// Returns the violations that the history checker finds.
     pub async fn violations(&self) -> Vec<String> {
         audit::check_history(&self.app.maintenance).await.unwrap().iter().map(ToString::to_string).collect()
     }
 
-    /// No invariant is broken.
+    /// Asserts that the history checker finds no violation.
     pub async fn assert_sound(&self) {
         assert_eq!(self.violations().await, Vec::<String>::new());
     }
 }
 
-/// For tests of orders that go on to try after their first five minutes.
+/// Restores the shipped retry times, for tests of orders that search longer than five minutes.
 pub fn retry_as_shipped(config: &mut Config) {
     config.dispatch.retry = Config::defaults().dispatch.retry;
 }
 
-/// Leaves behind what the reconciler's first look would: the epoch, limits and pauses in Redis, and its row in the log. It does not read
-/// the nine sources of timers, which are empty, twice, by statements that are new to their connections.
+/// Writes what the reconciler's first rebuild would leave: the epoch, limits and pauses in Redis, and its row in the
+/// log. It skips the nine sources of timers, which are empty, because reading them twice slows each start.
 async fn rebuild_from_nothing(app: &App) {
     let rebuild = Rebuild::begin(&app.maintenance).await.unwrap();
     assert!(rebuild.finish().await.unwrap(), "no other process rebuilds");
     repair::record_report(&app.core, rebuild.report()).await.unwrap();
 }
 
-/// A Postgres with the schema of this build. Of one day: the schema begins with the days of the history from the day it was made.
+/// Starts a Postgres with the schema of this build. The template is made again each day, because the schema creates the
+/// days of the history from the current day.
 pub async fn migrated_postgres() -> PostgresServer {
     copy_postgres("", async |_: &foundation::db::Pool| {}).await
 }
 
-/// As [`migrated_postgres`], its clock stopped at [`START_MS`], with the days of the history from there.
+/// Like [`migrated_postgres`], with the clock stopped at [`START_MS`] and the days of the history from there.
 async fn stopped_postgres() -> PostgresServer {
     copy_postgres("-stopped", stop_clock).await
 }
@@ -236,13 +239,13 @@ async fn stop_clock(pool: &foundation::db::Pool) {
     history_days::add_ahead(&mut pool.acquire().await.unwrap().detach().unwrap()).await.unwrap();
 }
 
-/// Returns the folder of the filled clusters: target/tmp, next to target/debug/deps where each test binary is.
+/// Returns the folder of the filled clusters: `target/tmp`, because each test binary is in `target/debug/deps`.
 fn templates() -> PathBuf {
     let binary = env::current_exe().unwrap();
     binary.ancestors().nth(3).expect("a test binary is in target/debug/deps").join("tmp")
 }
 
-/// One test runs initdb, the migrations and `prepare`; the others copy what it made.
+/// The first test runs initdb, the migrations and `prepare`; the other tests copy the result.
 async fn copy_postgres(kind: &str, prepare: impl AsyncFnOnce(&foundation::db::Pool)) -> PostgresServer {
     let name = format!("{}-{:016x}{kind}", Utc::now().date_naive(), db::schema_fingerprint());
     let fill = async |url: String| {
@@ -254,7 +257,7 @@ async fn copy_postgres(kind: &str, prepare: impl AsyncFnOnce(&foundation::db::Po
     PostgresServer::start_copy(&templates(), &name, fill).await.unwrap()
 }
 
-/// A transaction that may hold its locks for as long as a test wants. Sessions of the application may not.
+/// Begins a transaction that may keep its locks without a time limit. The application's sessions have a limit.
 pub async fn lasting_transaction(postgres: &PostgresServer) -> sqlx::Transaction<'static, sqlx::Postgres> {
     PgPool::connect(&postgres.url()).await.unwrap().begin().await.unwrap()
 }

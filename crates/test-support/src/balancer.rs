@@ -16,13 +16,13 @@ use crate::{millis, secs};
 
 const TRIES: u32 = 10;
 
-/// Passes requests on while the process says on /readyz that it is ready, and answers 502 by itself otherwise.
+/// Forwards requests while /readyz of the process reports ready, and answers 502 otherwise.
 pub(crate) fn balance_to(process: &str) -> Router {
     let client = outbound::build_client(secs(30)).unwrap();
     Router::new().fallback(pass_on).with_state((client, process.to_owned()))
 }
 
-/// Asks before each request: a test has no other moment at which the answer must be known. A busy process has some tries.
+/// Checks /readyz before each request, so that a test sees a change at once. A busy process gets several tries.
 async fn pass_on(
     State((client, process)): State<(reqwest::Client, String)>,
     method: Method,

@@ -1,4 +1,4 @@
-//! The application with a way to Postgres that can be broken.
+//! The application with a breakable connection to Postgres.
 
 use app::App;
 use foundation::{db, loops::LoopRegistry};

@@ -1,4 +1,4 @@
-//! What many orders cost Postgres together, counted by itself.
+//! Counts the Postgres statements of many concurrent orders.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -9,13 +9,13 @@ use tokio::task::JoinSet;
 use crate::{Api, TestApp, eventually, http_client};
 use accounts::api_keys::AccountRole;
 
-/// Orders that [`create_orders`] creates.
+/// Number of orders that [`create_orders`] creates.
 pub const ORDERS: usize = 100;
-/// Goals for each order's life, of all its statements and of those that write.
+/// Maximum statements per order over its whole life. `MOST_WRITES` counts only transactions that write.
 const MOST_ROUND_TRIPS: f64 = 12.0;
 const MOST_WRITES: f64 = 4.0;
 
-/// Has this server count its statements from now on.
+/// Enables `pg_stat_statements` on this server and restarts it.
 pub async fn count_statements(postgres: &mut PostgresServer) {
     postgres.run_statement("ALTER SYSTEM SET shared_preload_libraries = 'pg_stat_statements'").await.unwrap();
     postgres.stop().await.unwrap();
@@ -23,10 +23,11 @@ pub async fn count_statements(postgres: &mut PostgresServer) {
     postgres.run_statement("CREATE EXTENSION pg_stat_statements").await.unwrap();
 }
 
-/// The next transaction id. Each transaction that writes takes one.
+/// Next transaction id. Each transaction that writes takes one.
 const NEXT_XID: &str = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint";
 
-/// Holds the application to the goals, since its statements were reset at this transaction id. Prints them by their names.
+/// Asserts that the statements since `first_xid`, when the counters were reset, stay within the limits. Prints them by
+/// name.
 pub async fn assert_shared(t: &TestApp, first_xid: i64) {
     let writes = t.count(NEXT_XID).await - first_xid;
     let rows: Vec<(String, i64)> = sqlx::query_as(
@@ -53,7 +54,7 @@ pub async fn assert_shared(t: &TestApp, first_xid: i64) {
     assert!(writes <= MOST_WRITES, "{writes} write transactions");
 }
 
-/// How many timers wait, by their kind.
+/// Returns the number of waiting timers of each kind.
 pub async fn timer_kinds(t: &TestApp) -> BTreeMap<String, usize> {
     let mut kinds = BTreeMap::new();
     for timer in t.timers().await.into_keys() {
@@ -63,13 +64,13 @@ pub async fn timer_kinds(t: &TestApp) -> BTreeMap<String, usize> {
     kinds
 }
 
-/// Orders that have ended leave no timer behind, which would cost each of them one load more.
+/// Waits until no timer is left. A timer of an order that has ended would cost one more load of the order.
 pub async fn assert_no_timer_left(t: &TestApp) {
     eventually("no timer is left", || async { timer_kinds(t).await.is_empty() }).await;
 }
 
-/// Creates so many orders at once, as a producer does; each is picked up so far north of the one before. Returns the transaction
-/// id at which counting began.
+/// Creates [`ORDERS`] orders concurrently, as a producer does, each `degrees_apart` north of the previous one. Returns
+/// the transaction id at which counting starts.
 pub async fn create_orders(t: &TestApp, api: &Api, service_type: &str, degrees_apart: f64) -> i64 {
     let key = t.key(AccountRole::Producer).await;
     t.count("SELECT count(*) FROM pg_stat_statements_reset()").await;
@@ -89,7 +90,7 @@ pub async fn create_orders(t: &TestApp, api: &Api, service_type: &str, degrees_a
     first_xid
 }
 
-/// Latitudes of the orders, each so far north of the one before.
+/// Returns the latitudes of the orders, each `degrees_apart` north of the previous one.
 pub fn latitudes(degrees_apart: f64) -> impl Iterator<Item = (usize, f64)> {
     (0..ORDERS).scan(-8.0, move |latitude, n| {
         *latitude += degrees_apart;

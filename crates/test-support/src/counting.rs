@@ -1,4 +1,4 @@
-//! What this test counts, in numbers of its own.
+//! Metrics of a single test, in a recorder of its own.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::Scrape;
 use app::App;
 
-/// Counts what happens on this thread, until it is dropped: a test's tasks all run on one.
+/// Records metrics on this thread until it is dropped. All tasks of a test run on one thread.
 pub struct Counting {
     handle: PrometheusHandle,
     _guard: LocalRecorderGuard<'static>,
@@ -29,7 +29,8 @@ impl Counting {
         Self { handle: recorder.handle(), _guard: metrics::set_default_local_recorder(recorder) }
     }
 
-    /// Where /metrics shows it, together with the gauges of this application, until the guard is dropped.
+    /// Serves /metrics with these metrics and the gauges of this application until the guard is dropped. Returns its
+    /// address.
     pub async fn shown(&self, app: &App) -> (String, DropGuard) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -43,7 +44,7 @@ impl Counting {
         Scrape::of(&self.handle.render())
     }
 
-    /// Series of metrics that begin like this and have something in them.
+    /// Returns the series with a nonzero value whose metric starts with `prefix`.
     pub fn of(&self, prefix: &str) -> Vec<String> {
         self.read().counted(prefix)
     }

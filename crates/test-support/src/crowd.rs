@@ -1,4 +1,4 @@
-//! Drivers who answer offers by themselves, for tests of real processes.
+//! Drivers that answer offers without the test, for tests of real processes.
 
 use std::collections::HashSet;
 
@@ -16,10 +16,10 @@ use orders::{
     update::update_order,
 };
 
-/// Drivers whose answers are under way at the same time.
+/// Maximum number of drivers that answer at the same time.
 const AT_ONCE: usize = 8;
 
-/// Free drivers near every pickup.
+/// Creates free drivers near every pickup.
 pub async fn hire(app: &App, size: usize) {
     let new: Vec<_> = (0..size)
         .map(|n| NewDriver {
@@ -34,8 +34,8 @@ pub async fn hire(app: &App, size: usize) {
     drivers::import_drivers(&app.core.db, &new).await.unwrap();
 }
 
-/// All drivers, at work until this is dropped. Of ten offers they accept six, decline two, and let two lapse; trips end
-/// at once.
+/// All drivers, which work until this is dropped. Of ten offers they accept six, decline two, and let two expire; trips
+/// end at once.
 #[derive(Debug)]
 pub struct Crowd {
     stop: CancellationToken,
@@ -55,8 +55,8 @@ impl Drop for Crowd {
     }
 }
 
-/// Drivers do not wait for each other. Servers may be away meanwhile: an end of a trip that fails is tried again, and an offer whose answer
-/// fails lapses.
+/// Answers offers concurrently. Servers may be down: a failed end of a trip is retried, and an offer expires when its
+/// answer fails.
 async fn work(app: App) {
     let mut answered = HashSet::new();
     loop {
@@ -83,7 +83,7 @@ async fn work(app: App) {
 async fn answer(app: &App, offer: OfferId, order: String, driver: DriverId) {
     let _ = match offer.as_uuid().as_u128() % 10 {
         0..6 => update_order(&app.orders, &id(&order), |s| actions::accept_offer(s, &driver, offer)).await,
-        // One driver never declines, so that no order is declined by all.
+        // D0 never declines, so at least one driver of each order does not decline.
         6..8 if driver.as_str() != "D0" => {
             update_order(&app.orders, &id(&order), |s| actions::decline_offer(s, &driver, offer, None)).await
         }

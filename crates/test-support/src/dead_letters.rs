@@ -1,4 +1,4 @@
-//! Dead letters: jobs that die at once, and what is dead in Redis.
+//! Dead letters: jobs that die at once, and the dead jobs in Redis.
 
 use app::App;
 use desk::dead_letters::walk::{self, DeadSelection};
@@ -10,12 +10,12 @@ use workers::registry::build_registry;
 
 use crate::secs;
 
-/// Parses a job's id.
+/// Parses a job id.
 pub fn job(text: &str) -> JobId {
     JobId::parse(text).unwrap()
 }
 
-/// Ends every due job as dead with this error, and returns how many.
+/// Settles every due job as dead with this error, and returns their number.
 pub async fn bury_due(app: &App, error: &str) -> usize {
     let queues = jobs::queues::ALL.map(|queue| (queue, 500));
     let registry = build_registry(app);

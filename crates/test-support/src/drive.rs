@@ -1,4 +1,4 @@
-//! Performs due jobs one by one, as a worker would, and shows what ran.
+//! Runs due jobs one by one, as a worker does, and returns the jobs that ran.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -9,12 +9,12 @@ use queue::{
 };
 use workers::registry::build_registry;
 
-/// As in production.
+/// Lease time, as in production.
 const LEASE: Duration = Duration::from_secs(8);
-/// More than any test needs: a job that is due again at once would run for ever.
+/// Limit for jobs that are due again at once and would run forever. No test needs as many runs.
 const MOST_RUNS: usize = 5_000;
 
-/// The least score in these sets, or nil.
+/// Returns the least score in these sets, or nil.
 const LEAST_SCORE: &str = "local least
 for _, key in ipairs(KEYS) do
   local score = tonumber(redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2])
@@ -35,12 +35,12 @@ pub fn ids(ran: &[Ran]) -> Vec<&str> {
 }
 
 impl TestApp {
-    /// Leases what is due now. Jobs that lost a worker twice are leased alone, one at a time.
+    /// Leases the due jobs. Jobs that lost a worker twice are leased alone, one at a time.
     pub async fn take(&self) -> Vec<LeasedJob> {
         self.try_take().await.unwrap()
     }
 
-    /// As [`take`](Self::take); Redis may fail to answer in time.
+    /// Like [`take`](Self::take), but returns an error when Redis does not answer in time.
     pub async fn try_take(&self) -> Result<Vec<LeasedJob>, StoreError> {
         match self.take_in(TakeMode::Normal).await? {
             (jobs, true) if jobs.is_empty() => Ok(self.take_in(TakeMode::Alone).await?.0),
@@ -79,11 +79,11 @@ impl TestApp {
         shards.settle(store, &[settle]).await.unwrap().remove(0)
     }
 
-    /// Performs and settles until nothing is due.
+    /// Runs and settles jobs until none is due.
     pub async fn run_due(&self) -> Vec<Ran> {
         let mut ran = Vec::new();
         loop {
-            // What the last ones held: a worker's take would carry it.
+            // Waits for the slots of the previous jobs. A worker would release them with its next take.
             self.app.core.store.wait_for_slot_releases().await;
             let jobs = self.take().await;
             if jobs.is_empty() {
@@ -99,7 +99,7 @@ impl TestApp {
         }
     }
 
-    /// Lets time pass, and every job run at the moment it is due.
+    /// Moves time and runs every job when it is due.
     pub async fn run_for(&self, time: Duration) -> Vec<Ran> {
         let end_ms = self.now_ms() + u64::try_from(time.as_millis()).unwrap();
         let mut ran = self.run_due().await;
@@ -111,7 +111,8 @@ impl TestApp {
         ran
     }
 
-    /// When the next job is due, or a lease ends: the least of what [`timers`](Self::timers) tells, asked for in one call of each shard.
+    /// Returns when the next job is due or a lease ends: the least time in [`timers`](Self::timers), with one call per
+    /// shard.
     pub async fn next_due_ms(&self) -> Option<u64> {
         let mut least = None;
         for store in self.app.core.queue().stores() {
@@ -126,7 +127,7 @@ impl TestApp {
         least
     }
 
-    /// The process died with its leases: time passes until others may have them.
+    /// Moves time past the leases of a process that died, so that other workers can take its jobs.
     pub async fn outlive_leases(&self) {
         self.advance(LEASE + secs(1)).await;
     }

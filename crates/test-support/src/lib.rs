@@ -1,25 +1,25 @@
-//! The application under test and those who use it, for the tests of every capability.
+//! The application under test and its clients, for the tests of all crates.
 //!
-//! This crate is a dev-dependency alone: no crate of the product is built with it.
+//! This crate is only a dev-dependency; the product is built without it.
 //!
-//! * `app`: [`TestApp`]: dispatchq on its own Redis and Postgres, with a clock moved by hand. `behind`: with a way to Postgres that can
-//!   be broken. `rows`: rows for tests of plans.
-//! * `drive`: performs due jobs one by one, as a worker would, and shows what ran. `dead_letters`: jobs that die at once.
-//! * `orders`: makes orders and drivers, answers offers, reads what became of them. `admission`: areas that are full.
-//! * `api`: the HTTP API in this process, and clients with keys; `balancer`: a load balancer in front of it.
-//! * `providers`: bindings on a simulated provider. `partnership`: a simulated partner. `payments`: a payment service that answers what
-//!   a test says.
-//! * `receiver`: a receiver of webhooks that can be told to fail; `mail`: a mail server that can. `relay`: a relay that keeps the headers
-//!   of requests.
-//! * `oidc`: a real provider of OpenID Connect.
-//! * `scrape`: what /metrics shows, taken apart; `counting`: what this test counts. `costs`: how many statements orders cost.
-//! * `crowd`: drivers who answer by themselves.
-//! * `log_lines`: what this process logs.
-//! * `route`: how a process reaches Postgres, straight or through a pooler.
+//! * `app`: [`TestApp`], dispatchq on its own Redis and Postgres, with a clock that the test moves. `behind`: the
+//!   application with a breakable connection to Postgres. `rows`: rows for tests of query plans.
+//! * `drive`: runs due jobs one by one, as a worker does. `dead_letters`: jobs that die at once.
+//! * `orders`: creates orders and drivers, answers offers, and reads the results. `admission`: areas that are full.
+//! * `api`: the HTTP API in this process, and clients with API keys. `balancer`: a load balancer in front of it.
+//! * `providers`: bindings on a simulated provider. `partnership`: a simulated partner. `payments`: a payment service
+//!   whose answers the test sets.
+//! * `receiver`: a receiver of webhooks that can fail. `mail`: a mail server that can fail. `relay`: a relay that keeps
+//!   the headers of requests.
+//! * `oidc`: a real OpenID Connect provider.
+//! * `scrape`: a parser for /metrics. `counting`: metrics of a single test. `costs`: statements that orders cost.
+//! * `crowd`: drivers that answer without the test.
+//! * `log_lines`: log lines of this process.
+//! * `route`: the connection of a process to Postgres, direct or through a pooler.
 //!
 //! Design: docs/design/tests.md.
 
-// Futures of requests are nested deeper than the default allows.
+// Nested request futures exceed the default limit.
 #![recursion_limit = "256"]
 
 pub mod admission;
@@ -73,15 +73,15 @@ pub use self::{
 /// The zones that the repository ships.
 pub const JAKARTA: &str = include_str!("../../../deploy/areas/jakarta.geojson");
 
-/// Parses an actor as tables name it.
+/// Parses an actor in the form that tables use.
 pub fn by(actor: &str) -> Actor {
     Actor::parse(actor)
 }
 
-/// Maximum time a test waits for an event. Long enough for a slow machine.
+/// Maximum time that a test waits for an event, including on a slow machine.
 pub const PATIENCE: Duration = secs(180);
 
-/// Whether the tests run in the profile for machines whose processes stand still.
+/// Returns whether the tests run in the profile for machines whose processes stall.
 pub fn is_slow_profile() -> bool {
     std::env::var("NEXTEST_PROFILE").is_ok_and(|profile| profile == "slow")
 }
@@ -94,12 +94,12 @@ pub const fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Returns the folder of the workspace, which documents, migrations and deploy are in.
+/// Returns the root folder of the workspace, which contains docs, migrations and deploy.
 pub fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Waits for something that others bring about; panics when it does not come within [`PATIENCE`].
+/// Waits until the condition is true. Panics when it stays false for [`PATIENCE`].
 pub async fn eventually<F: Future<Output = bool>>(what: &str, condition: impl Fn() -> F) {
     let reached = async {
         while !condition().await {

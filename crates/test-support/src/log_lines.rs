@@ -1,16 +1,16 @@
-//! What this test's process logs.
+//! Log lines of the test's process.
 
 use std::{io, sync::Arc};
 
 use parking_lot::Mutex;
 use tracing_subscriber::fmt::MakeWriter;
 
-/// What was logged. Each test runs in a process of its own, so it is the only one that writes here.
+/// Captured log output. Each test runs in its own process, so no other test writes to it.
 #[derive(Debug, Clone, Default)]
 pub struct LogLines(Arc<Mutex<Vec<u8>>>);
 
 impl LogLines {
-    /// Lines with this text in them.
+    /// Returns the lines that contain this text.
     pub fn with(&self, text: &str) -> Vec<String> {
         let all = String::from_utf8(self.0.lock().clone()).unwrap();
         all.lines().filter(|line| line.contains(text)).map(str::to_owned).collect()

@@ -1,4 +1,4 @@
-//! A mail server that keeps what it is given, and can be told to refuse.
+//! A mail server that keeps its mails and can refuse them.
 
 use std::{
     collections::VecDeque,
@@ -11,7 +11,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-/// A mail as it was handed in.
+/// A mail as the client sent it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mail {
     pub from: String,
@@ -30,9 +30,9 @@ impl Mail {
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// Answers to the end of DATA.
+    /// Next answers to the end of DATA.
     refusals: VecDeque<&'static str>,
-    /// Everything handed in, refused mails too.
+    /// All mails that were sent, including refused ones.
     mails: Vec<Mail>,
 }
 
@@ -68,7 +68,7 @@ impl MailServer {
         })
     }
 
-    /// Answers this to the next `times` mails, as in `451 try later`.
+    /// Refuses the next `times` mails with this answer, for example `451 try later`.
     pub fn refuse(&self, answer: &'static str, times: usize) {
         self.inner.lock().unwrap().refusals.extend(std::iter::repeat_n(answer, times));
     }
@@ -84,7 +84,7 @@ impl Drop for MailServer {
     }
 }
 
-/// One connection, by RFC 5321 as far as a client without extensions needs it.
+/// Serves one connection. Implements only the parts of RFC 5321 that a client without extensions needs.
 async fn talk(stream: TcpStream, inner: Arc<Mutex<Inner>>) -> Option<()> {
     let (read, mut write) = stream.into_split();
     let mut lines = BufReader::new(read).lines();

@@ -1,4 +1,4 @@
-//! A real provider of OpenID Connect: npm's `oidc-provider`, which scripts/setup installs beside other caches.
+//! A real OpenID Connect provider: `oidc-provider` from npm, which scripts/setup installs in the cache folder.
 
 use std::{
     collections::BTreeMap,
@@ -25,12 +25,12 @@ use settings::{OidcConfig, StaffRole};
 const MISSING: &str =
     "oidc-provider is not installed as crates/test-support/oidc wants it: with node and npm, run `make setup`";
 const LOCK: &str = include_str!("../oidc/package-lock.json");
-/// What the provider calls dispatchq. Their characters are encoded on their way.
+/// Id and secret of the client dispatchq. The secret contains characters that must be encoded.
 const CLIENT: (&str, &str) = ("dispatchq", "a secret + of 100 %");
-/// A second client, which signs in at the same address.
+/// A second client with the same redirect address.
 const OTHER_CLIENT: (&str, &str) = ("other", "another secret");
 
-/// The provider with the two clients. Dropping it ends the process.
+/// The provider with the two clients. Dropping it stops the process.
 #[derive(Debug)]
 pub struct OidcServer {
     process: Child,
@@ -41,7 +41,7 @@ pub struct OidcServer {
     client: Client,
 }
 
-/// Where scripts/setup has put the packages.
+/// Returns the folder where scripts/setup installs the packages.
 fn packages() -> PathBuf {
     let cache = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let cache = cache.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cache"))).expect(MISSING);
@@ -49,7 +49,7 @@ fn packages() -> PathBuf {
 }
 
 impl OidcServer {
-    /// Starts it on a free port. It knows no client yet.
+    /// Starts the provider on a free port, without clients.
     pub async fn start() -> Self {
         Self::start_on(None).await
     }
@@ -73,7 +73,7 @@ impl OidcServer {
         Self { process, input, output, issuer, callback: String::new(), client }
     }
 
-    /// Tells the provider of its clients, which are called back at this address.
+    /// Registers both clients at the provider with this redirect address.
     pub async fn register_clients(&mut self, callback: &str) {
         callback.clone_into(&mut self.callback);
         let client = |(id, secret): (&str, &str), alg: &str| {
@@ -89,7 +89,7 @@ impl OidcServer {
         assert_eq!(read_line(&mut self.output).await, "ready");
     }
 
-    /// As a configuration of dispatchq.
+    /// Returns the configuration of dispatchq for the first client.
     pub fn config(&self) -> OidcConfig {
         let roles = [("desk", StaffRole::Dispatcher), ("ops", StaffRole::Operator)];
         OidcConfig {
@@ -105,7 +105,7 @@ impl OidcServer {
         }
     }
 
-    /// The same, of the second client.
+    /// Returns the configuration for the second client.
     pub fn config_of_other(&self) -> OidcConfig {
         let (id, secret) = OTHER_CLIENT;
         OidcConfig { client_id: id.to_owned(), client_secret: secret.to_owned(), ..self.config() }
@@ -115,20 +115,20 @@ impl OidcServer {
         self.process.kill().await.unwrap();
     }
 
-    /// Starts it again under the same address, with new keys.
+    /// Restarts the provider at the same address, with new keys.
     pub async fn restart(&mut self) {
         let again = Self::start_on(self.issuer.port()).await;
         let callback = std::mem::replace(self, again).callback;
         self.register_clients(&callback).await;
     }
 
-    /// Goes to the provider as a browser does, signs in there under this name and agrees to all; without a name the person turns back.
-    /// Returns the address that the provider sends the browser back to.
+    /// Visits the provider like a browser, signs in as `login` and grants all consents. Without a login, it cancels the
+    /// sign-in. Returns the address to which the provider redirects the browser.
     pub async fn visit(&self, address: &str, login: Option<&str>) -> String {
         let mut cookies = BTreeMap::new();
         let mut request = self.client.get(address);
         let mut here: Url = address.parse().unwrap();
-        // A form to sign in, a form to agree, and redirects between them.
+        // Covers the sign-in form, the consent form and the redirects between them.
         for _ in 0..12 {
             let brought: Vec<String> = cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
             let answer = request.header(COOKIE, brought.join("; ")).send().await.unwrap();

@@ -1,4 +1,4 @@
-//! Makes orders and drivers, answers offers, reads what became of them.
+//! Creates orders and drivers, answers offers, and reads the results.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ pub fn id(text: &str) -> OrderId {
 }
 
 impl TestApp {
-    /// Free drivers of every service type, each so many metres from every pickup.
+    /// Creates free drivers of every service type, each at this distance in metres from every pickup.
     pub async fn drivers(&self, drivers: &[(&str, f64)]) {
         let new: Vec<_> = drivers
             .iter()
@@ -47,7 +47,7 @@ impl TestApp {
         drivers::import_drivers(&self.app.core.db, &new).await.unwrap();
     }
 
-    /// Staff with this role, told over this channel.
+    /// Creates a staff user with this role, who is notified over this channel.
     pub async fn user(&self, id: &str, role: AccountRole, channel: &str) {
         sqlx::query("INSERT INTO users (id, name, role, channel) VALUES ($1, $1, $2, $3)")
             .bind(id)
@@ -58,7 +58,7 @@ impl TestApp {
             .unwrap();
     }
 
-    /// An unpaid RIDE.
+    /// Creates an unpaid RIDE.
     pub async fn order(&self, order: &str) -> Snapshot {
         self.order_of(order, "RIDE", "UNPAID").await
     }
@@ -88,12 +88,12 @@ impl TestApp {
         self.snapshot(order).await.order.status
     }
 
-    /// The reasons of an order's events, in their order.
+    /// Returns the reasons of an order's events, in order.
     pub async fn reasons(&self, order: &str) -> Vec<String> {
         query::load_timeline(&self.app.core.db, &id(order)).await.unwrap().into_iter().map(|e| e.reason).collect()
     }
 
-    /// Driver and state of each offer, in their order.
+    /// Returns driver and state of each offer, in order.
     pub async fn offers(&self, order: &str) -> Vec<(String, OfferState)> {
         let offers = query::list_offers(&self.app.core.db, &id(order)).await.unwrap();
         offers.into_iter().map(|o| (o.driver_id.into_string(), o.state)).collect()
@@ -104,12 +104,12 @@ impl TestApp {
         s.live_offer().cloned().unwrap_or_else(|| panic!("{order} has no live offer: {:?}", s.offers))
     }
 
-    /// All who are being asked, as their offers were made.
+    /// Returns the live offers, in the order of their creation.
     pub async fn live_offers(&self, order: &str) -> Vec<Offer> {
         self.snapshot(order).await.live_offers().cloned().collect()
     }
 
-    /// The driver who is being asked.
+    /// Returns the driver who has the live offer.
     pub async fn asked(&self, order: &str) -> DriverId {
         self.live_offer(order).await.driver_id
     }
@@ -127,14 +127,14 @@ impl TestApp {
         accept::accept_offer(&self.app.orders, &id(order), &driver, offer, &Actor::for_driver(&driver)).await
     }
 
-    /// The driver who is asked accepts; returns the driver.
+    /// Accepts the live offer and returns its driver.
     pub async fn accept_offer(&self, order: &str) -> DriverId {
         let offer = self.live_offer(order).await;
         self.accept(order, &offer.driver_id, offer.id).await.unwrap();
         offer.driver_id
     }
 
-    /// The driver who is asked declines; returns the driver.
+    /// Declines the live offer and returns its driver.
     pub async fn decline_offer(&self, order: &str) -> DriverId {
         let offer = self.live_offer(order).await;
         self.act(order, |s| actions::decline_offer(s, &offer.driver_id, offer.id, None)).await.unwrap();
@@ -145,14 +145,14 @@ impl TestApp {
         self.act(order, |s| actions::cancel_order(s, &by("producer:test"), None)).await
     }
 
-    /// Picks up and completes.
+    /// Records pickup and completion of the trip.
     pub async fn carry_out(&self, order: &str, driver: &str) {
         let driver = driver.into();
         self.act(order, |s| actions::record_pickup(s, &driver)).await.unwrap();
         self.act(order, |s| actions::complete_trip(s, &driver)).await.unwrap();
     }
 
-    /// Every job waiting or leased in Redis, with its due time (of a leased one: the end of its lease).
+    /// Returns each due or leased job in Redis with its due time. For a leased job this is the end of its lease.
     pub async fn timers(&self) -> BTreeMap<String, u64> {
         let mut timers = BTreeMap::new();
         for queue in jobs::queues::ALL {
@@ -165,7 +165,7 @@ impl TestApp {
         timers
     }
 
-    /// Kind, channel and state of an order's messages, in the order of their writing.
+    /// Returns kind, channel and state of an order's messages, in the order of their creation.
     pub async fn messages(&self, order: &str) -> Vec<(String, String, String)> {
         sqlx::query_as("SELECT kind, channel, state FROM outbox WHERE order_id = $1 ORDER BY id")
             .bind(order)
@@ -174,7 +174,7 @@ impl TestApp {
             .unwrap()
     }
 
-    /// How many messages of this kind an order has.
+    /// Returns the number of messages of this kind that an order has.
     pub async fn messages_of(&self, order: &str, kind: &str) -> usize {
         self.messages(order).await.into_iter().filter(|(k, ..)| k == kind).count()
     }

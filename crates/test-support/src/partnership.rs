@@ -1,4 +1,4 @@
-//! dispatchq, its API, and a partner that answers it.
+//! dispatchq with its API and a simulated partner.
 
 use std::{
     ops::Deref,
@@ -24,12 +24,13 @@ const KEY: &str = "partner-sim-key";
 pub const SECRET: &str = "whsec_ZGlzcGF0Y2hxIHBhcnRuZXIgc2ltdWxhdG9y";
 pub const ANOTHER_SECRET: &str = "whsec_b25lIG9mIG9sZCBvciBvbmUgb2YgbmV3";
 
-/// The key of an attempt at the partner.
+/// Returns the partner's reference for an attempt.
 pub fn reference(order: &str, attempt: i32) -> String {
     format!("{order}:{attempt}")
 }
 
-/// Nothing happens by itself; everybody finds a driver who stays; callbacks are sent as soon as there is something to say.
+/// Returns knobs with which no booking advances without the test. Each booking finds a driver who stays, and callbacks
+/// are sent without delay.
 pub fn patient() -> PartnerKnobs {
     let never = "1day";
     PartnerKnobs {
@@ -47,18 +48,18 @@ pub fn patient() -> PartnerKnobs {
     }
 }
 
-/// As [`patient`], but the partner never calls back.
+/// Like [`patient`], but the partner never calls back.
 pub fn silent() -> PartnerKnobs {
     PartnerKnobs { job_id_callback_rate: EventRate::NEVER, callback_rate: EventRate::NEVER, ..patient() }
 }
 
-/// A partner at this address, as dispatchq knows it.
+/// Returns the configuration of a partner at this address.
 pub fn configured(url: &str) -> PartnerConfig {
     let config = json!({ "url": url, "api_key": KEY, "callback_secret": SECRET });
     serde_json::from_value(config).unwrap()
 }
 
-/// dispatchq with a partner. Its clock is moved by hand, or real; the partner's own time is always real.
+/// dispatchq with a partner. The test moves the clock of dispatchq, or it is real; the partner always uses real time.
 #[derive(Debug)]
 pub struct Partnership {
     pub t: TestApp,
@@ -77,12 +78,12 @@ impl Deref for Partnership {
 }
 
 impl Partnership {
-    /// On moved time.
+    /// Starts on moved time.
     pub async fn start(knobs: PartnerKnobs) -> Self {
         Self::with(knobs, |_| {}).await
     }
 
-    /// As [`start`](Self::start), with the configuration changed first.
+    /// Like [`start`](Self::start), but changes the configuration first.
     pub async fn with(knobs: PartnerKnobs, configure: impl FnOnce(&mut Config)) -> Self {
         let sim = PartnerSim::start(&PartnerSimOptions { knobs, ..PartnerSimOptions::default() }).await.unwrap();
         let t = TestApp::with(|config| {
@@ -93,9 +94,9 @@ impl Partnership {
         Self::of(t, sim).await
     }
 
-    /// On real time, with a partner that is so much faster than life.
+    /// Starts on real time, with a partner that runs `speed` times as fast.
     pub async fn on_real_time(speed: f64, knobs: PartnerKnobs, configure: impl FnOnce(&mut Config)) -> Self {
-        // Fast as it is, it forgets nothing during the test.
+        // The speed also shortens this time; a week outlasts the test.
         let keep_finished = secs(7 * 24 * 3600);
         let options = PartnerSimOptions { knobs, speed, keep_finished, ..PartnerSimOptions::default() };
         let sim = PartnerSim::start(&options).await.unwrap();
@@ -114,18 +115,18 @@ impl Partnership {
         Self { t, sim, api, client: outbound::build_client(secs(10)).unwrap(), events: AtomicU64::new(0) }
     }
 
-    /// A process that has just started: it knows of the partner what Redis knows.
+    /// Replaces the application, as a process restart does. The new one knows only the partner state that is in Redis.
     pub fn restart(&mut self) {
         self.t.app = self.t.reconfigured(|_| {});
     }
 
-    /// From now on another partner answers, who knows nothing of what was booked before. Callbacks stay those of the first.
+    /// Replaces the partner by a new one without bookings. Callbacks still use the first partner's settings.
     pub async fn replace_partner(&mut self, knobs: PartnerKnobs) {
         self.sim = PartnerSim::start(&PartnerSimOptions { knobs, ..PartnerSimOptions::default() }).await.unwrap();
         self.t.app = self.t.reconfigured(|config| serve_by(config, &self.sim));
     }
 
-    /// Performs jobs as `dispatchq work` does, until it is dropped.
+    /// Starts a worker in this process. It runs until the returned value is dropped.
     pub fn work(&self) -> Working {
         work(&self.app)
     }
@@ -134,21 +135,21 @@ impl Partnership {
         self.order_of(order, SERVICE, payment).await;
     }
 
-    /// An order whose first booking the partner has.
+    /// Creates an order and makes its first booking at the partner. Returns the booking id.
     pub async fn booked(&self, order: &str, payment: &str) -> String {
         self.taxi(order, payment).await;
         self.run_due().await;
         self.booking_id(order, 1).await
     }
 
-    /// An order whose first booking has a job id, which the partner has told.
+    /// Creates an order whose partner has reported a job id for its first booking.
     pub async fn assigned(&self, order: &str, payment: &str) -> String {
         let booking_id = self.booked(order, payment).await;
         self.sim_steps(&booking_id, order, OrderStatus::Assigned).await;
         booking_id
     }
 
-    /// The partner goes one step on, and its callback arrives.
+    /// Advances the booking at the partner by one step and waits until its callback has changed the order.
     pub async fn sim_steps(&self, booking_id: &str, order: &str, status: OrderStatus) {
         assert!(self.sim.take_step(booking_id));
         self.reaches(order, status).await;
@@ -170,7 +171,7 @@ impl Partnership {
         booking.booking_id.clone().unwrap_or_else(|| panic!("the partner has not answered: {booking:?}"))
     }
 
-    /// States of an order's bookings, in their order.
+    /// Returns the states of an order's bookings, in order.
     pub async fn booking_states(&self, order: &str) -> Vec<BookingState> {
         self.snapshot(order).await.bookings.iter().map(|b| b.state).collect()
     }
@@ -179,18 +180,18 @@ impl Partnership {
         self.sim.change_knobs(|knobs| knobs.lost_answer_rate = rate).unwrap();
     }
 
-    /// How a booking stands at the partner.
+    /// Returns the booking as the partner reports it.
     pub async fn at_partner(&self, booking_id: &str) -> Value {
         let url = format!("{}/_sim/bookings/{booking_id}", self.sim.control_url());
         self.client.get(url).send().await.unwrap().json().await.unwrap()
     }
 
-    /// Questions the partner was asked about bookings.
+    /// Returns how often dispatchq has polled the partner about bookings.
     pub fn polls(&self) -> u64 {
         self.sim.read_report().counters.polls
     }
 
-    /// A callback about an attempt's booking, as the partner would send it, with these fields over its own.
+    /// Builds the callback that the partner would send for an attempt's booking. `fields` override its own fields.
     pub async fn callback(&self, order: &str, attempt: i32, kind: &str, fields: Value) -> Value {
         let number = self.events.fetch_add(1, Ordering::SeqCst);
         let booking_id = self.snapshot(order).await.booking_of_attempt(attempt).and_then(|b| b.booking_id.clone());
@@ -207,7 +208,7 @@ impl Partnership {
         body
     }
 
-    /// Sends a callback of the partner that must be taken; answers what became of it.
+    /// Sends a callback that dispatchq must accept, and returns the resulting status.
     pub async fn tell(&self, order: &str, attempt: i32, kind: &str, fields: Value) -> String {
         let body = self.callback(order, attempt, kind, fields).await;
         let answer = self.send(&body).await;
@@ -215,12 +216,12 @@ impl Partnership {
         answer.text("status").to_owned()
     }
 
-    /// Sends a callback, rightly signed now.
+    /// Sends a callback with a valid signature and the current time.
     pub async fn send(&self, body: &Value) -> Answer {
         self.send_signed(PARTNER, body, SECRET, Utc::now().timestamp()).await
     }
 
-    /// Sends a callback to this partner's address, signed with this secret at this time (Unix seconds).
+    /// Sends a callback to this partner's path, signed with `secret` at `at` (Unix seconds).
     pub async fn send_signed(&self, partner: &str, body: &Value, secret: &str, at: i64) -> Answer {
         let (id, text) = (body["event_id"].as_str().unwrap_or("none"), body.to_string());
         let signature = Webhook::new(secret).unwrap().sign(id, at, text.as_bytes()).unwrap();
@@ -240,7 +241,7 @@ impl Partnership {
         Answer { status, body, replayed: false }
     }
 
-    /// What must hold when nothing is left to do: no invariant broken, no booking open at the partner, no job dead.
+    /// Asserts the idle state: no violation in the history, no open booking at the partner, no dead job.
     pub async fn assert_at_rest(&self) {
         self.assert_sound().await;
         assert_eq!(self.sim.read_report().open, Vec::<String>::new());
@@ -250,20 +251,20 @@ impl Partnership {
 }
 
 impl Partnership {
-    /// Sends a payment event of ORD-1.
+    /// Sends a payment event for ORD-1.
     pub async fn pay(&self, key: &str, event: &str, status: &str) -> Answer {
         let body = json!({ "event_id": event, "payment_status": status });
         self.api.post("/api/v1/orders/ORD-1/payment", key, body).await
     }
 
-    /// Sends an action on the refund of ORD-1.
+    /// Sends a refund action for ORD-1.
     pub async fn refund(&self, key: &str, action: &str) -> Answer {
         self.api.post("/api/v1/orders/ORD-1/refund", key, json!({ "action": action, "note": "by hand" })).await
     }
 }
 
 impl Partnership {
-    /// Lets time pass until the partner has been asked so often; answers the seconds between the questions.
+    /// Moves time until the partner was polled `times` times. Returns the seconds between the polls.
     pub async fn until_polled(&self, times: u64) -> Vec<f64> {
         let (mut last_ms, mut pauses) = (self.now_ms(), Vec::new());
         while self.polls() < times {
@@ -279,7 +280,7 @@ impl Partnership {
     }
 }
 
-/// What is configured for the partner.
+/// Returns the configuration of the partner.
 pub fn partner(config: &mut Config) -> &mut PartnerConfig {
     config.partners.get_mut(PARTNER).unwrap()
 }
@@ -289,7 +290,7 @@ fn serve_by(config: &mut Config, sim: &PartnerSim) {
     config.service_types.entry(SERVICE.into()).or_default().partner = Some(PARTNER.into());
 }
 
-/// A worker in this process. Dropping it drains it.
+/// A worker in this process. Dropping it drains the worker.
 #[derive(Debug)]
 pub struct Working {
     stop: CancellationToken,

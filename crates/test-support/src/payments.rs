@@ -1,4 +1,4 @@
-//! A payment service that answers what a test says.
+//! A payment service whose answers the test sets.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use standardwebhooks::Webhook;
 use tokio::net::TcpListener;
 
-/// What it signs its callbacks with.
+/// Secret that signs the callbacks.
 pub const PAYMENT_SECRET: &str = "whsec_ZGlzcGF0Y2hxIHBheW1lbnQgc2ltdWxhdG9y";
 
 type Shared = Arc<Mutex<Inner>>;
@@ -21,7 +21,7 @@ type Shared = Arc<Mutex<Inner>>;
 #[derive(Debug)]
 struct Inner {
     answer: (StatusCode, Value),
-    /// Idempotency-Key and body of each question.
+    /// Idempotency-Key and body of each request.
     asked: Vec<(String, Value)>,
 }
 
@@ -33,7 +33,7 @@ pub struct PaymentSim {
 }
 
 impl PaymentSim {
-    /// Accepts every refund, and leaves it pending.
+    /// Starts a service that accepts every refund and leaves it pending.
     pub async fn start() -> Self {
         let answer = (StatusCode::ACCEPTED, json!({ "refund_id": "RF-1", "status": "pending" }));
         let inner: Shared = Arc::new(Mutex::new(Inner { answer, asked: Vec::new() }));
@@ -52,7 +52,7 @@ impl PaymentSim {
         self.inner.lock().asked.clone()
     }
 
-    /// Sends a callback to this address, signed with this secret now; answers status and body.
+    /// Sends a callback to this address, signed with `secret` at the current time. Returns status and body.
     pub async fn call_back(&self, url: &str, body: &Value, secret: &str) -> (u16, Value) {
         let (at, text) = (chrono::Utc::now().timestamp(), body.to_string());
         let signature = Webhook::new(secret).unwrap().sign("E-1", at, text.as_bytes()).unwrap();

@@ -25,7 +25,7 @@ pub struct ProviderStage {
 }
 
 impl ProviderStage {
-    /// Time stands still. The provider answers at once; server `S1` is there.
+    /// Starts with a stopped clock, a provider that answers without delay, and server `S1`.
     pub async fn start() -> Self {
         Self::with(|_| {}).await
     }
@@ -63,14 +63,14 @@ impl ProviderStage {
             .unwrap();
     }
 
-    /// A binding of its own account, with these settings.
+    /// Creates a binding with an account of its own and these settings.
     pub async fn create_binding(&self, id: &str, server: &str, config: Value) -> Binding {
         let new = json!({ "id": id, "server_id": server, "account_id": format!("acct-{id}"), "config": config });
         let new: NewBinding = serde_json::from_value(new).unwrap();
         commands::create_binding(&self.t.app.bindings, &new, &by("operator:ops")).await.unwrap()
     }
 
-    /// As [`create_binding`](Self::create_binding), and started.
+    /// Like [`create_binding`](Self::create_binding), and starts the binding.
     pub async fn run_binding(&self, id: &str, server: &str, config: Value) -> Binding {
         self.create_binding(id, server, config).await;
         self.command(id, BindingCommand::Start).await
@@ -101,7 +101,7 @@ impl ProviderStage {
         self.t.app.bindings.rows.load_binding(&binding_id(id)).await.unwrap().expect("the binding exists").binding
     }
 
-    /// The headers of a binding, by cycle.
+    /// Returns the transaction headers of a binding, by cycle.
     pub async fn headers(&self, id: &str) -> Vec<TransactionHeader> {
         let mut headers =
             bindings::list::list_transactions(&self.t.app.core, &binding_id(id), None, None, 1000).await.unwrap();
@@ -109,7 +109,7 @@ impl ProviderStage {
         headers
     }
 
-    /// `action result` of each call of a binding, in order; the result is '-' while it is open.
+    /// Returns `action result` for each call of a binding, in order. The result of an open call is '-'.
     pub async fn calls(&self, id: &str) -> Vec<String> {
         self.t
             .texts(&format!(
@@ -125,7 +125,8 @@ impl ProviderStage {
         self.sim.change_knobs(change).unwrap();
     }
 
-    /// What a provider must never see.
+    /// Asserts that the provider saw no overlap, no excess admission, no differing key, no gap and no cycle that goes
+    /// backwards.
     pub fn assert_judge_content(&self) {
         let judge = self.sim.read_report().judge;
         let faults = [judge.overlaps, judge.over_admissions, judge.keys_differing, judge.gaps, judge.cycles_backwards];

@@ -1,4 +1,4 @@
-//! A receiver of everything that is posted, which can be told to fail: a webhook, Slack, a ticket system.
+//! A receiver of posted messages that can fail. It stands in for a webhook, Slack or a ticket system.
 
 use std::{
     collections::VecDeque,
@@ -22,14 +22,14 @@ use tokio::{net::TcpListener, sync::watch};
 /// A message as it arrived.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Received {
-    /// Of the header `webhook-id`.
+    /// Value of the header `webhook-id`.
     pub id: String,
     pub body: Value,
-    /// As it came, for signatures.
+    /// Unparsed body, for signature checks.
     pub bytes: Bytes,
     pub headers: HeaderMap,
     pub path: String,
-    /// What the receiver answered.
+    /// Status that the receiver answered.
     pub answer: u16,
 }
 
@@ -37,7 +37,7 @@ pub struct Received {
 struct Inner {
     failures: VecDeque<(StatusCode, Option<String>)>,
     received: Vec<Received>,
-    /// The body of good answers.
+    /// Body of successful answers.
     answer: Option<String>,
 }
 
@@ -45,7 +45,7 @@ struct Inner {
 pub struct Receiver {
     base: String,
     inner: Arc<Mutex<Inner>>,
-    /// True while answers are held back.
+    /// Whether answers are held back.
     held: watch::Sender<bool>,
     server: tokio::task::JoinHandle<std::io::Result<()>>,
 }
@@ -61,44 +61,44 @@ impl Receiver {
         Self { base, inner, held, server }
     }
 
-    /// Makes it the channel `hook` of drivers and support.
+    /// Configures it as the channel `hook` of drivers and support.
     pub fn configure(&self, config: &mut Config) {
         config.channels.insert("hook".to_owned(), ChannelConfig::unsigned_webhook(self.url("/hook")));
         config.notifications.driver = vec!["hook".to_owned()];
         config.notifications.support = vec!["hook".to_owned()];
     }
 
-    /// Answers this to the next `times` messages.
+    /// Answers the next `times` messages with this status.
     pub fn fail(&self, status: StatusCode, times: usize) {
         self.inner.lock().unwrap().failures.extend(std::iter::repeat_n((status, None), times));
     }
 
-    /// Answers this to the next message, with this Retry-After.
+    /// Answers the next message with this status and this Retry-After.
     pub fn fail_until(&self, status: StatusCode, retry_after: &str) {
         self.inner.lock().unwrap().failures.push_back((status, Some(retry_after.to_owned())));
     }
 
-    /// Answers each message that it takes with this body.
+    /// Answers each accepted message with this body.
     pub fn answer_json(&self, body: &Value) {
         self.inner.lock().unwrap().answer = Some(body.to_string());
     }
 
-    /// What is posted to different paths can be told apart.
+    /// Returns the URL of a path. Tests use different paths to distinguish messages.
     pub fn url(&self, path: &str) -> String {
         format!("{}{path}", self.base)
     }
 
-    /// Takes messages and answers none of them.
+    /// Keeps messages without an answer until [`release`](Self::release).
     pub fn hold(&self) {
         self.held.send_replace(true);
     }
 
-    /// Answers all that were held, and all that come.
+    /// Answers all held messages, and later ones at once.
     pub fn release(&self) {
         self.held.send_replace(false);
     }
 
-    /// Takes every message again.
+    /// Removes the failures that were set, so that every message is accepted again.
     pub fn recover(&self) {
         self.inner.lock().unwrap().failures.clear();
     }
@@ -129,12 +129,12 @@ async fn receive(State((inner, mut holding)): State<Shared>, uri: Uri, headers: 
     }
 }
 
-/// Keeps a message, and says what it is answered.
+/// Stores a message and returns the status and Retry-After to answer.
 fn record(inner: &Mutex<Inner>, uri: &Uri, headers: HeaderMap, bytes: Bytes) -> (StatusCode, Option<String>) {
     let mut inner = inner.lock().unwrap();
     let (status, retry_after) = inner.failures.pop_front().unwrap_or((StatusCode::NO_CONTENT, None));
     let id = headers.get("webhook-id").map(|id| id.to_str().unwrap().to_owned()).unwrap_or_default();
-    // A form is none.
+    // A form is not JSON; its body is null.
     let body = serde_json::from_slice(&bytes).unwrap_or_default();
     let path = uri.path().to_owned();
     inner.received.push(Received { id, body, bytes, headers, path, answer: status.as_u16() });

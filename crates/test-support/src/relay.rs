@@ -1,4 +1,4 @@
-//! A relay in front of a server, which keeps the headers of what it passes on.
+//! A relay in front of a server that keeps the headers of the requests it forwards.
 
 use std::sync::{Arc, Mutex};
 
@@ -17,7 +17,7 @@ use tokio::net::TcpListener;
 
 use crate::secs;
 
-/// A request as it was passed on.
+/// A forwarded request.
 #[derive(Debug, Clone)]
 pub struct RelayedRequest {
     pub path: String,
@@ -39,7 +39,7 @@ struct Passage {
 }
 
 impl Relay {
-    /// Passes everything on to the server at this base.
+    /// Starts a relay that forwards all requests to the server at this base URL.
     pub async fn to_server(base: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let seen = Arc::default();
@@ -51,7 +51,7 @@ impl Relay {
         Self { base, seen, server }
     }
 
-    /// Where it answers.
+    /// Returns the address of the relay.
     pub fn url(&self) -> &str {
         &self.base
     }

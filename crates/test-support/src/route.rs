@@ -1,13 +1,14 @@
-//! The way from the application under test to its Postgres: straight, or through a pooler.
+//! The connection of the application under test to Postgres, direct or through a pooler.
 
 use std::env;
 
 use servers::{PgBouncer, PostgresServer};
 
-/// `on`: a PgBouncer in transaction mode stands before each Postgres. `make test-pooler` sets it. Children do not inherit it.
+/// `on` runs a PgBouncer in transaction mode in front of each Postgres. `make test-pooler` sets it. Child processes do
+/// not inherit it.
 const SWITCH: &str = "DISPATCHQ_TEST_POOLER";
 
-/// Returns whether a pooler stands before each Postgres.
+/// Returns whether each Postgres has a pooler in front of it.
 pub fn is_pooled() -> bool {
     match env::var(SWITCH).as_deref().unwrap_or_default() {
         "" | "off" => false,
@@ -16,7 +17,7 @@ pub fn is_pooled() -> bool {
     }
 }
 
-/// How the application under test reaches a Postgres. Dropping it ends the pooler, if there is one.
+/// Connection of the application under test to a Postgres. Dropping it stops the pooler, if there is one.
 #[derive(Debug)]
 pub struct DatabaseRoute {
     url: String,
@@ -24,7 +25,7 @@ pub struct DatabaseRoute {
 }
 
 impl DatabaseRoute {
-    /// The way that the environment asks for.
+    /// Returns the connection that the environment selects.
     pub async fn to(postgres: &PostgresServer) -> Self {
         if !is_pooled() {
             return Self { url: postgres.url(), pooler: None };
@@ -33,12 +34,12 @@ impl DatabaseRoute {
         Self { url: pooler.url(), pooler: Some(pooler) }
     }
 
-    /// What `database.url` is to be.
+    /// Returns the value for `database.url`.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// What `database.pooler` is to be.
+    /// Returns the value for `database.pooler`.
     pub fn is_pooled(&self) -> bool {
         self.pooler.is_some()
     }

@@ -1,6 +1,6 @@
-//! Rows for tests of plans: tables so full that the planner chooses an index.
+//! Rows for tests of query plans. The tables are large enough that the planner chooses an index.
 
-/// Rows of each table. A few percent of them have served their time.
+/// Rows of each table. For a few percent of them, the retention time is over.
 pub const FILL: &str = "
     SET session_replication_role = replica;
     CREATE TEMP TABLE n AS SELECT n, 'O' || lpad(n::text, 6, '0') AS id, dispatchq_now() - n * interval '30 minutes' AS at

@@ -1,23 +1,23 @@
-//! What /metrics shows, taken apart.
+//! Parses the output of /metrics.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One metric with all its series.
+/// A metric with all its series.
 #[derive(Debug, Default)]
 pub struct Family {
     pub kind: String,
     pub help: String,
-    /// Names of labels, without the buckets' own.
+    /// Label names, except the bucket label `le`.
     pub labels: BTreeSet<String>,
 }
 
-/// One scrape of one process, or of several together.
+/// Metrics of one process, or of several processes together.
 #[derive(Debug, Default)]
 pub struct Scrape {
     pub families: BTreeMap<String, Family>,
-    /// Values by series, as `name{label="value",..}` in the order of the labels' names.
+    /// Values by series. A series is `name{label="value",..}` with the labels sorted by name.
     series: BTreeMap<String, f64>,
-    /// Values of labels, by label.
+    /// Label values, by label.
     pub label_values: BTreeMap<String, BTreeSet<String>>,
 }
 
@@ -30,7 +30,7 @@ impl Scrape {
         scrape
     }
 
-    /// Asks a process that shows its metrics at `host:port`.
+    /// Scrapes the process that serves its metrics at `host:port`.
     pub async fn ask(address: &str) -> Self {
         let answer = foundation::outbound::build_client(crate::secs(20)).unwrap();
         let answer = answer.get(format!("http://{address}/metrics")).send().await.unwrap();
@@ -38,7 +38,7 @@ impl Scrape {
         Self::of(&answer.text().await.unwrap())
     }
 
-    /// The value of a series; 0 for one that is not there.
+    /// Returns the value of a series, or 0 when the series is missing.
     pub fn value(&self, series: &str) -> f64 {
         self.series.get(series).copied().unwrap_or(0.0)
     }
@@ -47,14 +47,14 @@ impl Scrape {
         self.series.contains_key(series)
     }
 
-    /// Series with something in them, of metrics that begin like this; of histograms their counts.
+    /// Returns the series with a nonzero value whose metric starts with `prefix`. Histograms appear with their counts.
     pub fn counted(&self, prefix: &str) -> Vec<String> {
         let is_count = |name: &str| name.starts_with(prefix) && !name.contains("_bucket{") && !name.contains("_sum");
         let counted = self.series.iter().filter(|(name, value)| **value != 0.0 && is_count(name));
         counted.map(|(name, value)| format!("{name} {value}")).collect()
     }
 
-    /// Together with what another process shows: metrics, labels and help, no values.
+    /// Merges metrics, labels and help of another process. Values are not merged.
     pub fn and(mut self, other: Self) -> Self {
         for (name, family) in other.families {
             let mine = self.families.entry(name).or_default();
@@ -95,7 +95,7 @@ impl Scrape {
         self.series.insert(shown, value);
     }
 
-    /// Histograms have series of other names than their own.
+    /// Returns the metric that a series belongs to. Series of histograms have a suffix.
     fn family_of(&self, name: &str) -> String {
         let of_histogram = ["_bucket", "_sum", "_count"].iter().find_map(|suffix| {
             let family = name.strip_suffix(suffix)?;

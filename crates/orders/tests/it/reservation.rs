@@ -1,4 +1,4 @@
-//! When many press accept at the same moment exactly one has the order; whatever Redis does meanwhile.
+//! When many drivers accept an order concurrently, exactly one gets it, regardless of the state of Redis.
 
 mod gate;
 
@@ -43,7 +43,7 @@ async fn broadcast() -> TestApp {
     t
 }
 
-/// A new order, offered to all.
+/// Creates an order that is offered to all drivers.
 async fn offered(t: &TestApp, order: &str) -> Vec<Offer> {
     t.order(order).await;
     t.run_due().await;
@@ -52,7 +52,7 @@ async fn offered(t: &TestApp, order: &str) -> Vec<Offer> {
     offers
 }
 
-/// All press accept at the same moment, over this app. Returns how many won and what the others were told.
+/// Accepts all offers concurrently through this app. Returns the number of winners and the errors of the other drivers.
 async fn race(app: &App, order: &str, offers: Vec<Offer>) -> (usize, Vec<ChangeError>) {
     let start = Arc::new(tokio::sync::Barrier::new(offers.len()));
     let mut racers = JoinSet::new();
@@ -140,7 +140,7 @@ async fn dead_process_blocks_the_gate_ten_seconds() {
     let _: () = t.redis(&["SET", "trip_lock:ORD-1", "D9", "EX", "10"]).await;
     let answer = t.accept("ORD-1", "D1", offer.id).await;
     assert!(matches!(answer, Err(ChangeError::Refused(OrderRefusal::ReservationInProgress))), "{answer:?}");
-    // Its own lock lets a driver in again.
+    // The driver's own lock does not block it.
     let _: () = t.redis(&["SET", "trip_lock:ORD-1", "D1", "EX", "10"]).await;
     assert!(matches!(t.accept("ORD-1", "D1", offer.id).await.unwrap(), ChangeOutcome::Yes(_)));
     assert!(matches!(t.accept("ORD-1", "D1", offer.id).await.unwrap(), ChangeOutcome::No(_)), "twice is once");
@@ -170,7 +170,7 @@ async fn a_driver_who_hangs_up_leaves_nothing_half_done() {
         let answer = json!({ "driver_id": "D1", "offer_id": offer.id });
         let accepting = api.post(&path, &key, answer.clone());
         let _ = tokio::time::timeout(std::time::Duration::from_micros(n * 400), accepting).await;
-        // Done to its end, or never begun.
+        // The first request was either completed or never started.
         assert_eq!(api.post(&path, &key, answer).await.status, 200);
         assert_eq!(t.status(&order).await, OrderStatus::DriverAssigned);
         t.carry_out(&order, "D1").await;
@@ -202,7 +202,7 @@ async fn who_may_not_take_the_order_leaves_no_lock() {
     assert_eq!(lock().await, 0);
 }
 
-/// What one of several rivals does at the same moment as the others.
+/// A concurrent action on an order.
 #[derive(Debug, Clone)]
 enum Deed {
     Accept(Offer),
@@ -212,11 +212,11 @@ enum Deed {
     DriverCancel(DriverId),
     Release,
     PickUp(DriverId),
-    /// A process dies at the gate, in this driver's name.
+    /// A process dies after it has set the gate for this driver.
     DieAtTheGate(DriverId),
 }
 
-/// Refused or not: what counts is what the history says afterwards. Returns whether it changed the order.
+/// Performs an action and returns whether it changed the order. A refusal is fine; the history check decides.
 async fn perform(app: &App, order: &OrderId, deed: Deed) -> bool {
     let done = match deed {
         Deed::Accept(offer) => {
@@ -249,7 +249,7 @@ async fn perform(app: &App, order: &OrderId, deed: Deed) -> bool {
     matches!(done, Ok(ChangeOutcome::Yes(_)))
 }
 
-/// What rivals could do to the order as it is. None: it is the timers' turn.
+/// Returns random actions that fit the state of the order. Returns none when only timers may change it.
 fn rivals(s: &Snapshot, rng: &mut StdRng) -> Vec<Deed> {
     let offers: Vec<Offer> = s.live_offers().cloned().collect();
     let mut deeds = Vec::new();
@@ -281,10 +281,11 @@ fn rivals(s: &Snapshot, rng: &mut StdRng) -> Vec<Deed> {
     deeds
 }
 
-/// Rivals at one order, again and again until it has ended, while its timers fire. The seed decides who and when.
+/// Runs concurrent actions on an order until it ends, while its timers fire. The seed selects the actions and their
+/// delays. Returns the number of races.
 async fn scramble(t: &TestApp, order: &str, seed: u64, pace: u32) -> usize {
     let mut rng = StdRng::seed_from_u64(seed);
-    // Half of them have the time to be raced for on a busy machine, too.
+    // Half of the orders have the longer times of RENT, so that they are raced for on a busy machine too.
     let service_type = if (seed / 2).is_multiple_of(2) { "RIDE" } else { "RENT" };
     t.order_of(order, service_type, if seed.is_multiple_of(2) { "PAID" } else { "UNPAID" }).await;
     let mut races = 0;
@@ -313,8 +314,8 @@ async fn scramble(t: &TestApp, order: &str, seed: u64, pace: u32) -> usize {
     }
 }
 
-/// Performs what is due, each job in a task of its own. One run in forty dies before its result is written: its lease runs
-/// out, and it runs again.
+/// Runs the due jobs, each in its own task. One run in forty dies before its result is stored; the job runs again when
+/// its lease expires.
 async fn work(t: Arc<TestApp>) {
     loop {
         for leased in t.try_take().await.unwrap_or_default() {
@@ -335,7 +336,7 @@ async fn thousands_of_interleavings_leave_a_clean_history() {
     const RACES: usize = 2_000;
     const AT_ONCE: usize = 30;
     const MOST_ORDERS: u64 = 3_600;
-    // Where processes stand still, an order of 700 ms would hardly be raced for.
+    // On machines whose processes stall, an order that lives 700 ms would see hardly any race.
     let pace = if is_slow_profile() { 5 } else { 1 };
     let t = TestApp::on_real_time(|config| {
         config.dispatch.attempt = millis(150) * pace;
@@ -356,7 +357,7 @@ async fn thousands_of_interleavings_leave_a_clean_history() {
     t.drivers(&drivers.iter().map(|(id, m)| (id.as_str(), *m)).collect::<Vec<_>>()).await;
     let t = Arc::new(t);
     let worker = tokio::spawn(work(t.clone()));
-    // A busy machine gets fewer of them into an order's short life, and needs more orders. As one ends, the next begins.
+    // A busy machine runs fewer races per order and needs more orders. A new order starts whenever one ends.
     let (mut races, mut orders, mut begun) = (0, JoinSet::new(), 0);
     while races <= RACES || !not_yet_seen(&t).await.is_empty() {
         assert!(begun < MOST_ORDERS, "{races} races, and never {:?}", not_yet_seen(&t).await);
@@ -369,12 +370,12 @@ async fn thousands_of_interleavings_leave_a_clean_history() {
     }
     orders.join_all().await;
     worker.abort();
-    // What runs that died have left undone is done by the next.
+    // The reconciler completes the work of the runs that died.
     reconciler::reconcile_in_full(&t.app.maintenance).await.unwrap();
     t.assert_sound().await;
 }
 
-/// Reasons that the races are to bring about, and have not so far.
+/// Reasons that the races must produce and that the history does not contain yet.
 async fn not_yet_seen(t: &TestApp) -> Vec<String> {
     let wanted = [
         "OFFER_ACCEPTED",
@@ -396,8 +397,8 @@ async fn not_yet_seen(t: &TestApp) -> Vec<String> {
         .unwrap()
 }
 
-/// A driver's accept is decided in time and waits to be written; the driver repeats it when the time is over. Both are told the
-/// same: a driver who is refused has no order to drive.
+/// The driver's accept is decided in time and waits for the row lock; the driver repeats it after the offer has
+/// expired. Both requests get the same answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn late_repeat_of_accept_gets_the_same_answer() {
     let t = Arc::new(TestApp::start().await);
@@ -425,8 +426,8 @@ async fn late_repeat_of_accept_gets_the_same_answer() {
     assert_eq!(first.is_ok(), t.status("ORD-1").await == OrderStatus::DriverAssigned);
 }
 
-/// The first accept is decided in time, and its process stands still before it writes; the repeat is refused. The first is
-/// refused, too, when its process goes on.
+/// The first accept is decided in time, but its process stalls before it writes, and the repeat is refused. When the
+/// process continues, the first accept is refused too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stalled_accept_is_refused_like_its_repeat() {
     let t = TestApp::start().await;

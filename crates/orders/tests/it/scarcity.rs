@@ -1,6 +1,6 @@
-//! More orders than drivers: what waiting costs, and how soon a driver who is free has the next order.
+//! More orders than drivers: the cost of waiting, and how soon a free driver gets the next order.
 //!
-//! `meanwhile`: what happens while a driver who is free is being asked.
+//! `meanwhile`: changes while a free driver is being asked.
 
 mod meanwhile;
 
@@ -25,10 +25,10 @@ const STATEMENTS: &str = "SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_st
      JOIN pg_database d ON d.oid = s.dbid AND d.datname = current_database()
      WHERE query LIKE '-- %'";
 const FAR_AWAY: LatLng = LatLng::new(-7.5, 110.8);
-/// Where all orders are picked up.
+/// Pickup of all orders.
 const PICKUP: LatLng = LatLng::new(-6.2088, 106.8456);
 
-/// Orders that were created a second after each other and found no driver.
+/// Creates these orders one second apart. None of them finds a driver.
 async fn wait_for_drivers(t: &TestApp, orders: &[&str]) {
     for order in orders {
         t.order(order).await;
@@ -37,7 +37,7 @@ async fn wait_for_drivers(t: &TestApp, orders: &[&str]) {
     }
 }
 
-/// Performs all that is due at the same moment, as a busy worker does.
+/// Runs all due jobs concurrently, as a busy worker does.
 async fn run_due_together(t: &TestApp) -> usize {
     let leased = t.take().await;
     let mut performed = JoinSet::new();
@@ -52,7 +52,7 @@ async fn run_due_together(t: &TestApp) -> usize {
     leased.len()
 }
 
-/// The driver's app says where the driver is.
+/// Moves a driver, as a position from the driver's app does.
 async fn move_driver(t: &TestApp, driver: &str, to: LatLng) {
     let place = drivers::move_to(&t.app.core.db, &driver.into(), DriverFix { place: to, at: None })
         .await
@@ -100,7 +100,7 @@ async fn cost_of_a_waiting_order_stays_constant() {
             t.order(&format!("ORD-{n:03}")).await;
         }
         created = waiting;
-        // Each has found none, and all are due at one moment.
+        // No order has found a driver, and all searches are due at the same time.
         t.run_due().await;
         t.advance(secs(15)).await;
         t.run_due().await;
@@ -125,23 +125,23 @@ async fn freed_driver_gets_the_oldest_waiting_order() {
     wait_for_drivers(&t, &["OLD", "MIDDLE", "YOUNG"]).await;
     assert_eq!(match_drivers(&t).await, 0, "no driver came to be free");
 
-    // The trip ends: no time passes, and no search is due.
+    // The trip ends. No time passes, and no search is due.
     t.carry_out("ORD-1", "D1").await;
     assert_eq!(match_drivers(&t).await, 1);
     assert_eq!(asked(&t, "OLD").await, ["D1"]);
     assert_eq!((asked(&t, "MIDDLE").await, asked(&t, "YOUNG").await), (vec![], vec![]));
     assert_eq!(match_drivers(&t).await, 0, "a driver with an offer is not looked at again");
 
-    // A refusal frees the driver for the next order.
+    // A declined offer frees the driver for the next order.
     t.decline_offer("OLD").await;
     assert_eq!(match_drivers(&t).await, 1);
     assert_eq!(asked(&t, "MIDDLE").await, ["D1"]);
 
-    // So does an order that is cancelled.
+    // A cancelled order frees the driver too.
     t.cancel("MIDDLE").await.unwrap();
     assert_eq!(match_drivers(&t).await, 1);
     assert_eq!(asked(&t, "YOUNG").await, ["D1"]);
-    // The searches that were to come find themselves superseded, or find none.
+    // The pending searches are superseded or find no driver.
     t.run_for(secs(60)).await;
     assert_eq!(t.offers("YOUNG").await, [("D1".to_owned(), OfferState::Offered)]);
     t.assert_sound().await;
@@ -172,7 +172,7 @@ async fn order_with_a_running_search_is_matched() {
     let t = TestApp::with(retry_as_shipped).await;
     t.drivers(&[("D1", 100.0)]).await;
     t.order("ORD-1").await;
-    // Its search may have looked before the driver came.
+    // The search of the order may have run before the driver arrived.
     move_driver(&t, "D1", PICKUP).await;
     assert_eq!(match_drivers(&t).await, 1);
     assert_eq!(asked(&t, "ORD-1").await, ["D1"]);
@@ -221,7 +221,7 @@ async fn oldest_of_concurrent_orders_gets_the_driver() {
         t.order(order).await;
     }
     t.run_due().await;
-    // No worker is told of these: the searches find them.
+    // No worker is notified of these drivers; the searches find them.
     t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
     t.advance(secs(15)).await;
     assert_eq!(run_due_together(&t).await, 20);
@@ -246,7 +246,7 @@ async fn skipped_freed_drivers_are_matched_later() {
     assert_eq!(match_drivers(&t).await, 1);
     assert_eq!(asked(&t, "ORD-1").await, ["D1"]);
 
-    // Redis lost its data with the drivers in it: the order's own search finds who is free.
+    // Redis lost the set of freed drivers. The order's own search finds the free driver.
     t.act("ORD-1", |s| actions::withdraw_offer(s, s.live_offer().unwrap().id, "why")).await.unwrap();
     t.run_due().await;
     let _: () = t.redis(&["DEL", "dispatchq:freed"]).await;

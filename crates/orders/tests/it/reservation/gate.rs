@@ -1,4 +1,4 @@
-//! What the gate answers by itself, and what it leaves to the row.
+//! Accepts that the gate answers alone, and accepts that need the row.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ use test_support::{Api, Counting, TestApp, by, eventually, id};
 const LOCK: &str = "trip_lock:ORD-1";
 const KNOWN: &str = "dispatchq:offered:{trip_lock:ORD-1}";
 
-/// ORD-1, offered to D1, D2 and D3.
+/// Offers ORD-1 to D1, D2 and D3.
 async fn offered_to_three() -> (TestApp, Vec<Offer>) {
     let t = TestApp::with(|config| config.dispatch.ask_at_once = 3).await;
     t.drivers(&[("D1", 100.0), ("D2", 200.0), ("D3", 300.0)]).await;
@@ -45,7 +45,7 @@ fn refusal(answer: Result<ChangeOutcome, ChangeError>) -> OrderRefusal {
 #[tokio::test]
 async fn late_accepts_are_answered_without_postgres() {
     let (t, offers) = offered_to_three().await;
-    // A process that has seen the drivers' keys, and has no way to Postgres any more.
+    // This process has cached the drivers' keys and has lost its connection to Postgres.
     let pool = db::connect_pool(&t.app.config.database).await.unwrap();
     let app = App::new((*t.app.config).clone(), pool, t.app.core.store.clone()).unwrap();
     let keys = [t.driver_key("D1").await, t.driver_key("D2").await, t.driver_key("D3").await];
@@ -67,11 +67,11 @@ async fn late_accepts_are_answered_without_postgres() {
     let _: () = t.redis(&["DEL", LOCK]).await;
     t.accept("ORD-1", "D1", offer_to(&offers, "D1").id).await.unwrap();
     let _: () = t.redis(&["DEL", LOCK]).await;
-    // The process remembers for a moment what Redis said before.
+    // The process caches the previous answer of Redis for a short time.
     let taken = (409, "ALREADY_ASSIGNED".to_owned());
     eventually("the gate knows that the order was taken", async || press(2).await == taken).await;
     assert_eq!(press(3).await, taken);
-    // What the gate does not decide is left to the row, which cannot be asked here.
+    // The gate passes all other accepts on to the row, which this process cannot read.
     assert_eq!(press(1).await, (503, "UNAVAILABLE".to_owned()), "the winner is answered by the row");
     let _: () = t.redis(&["DEL", KNOWN]).await;
     let unavailable = (503, "UNAVAILABLE".to_owned());
@@ -79,7 +79,7 @@ async fn late_accepts_are_answered_without_postgres() {
     t.assert_sound().await;
 }
 
-/// An order that one driver is asked for costs its accept no look at the row either.
+/// An accept of an order with a single offer also passes the gate without a read of the row.
 #[tokio::test]
 async fn single_offer_passes_gate_without_reading_row() {
     let t = TestApp::start().await;
@@ -100,7 +100,7 @@ async fn single_offer_passes_gate_without_reading_row() {
     assert!(matches!(press().await, Err(ChangeError::Database(_))), "the row alone decides");
     assert_eq!(t.redis::<i64>(&["EXISTS", LOCK, KNOWN]).await, 0, "who fails at the row gives the gate back");
 
-    // As after a flush: Redis knows of no offer.
+    // Redis knows no offer, as after a flush.
     assert!(matches!(t.accept("ORD-1", "D1", offer.id).await.unwrap(), ChangeOutcome::Yes(_)));
     assert!(matches!(t.accept("ORD-1", "D1", offer.id).await.unwrap(), ChangeOutcome::No(_)), "twice is once");
     t.assert_sound().await;
@@ -183,14 +183,15 @@ async fn without_redis_one_accept_tries_to_write() {
     assert_eq!(won.len(), 1);
     assert!(lost.into_iter().all(|answer| refusal(answer) == OrderRefusal::AlreadyAssigned));
     assert_eq!(updates("written") - before, 1.0);
-    // Those who wait try, too, when the first takes longer than half a second: on a machine that stood still it may have.
+    // Waiting accepts try too when the first one takes longer than half a second, for example because the machine
+    // stalled.
     assert!(updates("conflict") == 0.0 || took > Duration::from_millis(500));
     t.redis.restart().await.unwrap();
     eventually("Redis answers", || async { t.app.core.store.ping().await.is_ok() }).await;
     t.assert_sound().await;
 }
 
-/// The process that wrote the win knows of it, whatever Redis has heard by then; and Redis hears of it before the process ends.
+/// The process that wrote the win knows it even before Redis does. It updates Redis before it ends.
 #[tokio::test]
 async fn winner_is_answered_before_redis_is_updated() {
     let (t, offers) = offered_to_three().await;
@@ -205,7 +206,7 @@ async fn winner_is_answered_before_redis_is_updated() {
     let _: () = t.redis(&["DEL", LOCK, KNOWN]).await;
     app.core.close().await;
     let second = press(2).await;
-    // It is believed for a second: on a machine that stood still that may have been over.
+    // The win is cached for one second. That second may be over on a machine that stalled.
     assert!(
         matches!(second, Err(ChangeError::Refused(OrderRefusal::AlreadyAssigned))) || begun.elapsed().as_secs() > 0,
         "{second:?}"
