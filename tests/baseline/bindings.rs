@@ -1,4 +1,4 @@
-//! Fifty bindings. The name of an account says what becomes of its transactions: `stubs::transaction`.
+//! Fifty bindings. The account name decides the result of its transactions: see `stubs::transaction`.
 
 use reqwest::Method;
 use serde_json::json;
@@ -33,7 +33,7 @@ fn all() -> Vec<String> {
     KINDS.iter().flat_map(|(kind, _)| bindings(kind)).collect()
 }
 
-/// Runs all of them for three cycles at most, and stops them.
+/// Starts all bindings, runs them for at most three cycles, and stops them.
 pub async fn play(cast: &Cast) {
     create(cast).await;
     cast.each(&all(), async |id| verb(cast, id, "start").await).await;
@@ -42,7 +42,7 @@ pub async fn play(cast: &Cast) {
     for binding in bindings("paused") {
         verb(cast, &binding, "pause").await;
     }
-    // The OTPs that no client hands in and the transactions that stay open take too long.
+    // OTPs without input and open transactions time out.
     cast.world.jump(TOO_LONG).await;
     for binding in bindings("open").into_iter().chain(bindings("open-stop")) {
         let query = "SELECT status FROM audit_transactions WHERE binding_id = $1 AND cycle = 1";
@@ -85,7 +85,7 @@ async fn verb(cast: &Cast, id: &str, verb: &str) {
     cast.post("operator", &format!("/api/v1/bindings/{id}/{verb}"), json!({ "reason": "baseline" })).await;
 }
 
-/// Support hands in the OTP of each transaction that waits for one. Some are wrong at first.
+/// Sends the OTP of each waiting transaction as support. Some OTPs are wrong at first.
 async fn hand_in_otps(cast: &Cast, cycle: usize) {
     let (right, wrong) = (bindings("otp"), bindings("otp-wrong"));
     cast.each(&wrong, async |id| hand_in(cast, id, cycle, "000000").await).await;

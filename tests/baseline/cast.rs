@@ -1,4 +1,4 @@
-//! Who acts in the run: a producer, drivers, staff and a partner, each with a key of its own. Their answers are noted.
+//! Actors of the run: a producer, drivers, staff and a partner, each with its own key. Their answers are recorded.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -16,10 +16,10 @@ use crate::{
     world::{Answer, World},
 };
 
-/// Orders or bindings that are taken through a step at the same time.
+/// Number of orders or bindings that take a step concurrently.
 const AT_ONCE: usize = 8;
 
-/// An order with a pickup point far from all others.
+/// An order whose pickup point is far from all others.
 #[derive(Clone, Debug)]
 pub struct Order {
     pub id: String,
@@ -29,7 +29,7 @@ pub struct Order {
 }
 
 impl Order {
-    /// Id of its `n`-th driver, of whom the first is nearest.
+    /// Returns the id of its `n`-th driver. The first is nearest.
     pub fn driver(&self, n: usize) -> String {
         format!("{}-{}", self.id, ["a", "b"][n])
     }
@@ -38,7 +38,7 @@ impl Order {
 pub struct Cast {
     pub world: World,
     pub keys: Mutex<HashMap<String, String>>,
-    /// What each kind of request was answered, with the number of times.
+    /// Number of each answer, by kind of request.
     pub answers: Mutex<BTreeMap<String, BTreeMap<String, usize>>>,
 }
 
@@ -48,7 +48,7 @@ impl Cast {
         Cast { keys: Mutex::new(HashMap::from([admin])), world, answers: Mutex::default() }
     }
 
-    /// Makes a key for an actor, by HTTP.
+    /// Creates a key for an actor over HTTP.
     pub async fn employ(&self, name: &str, role: &str, driver: Option<&str>) {
         let body = json!({ "name": name, "role": role, "driver_id": driver, "reason": "baseline" });
         let answer = self.ask("admin", Method::POST, "/api/v1/admin/keys", Some(body)).await;
@@ -56,7 +56,7 @@ impl Cast {
         self.keys.lock().expect("no panic").insert(name.to_owned(), key.to_owned());
     }
 
-    /// Sends a request as `actor`, and notes the answer.
+    /// Sends a request as `actor` and records the answer.
     pub async fn ask(&self, actor: &str, method: Method, path: &str, body: Option<Value>) -> Answer {
         let key = self.keys.lock().expect("no panic")[actor].clone();
         let answer = self.world.ask(&key, method.clone(), path, body).await;
@@ -77,7 +77,7 @@ impl Cast {
         *answers.entry(plain(what)).or_default().entry(plain(&text)).or_default() += 1;
     }
 
-    /// Does `step` for each of these, some at a time.
+    /// Runs `step` for each item, some of them concurrently.
     pub async fn each<T>(&self, items: &[T], step: impl AsyncFn(&T)) {
         let step = &step;
         stream::iter(items).for_each_concurrent(AT_ONCE, |item| async move { step(item).await }).await;
@@ -93,12 +93,12 @@ impl Cast {
         self.post("shop", "/api/v1/orders", body).await
     }
 
-    /// Posts a step of an order.
+    /// Posts an action on an order.
     pub async fn step(&self, actor: &str, order: &Order, verb: &str, body: Value) -> Answer {
         self.post(actor, &format!("/api/v1/orders/{}/{verb}", order.id), body).await
     }
 
-    /// Waits until the driver is asked for this order, and returns the offer.
+    /// Waits for this driver's offer for the order and returns its id.
     pub async fn offer(&self, order: &Order, driver: &str) -> String {
         let path = format!("/api/v1/drivers/{driver}/offers");
         let mut offer = None;
@@ -113,19 +113,19 @@ impl Cast {
                 offer.is_some()
             })
             .await;
-        // An answer would expire the message if it were not sent yet.
+        // An answer would expire a message that is not sent yet.
         let pending = "SELECT count(*) FROM audit_notifications WHERE order_id = $1 AND state = 'pending'";
         self.world.until_row(pending, &order.id, "0").await;
         offer.expect("an offer")
     }
 
-    /// Has the driver answer the order's offer: `accept` or `decline`.
+    /// Answers the order's offer as the driver: `accept` or `decline`.
     pub async fn answer_offer(&self, order: &Order, driver: &str, verb: &str) -> Answer {
         let offer = self.offer(order, driver).await;
         self.step(driver, order, verb, json!({ "driver_id": driver, "offer_id": offer })).await
     }
 
-    /// Has the driver carry the order out.
+    /// Picks up and completes the order as the driver.
     pub async fn ride(&self, order: &Order, driver: &str) {
         self.step(driver, order, "pickup", json!({ "driver_id": driver })).await;
         self.step(driver, order, "complete", json!({ "driver_id": driver })).await;
@@ -136,7 +136,7 @@ impl Cast {
         self.world.until_row("SELECT status FROM audit_orders WHERE order_id = $1", &order.id, status).await;
     }
 
-    /// Waits until something happened to the order as often as `wanted` says.
+    /// Waits until the order has `wanted` events with this reason.
     pub async fn until_events(&self, order: &Order, reason: &str, wanted: usize) {
         let query = format!("SELECT count(*) FROM audit_events WHERE order_id = $1 AND reason = '{reason}'");
         self.world.until_row(&query, &order.id, &wanted.to_string()).await;

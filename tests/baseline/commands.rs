@@ -1,4 +1,4 @@
-//! Output of commands on the world at the end of the run: commands.txt lists them.
+//! Output of the commands in commands.txt at the end of the run.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::{placeholders, recording::Recording, world::World};
 
 const COMMANDS: &str = include_str!("commands.txt");
 
-/// Runs all of them, and records one file for each noun.
+/// Runs all commands and records one file per noun.
 pub async fn show(world: &World, recording: &mut Recording) {
     let mut files: BTreeMap<&str, String> = BTreeMap::new();
     for line in COMMANDS.lines().filter(|line| !line.is_empty() && !line.starts_with(['#', '!'])) {
@@ -27,7 +27,7 @@ pub async fn show(world: &World, recording: &mut Recording) {
     }
 }
 
-/// Checks that each of these commands is run, or left out with a reason.
+/// Checks that each of these commands is run, or excluded with a reason.
 pub fn check_complete(commands: &[String]) {
     let listed = |command: &str| {
         COMMANDS.lines().any(|line| match line.strip_prefix("! ") {
@@ -41,7 +41,7 @@ pub fn check_complete(commands: &[String]) {
     assert!(missing.is_empty(), "commands.txt lacks {missing:?}");
 }
 
-/// Returns the command with its output, `None` for `json` where it does not take `--json`.
+/// Returns the command with its output. With `json`, returns `None` if the command has no `--json`.
 fn told(world: &World, line: &str, json: bool) -> Option<String> {
     let (line, input) = line.split_once(" < ").unwrap_or((line, ""));
     let with_values = with_values(world, line);
@@ -66,7 +66,7 @@ fn told(world: &World, line: &str, json: bool) -> Option<String> {
     Some(text + "\n")
 }
 
-/// Puts values from other commands' JSON into a command.
+/// Replaces a placeholder in a command by a value from another command's JSON.
 fn with_values(world: &World, line: &str) -> String {
     let Some((before, rest)) = line.split_once('{') else { return line.to_owned() };
     let (query, after) = rest.split_once('}').expect("a closing brace");
@@ -78,13 +78,13 @@ fn with_values(world: &World, line: &str) -> String {
     format!("{before}{value}{after}")
 }
 
-/// Returns a table with placeholders, whose columns are as wide as their values happen to be, and with the number of equal lines.
+/// Returns a table with placeholders. Each line has the number of equal lines, and column widths depend on the values.
 fn as_table(out: &str, keeps_durations: bool) -> String {
     let with_placeholders = if keeps_durations { placeholders::in_text(out) } else { placeholders::in_table(out) };
     counted(with_placeholders.lines().map(str::to_owned))
 }
 
-/// Returns each item of a list on a line of its own, or the fields of an object.
+/// Returns one line for each item of a list, or the fields of an object.
 fn as_json(out: &str) -> String {
     let Ok(value) = serde_json::from_str::<Value>(out) else { return counted(out.lines().map(placeholders::in_body)) };
     match placeholders::in_json(&value) {
@@ -105,7 +105,7 @@ fn as_json(out: &str) -> String {
     }
 }
 
-/// Joins lines; equal ones that follow each other become one with their number.
+/// Joins lines. Consecutive equal lines become one line with their count.
 fn counted(lines: impl Iterator<Item = String>) -> String {
     let mut counted: Vec<(String, usize)> = Vec::new();
     for line in lines {

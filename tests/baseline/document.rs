@@ -1,11 +1,11 @@
-//! The API document as lines that can be compared: one for each value, without the texts for people.
+//! The API document as comparable lines: one per value, without texts for readers.
 
 use serde_json::Value;
 
-/// Texts for people. They may change without changing what a client can rely on.
+/// Fields with text for readers. A change of them does not affect clients.
 const TEXTS: [&str; 3] = ["description", "summary", "title"];
 
-/// Returns the document with sorted keys, as it is recorded.
+/// Returns the document with sorted keys, as recorded.
 pub fn sorted(document: &str) -> String {
     let document: Value = serde_json::from_str(document).expect("the document is JSON");
     serde_json::to_string_pretty(&sort(&document)).expect("JSON can be written")
@@ -23,7 +23,7 @@ fn sort(value: &Value) -> Value {
     }
 }
 
-/// Returns what the document means, as sorted lines of `path = value`.
+/// Returns the content of the document as sorted lines of `path = value`.
 pub fn meaning(document: &str) -> String {
     let document: Value = serde_json::from_str(document).expect("the document is JSON");
     let mut lines = Vec::new();
@@ -44,7 +44,7 @@ fn flatten(value: &Value, path: &str, lines: &mut Vec<String>) {
         }
         Value::Array(items) => {
             for item in items {
-                // Parameters are known by their names; the order of all other lists means nothing either.
+                // Parameters are identified by name. The order of other lists has no meaning.
                 let name = item["name"].as_str().map_or_else(|| place(item), str::to_owned);
                 flatten(item, &format!("{path}[{name}]"), lines);
             }
@@ -56,7 +56,7 @@ fn flatten(value: &Value, path: &str, lines: &mut Vec<String>) {
     }
 }
 
-/// Returns what tells an item of a list from its neighbours: what it refers to, or its type.
+/// Returns the reference or type that identifies an item within its list.
 fn place(item: &Value) -> String {
     let name = item["$ref"].as_str().or(item["type"].as_str());
     name.map(|name| name.rsplit('/').next().unwrap_or(name).to_owned()).unwrap_or_default()

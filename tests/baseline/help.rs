@@ -1,11 +1,11 @@
-//! The help of every command, found by walking from `dispatchq --help`.
+//! The help of every command, collected by walking from `dispatchq --help`.
 
 use std::process::Command;
 
-/// Heading of the options that each command over the API has.
+/// Heading of the options that all commands over the API share.
 const SHARED: &str = "Over HTTP:";
 
-/// Returns the help of the program and of all its commands, one after the other, and the commands that have no others below them.
+/// Returns the help of the program and all commands, and the commands without subcommands.
 pub fn all() -> (String, Vec<String>) {
     let (mut text, mut leaves) = (String::new(), Vec::new());
     walk(&mut Vec::new(), &mut text, &mut leaves);
@@ -18,7 +18,7 @@ fn walk(path: &mut Vec<String>, text: &mut String, leaves: &mut Vec<String>) {
     text.push_str(&format!("##### {name}\n"));
     match help.split_once(SHARED) {
         Some((own, shared)) => push_shared(text, own, shared),
-        // A command that works on this machine alone.
+        // The command works only on this machine.
         None => text.push_str(&help),
     }
     text.push('\n');
@@ -33,7 +33,7 @@ fn walk(path: &mut Vec<String>, text: &mut String, leaves: &mut Vec<String>) {
     }
 }
 
-/// Adds the help of a command that may use the API. The options over HTTP are written in full once.
+/// Adds the help of a command that may use the API. The HTTP options are written in full once.
 fn push_shared(text: &mut String, own: &str, shared: &str) {
     text.push_str(own);
     let (shared, rest) =
@@ -44,7 +44,7 @@ fn push_shared(text: &mut String, own: &str, shared: &str) {
     text.push_str(&rest);
 }
 
-/// Asks without variables that change a default, and without a terminal.
+/// Runs the command without environment variables that change defaults, and without a terminal.
 fn of(path: &[String]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_dispatchq")).args(path).arg("--help").env_clear().output();
     let output = output.expect("the binary runs");
@@ -52,7 +52,7 @@ fn of(path: &[String]) -> String {
     String::from_utf8(output.stdout).expect("help is text")
 }
 
-/// Returns the commands that a help lists. The program's own help has them under headings of several names.
+/// Returns the commands listed in a help text. The program's own help lists them under several headings.
 fn commands(help: &str, is_program: bool) -> Vec<String> {
     let mut listed = false;
     let mut names = Vec::new();

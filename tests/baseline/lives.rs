@@ -1,12 +1,12 @@
-//! The lives of 500 orders. Each life is one script, and every order of it goes the same way: its pickup point is far from
-//! all others, and its drivers are asked for nothing else.
+//! The lives of 500 orders. Each life is a script that all its orders follow. The pickup points are far apart, and each
+//! driver gets offers for one order only.
 
 use reqwest::Method;
 use serde_json::json;
 
 use crate::cast::{Cast, Order};
 
-/// Name, service type, number of orders and of drivers for each.
+/// Name, service type, number of orders, and drivers per order.
 const LIVES: [(&str, &str, usize, usize); 18] = [
     ("completed", "RIDE", 60, 1),
     ("second-choice", "RIDE", 50, 2),
@@ -28,7 +28,7 @@ const LIVES: [(&str, &str, usize, usize); 18] = [
     ("full", "RIDE", 10, 0),
 ];
 
-/// Seconds until each timer that the run waits for.
+/// Seconds until each timer for which the run waits.
 const OFFER_EXPIRES: i64 = 121;
 const FIRST_POLL: i64 = 7;
 const SEARCH_AGAIN: i64 = 16;
@@ -50,7 +50,7 @@ fn orders(life: &str) -> Vec<Order> {
     panic!("no life {life}")
 }
 
-/// Places lie 4 degrees apart; those of the life `full` lie in one area of the city.
+/// Returns an order. Places are 4 degrees apart; those of the life `full` are in one city area.
 fn order(life: &str, service: &'static str, n: usize, place: usize) -> Order {
     let (row, column) = (place % 25, place / 25);
     let far = (4.0 * row as f64 - 48.0, 6.0 * column as f64 - 170.0);
@@ -58,7 +58,7 @@ fn order(life: &str, service: &'static str, n: usize, place: usize) -> Order {
     Order { id: format!("{life}-{n:03}"), service, latitude, longitude }
 }
 
-/// Hires all drivers with one command, and gives each a key.
+/// Imports all drivers with one command and gives each a key.
 pub async fn hire(cast: &Cast) {
     let mut lines = String::new();
     let mut drivers = Vec::new();
@@ -73,7 +73,7 @@ pub async fn hire(cast: &Cast) {
             }
         }
     }
-    // Drivers whom a dispatcher chooses by hand: far from every pickup.
+    // Drivers that a dispatcher assigns by hand are far from every pickup.
     for order in orders("assigned") {
         let line = json!({ "id": order.driver(0), "service_types": ["RENT"], "latitude": order.latitude + 1.0,
                            "longitude": order.longitude, "available": true });
@@ -85,7 +85,7 @@ pub async fn hire(cast: &Cast) {
     cast.each(&drivers, async |driver| cast.employ(driver, "driver", Some(driver)).await).await;
 }
 
-/// Plays all lives.
+/// Runs all lives.
 pub async fn play(cast: &Cast) {
     limit_area(cast);
     without_waiting(cast).await;
@@ -102,7 +102,7 @@ pub async fn play(cast: &Cast) {
     cast.world.quiet().await;
 }
 
-/// Lives that no timer moves on.
+/// Runs the lives that need no timer.
 async fn without_waiting(cast: &Cast) {
     cast.each(&orders("completed"), async |order| {
         cast.create(order, "PAID").await;
@@ -151,7 +151,7 @@ async fn without_waiting(cast: &Cast) {
     full_area(cast).await;
 }
 
-/// Lives in which staff decide.
+/// Runs the lives with staff decisions.
 async fn by_staff(cast: &Cast) {
     cast.each(&orders("held"), async |order| {
         cast.create(order, "UNPAID").await;
@@ -195,8 +195,8 @@ async fn by_staff(cast: &Cast) {
     .await;
 }
 
-/// Adds an area for the places of all orders, for those outside are refused, and gives one of the city room for six. The change
-/// reaches the API within a second, long before that area is full.
+/// Adds an area for the places of all orders, because orders outside areas are refused, and limits one city area to
+/// six. The API applies the change within a second, long before that area is full.
 fn limit_area(cast: &Cast) {
     let corners = json!([[-179, -60], [-29, -60], [-29, 60], [-179, 60], [-179, -60]]);
     let area = json!({ "type": "Feature", "properties": { "area_id": "FAR", "name": "Far from the city" },
@@ -210,7 +210,7 @@ fn limit_area(cast: &Cast) {
     assert_eq!(cast.world.run(&["area", "flag", "--enabled", "true", "--reason", "baseline"], "").code, 0);
 }
 
-/// More orders than there is room for: the last are refused.
+/// Creates more orders than the area has room for. The last ones are refused.
 async fn full_area(cast: &Cast) {
     let orders = orders("full");
     for order in &orders {
@@ -219,7 +219,7 @@ async fn full_area(cast: &Cast) {
     let check = json!({ "service_type": "RIDE", "pickup": { "latitude": -6.18, "longitude": 106.83 } });
     let path = "/api/v1/dispatcher/availability-check";
     let key = cast.keys.lock().expect("no panic")["shop"].clone();
-    // Its answer may be a tenth of a second old.
+    // The answer may be a tenth of a second old.
     cast.world
         .until("the area is full", async || {
             cast.world.ask(&key, Method::POST, path, Some(check.clone())).await.status == 503
@@ -247,7 +247,8 @@ async fn expired_offers(cast: &Cast) {
     .await;
 }
 
-/// No callback comes: the partner is asked. Some orders are booked twice, for the first booking finds no driver.
+/// Runs orders without callbacks: the partner is polled. Some orders are booked twice, because the first booking finds
+/// no driver.
 async fn silent_partner(cast: &Cast) {
     let twice = orders("taxi-second");
     let orders: Vec<_> = orders("taxi-silent").into_iter().chain(twice.clone()).collect();
@@ -267,7 +268,7 @@ async fn silent_partner(cast: &Cast) {
     }
 }
 
-/// Orders that wait for a dispatcher, who is reminded and does nothing.
+/// Runs orders that wait for a dispatcher, who gets reminders and does nothing.
 async fn reminders(cast: &Cast) {
     let orders = orders("reminded");
     cast.each(&orders, async |order| {
@@ -282,7 +283,7 @@ async fn reminders(cast: &Cast) {
     cast.each(&orders, async |order| cast.until_status(order, "CANCELLED_BY_SYSTEM").await).await;
 }
 
-/// No driver until the end. The last search is over before the lifetime ends.
+/// Runs orders without a driver until their lifetime ends. The last search ends earlier.
 async fn lifetime(cast: &Cast, life: &str) {
     let orders = orders(life);
     let payment = if life.starts_with("no-driver-") { "PAID" } else { "UNPAID" };
@@ -306,11 +307,11 @@ async fn settle_refunds(cast: &Cast) {
     }
 }
 
-/// Drivers who accepted and were not heard of again for half a day.
+/// Runs orders whose drivers accept and then send nothing for half a day.
 async fn stale_trips(cast: &Cast) {
     cast.world.jump(TRIP_IS_STALE).await;
     cast.each(&orders("stale"), async |order| {
-        // Over both channels of support.
+        // The alert is sent over both channels of support.
         let alert = "SELECT count(*) FROM audit_notifications WHERE order_id = $1 AND kind = 'STALE_TRIP'";
         cast.world.until_row(alert, &order.id, "2").await;
         acknowledge(cast, order).await;
@@ -319,7 +320,7 @@ async fn stale_trips(cast: &Cast) {
     .await;
 }
 
-/// Refunds without a start: support is warned, then the next contact.
+/// Ignores refund alerts: support gets a warning, then the next contact.
 async fn ignored_alerts(cast: &Cast) {
     cast.world.jump(SLA_WARNING - TRIP_IS_STALE).await;
     for _ in 0..2 {

@@ -1,8 +1,8 @@
-//! A recording of what the binary does, so that no refactoring changes it unnoticed: the API document, the help, and one run
-//! of 500 orders and 50 bindings under a clock that the test moves.
+//! A recording of the binary's behaviour, so that no refactoring changes it unnoticed: the API document, the help, and
+//! one run of 500 orders and 50 bindings under a clock that the test moves.
 //!
-//! These tests talk to the binary alone: over its command line, HTTP, its webhooks and the `audit_` views. They use none of the
-//! project's crates. `recordings/` has what they found; README.md says how to replay and record.
+//! These tests use only the binary: its command line, HTTP, webhooks and the `audit_` views. They use none of the
+//! project's crates. `recordings/` contains the results; README.md explains how to replay and record.
 
 mod bindings;
 mod cast;

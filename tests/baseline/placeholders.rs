@@ -1,11 +1,12 @@
-//! What differs from run to run (times, ids, addresses, keys) is replaced by a word, so that recordings can be compared as text.
+//! Placeholders for values that differ between runs (times, ids, addresses, keys), so that recordings can be compared
+//! as text.
 
 use std::sync::LazyLock;
 
 use regex_lite::Regex;
 use serde_json::{Map, Value};
 
-/// Each pattern with the word that takes its place, in the order in which they apply.
+/// Patterns and their placeholders, in the order of application.
 static PATTERNS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     let patterns = [
         (r"\b[a-zA-Z0-9._-]+-[0-9]+-[0-9a-f]{16}\b", "REPLICA"),
@@ -24,7 +25,7 @@ static PATTERNS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     patterns.into_iter().map(|(pattern, word)| (Regex::new(pattern).expect("a valid pattern"), word)).collect()
 });
 
-/// Fields whose values differ from run to run and have no form of their own: numbers of rows, places, and what depends on the
+/// Fields whose values differ between runs and match no pattern: row numbers, places, and values that depend on the
 /// machine's speed.
 const FIELDS: [&str; 26] = [
     "id",
@@ -60,7 +61,7 @@ pub fn in_text(text: &str) -> String {
     PATTERNS.iter().fold(text.to_owned(), |text, (pattern, word)| pattern.replace_all(&text, *word).into_owned())
 }
 
-/// What differs in tables besides: ages, durations, ids that are numbers, and the width of columns.
+/// Further patterns for tables: ages, durations, numeric ids, and column widths.
 static TABLE_PATTERNS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     let patterns = [
         (r"\b[0-9]+(\.[0-9]+)? ?(ms|s|min|m|h|d|days?|hours?|minutes?|seconds?)\b( [0-9]+(ms|s|m|h)\b)*", "SPAN"),
@@ -76,19 +77,19 @@ static TABLE_PATTERNS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     patterns.into_iter().map(|(pattern, word)| (Regex::new(pattern).expect("a valid pattern"), word)).collect()
 });
 
-/// Returns the text without the names of lives, where the answer to each life is the same.
+/// Removes the names of lives from a text, for answers that are the same for each life.
 pub fn of_any_life(text: &str) -> String {
     static LIFE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\b[a-z][a-z-]*-N\b").expect("a valid pattern"));
     LIFE.replace_all(text, "X-N").into_owned()
 }
 
-/// Returns a table of a command with placeholders.
+/// Returns a command's table with placeholders.
 pub fn in_table(text: &str) -> String {
     let text = in_text(text);
     TABLE_PATTERNS.iter().fold(text, |text, (pattern, word)| pattern.replace_all(&text, *word).into_owned())
 }
 
-/// Returns the value with placeholders, and its fields sorted by name.
+/// Returns the value with placeholders and sorted fields.
 pub fn in_json(value: &Value) -> Value {
     match value {
         Value::String(text) => Value::String(in_text(text)),
@@ -113,9 +114,9 @@ pub fn in_field(name: &str, value: &Value) -> Value {
     match value {
         Value::Object(_) if name == "runs" || name == "lateness" => Value::String("N".to_owned()),
         Value::String(_) if name == "host" => Value::String("HOST".to_owned()),
-        // Written some seconds after the use.
+        // This time is written some seconds after the use.
         _ if name == "last_used_at" => Value::String("TIME or null".to_owned()),
-        // Rows count their changes; the form of an event is version 1.
+        // The version of a row counts its changes. The version of the event format is 1.
         Value::Number(number) if name == "version" && number.as_i64() != Some(1) => Value::String("N".to_owned()),
         Value::Number(_) if varies => Value::String("N".to_owned()),
         Value::String(_) if name == "duration" => Value::String("SPAN".to_owned()),

@@ -1,4 +1,4 @@
-//! Compares what a test found with its recording in `recordings/`, or writes the recording with `UPDATE_BASELINE=1`.
+//! Compares test results with `recordings/`, or writes the recording with `UPDATE_BASELINE=1`.
 
 use std::{
     collections::BTreeMap,
@@ -10,9 +10,9 @@ use std::{
 use flate2::{Compression, read::GzDecoder, write::GzEncoder};
 use similar::{ChangeTag, DiffOp, DiffTag, TextDiff};
 
-/// Lines of a difference that are printed for each file.
+/// Printed lines of a difference per file.
 const LINES: usize = 40;
-/// Characters of a line that are printed, and those before the first difference.
+/// Printed characters of a line, and those before the first difference.
 const LENGTH: usize = 240;
 const BEFORE: usize = 80;
 
@@ -54,7 +54,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/baseline/recordings")
 }
 
-/// Compares the lines of a compressed recording: `lines` makes them from its text.
+/// Compares a compressed recording line by line. `lines` converts its text to lines.
 pub fn check_compressed(name: &str, text: &str, lines: impl Fn(&str) -> String) {
     let path = folder().join(name);
     if updates() {
@@ -70,7 +70,7 @@ pub fn check_compressed(name: &str, text: &str, lines: impl Fn(&str) -> String) 
     }
 }
 
-/// Returns the lines that differ, `None` for equal texts.
+/// Returns the lines that differ, or `None` for equal texts.
 fn difference(name: &str, recorded: &str, found: &str) -> Option<String> {
     if recorded == found {
         return None;
@@ -90,7 +90,7 @@ fn difference(name: &str, recorded: &str, found: &str) -> Option<String> {
     Some(text)
 }
 
-/// Returns removed and added lines. Long ones begin shortly before the first character that differs.
+/// Returns removed and added lines. Long lines start shortly before the first differing character.
 fn change(diff: &TextDiff<'_, '_, '_, str>, op: &DiffOp) -> String {
     let changes: Vec<_> = diff.iter_changes(op).map(|change| (change.tag(), change.value().trim_end())).collect();
     let side = |wanted: ChangeTag| changes.iter().filter(move |(tag, _)| *tag == wanted).map(|(_, line)| *line);

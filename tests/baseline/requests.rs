@@ -1,10 +1,10 @@
-//! Answers to single requests at the end of the run, refusals among them: requests.txt lists them.
+//! Answers to the requests in requests.txt at the end of the run, including refusals.
 
 use crate::{cast::Cast, placeholders};
 
 const REQUESTS: &str = include_str!("requests.txt");
 
-/// Sends all of them, and returns each with its answer.
+/// Sends all requests and returns each with its answer.
 pub async fn send(cast: &Cast) -> String {
     let mut text = String::new();
     for line in REQUESTS.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {

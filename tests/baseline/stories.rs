@@ -1,4 +1,4 @@
-//! The recorded form of what happened: for each life the distinct stories, with the number of orders that have each.
+//! The recorded form of a run: for each life the distinct stories, with the number of orders for each.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use sqlx::{AssertSqlSafe, Row};
 
 use crate::{placeholders, stubs::Received, world::World};
 
-/// Rows of an order in the order in which they are told. `$1` is its id; each row is one line.
+/// Queries for the rows of an order, in output order. `$1` is its id; each row is one line.
 const ORDER_ROWS: [(&str, &str); 6] = [
     (
         "order",
@@ -37,7 +37,8 @@ const ORDER_ROWS: [(&str, &str); 6] = [
     ),
 ];
 
-/// As [`ORDER_ROWS`], for a binding. Asks about a transaction that is UNRESOLVED are left out: how many there are depends on the machine.
+/// Like [`ORDER_ROWS`], for a binding. Status calls for UNRESOLVED transactions are left out, because their number
+/// depends on the machine.
 const BINDING_ROWS: [(&str, &str); 5] = [
     (
         "binding",
@@ -117,14 +118,14 @@ async fn lines(world: &World, query: &str, id: &str) -> Vec<String> {
     rows.collect()
 }
 
-/// Replaces lines that repeat the line before: how often a provider is asked depends on the machine's speed.
+/// Removes repeated consecutive lines. The number of provider calls depends on the machine's speed.
 fn once(story: &str) -> String {
     let mut lines: Vec<&str> = story.lines().collect();
     lines.dedup();
     lines.join("\n") + "\n"
 }
 
-/// Returns what dispatchq sent about each order or binding: distinct requests, sorted.
+/// Returns the distinct requests that dispatchq sent for each order or binding, sorted.
 fn by_subject(requests: &[Received]) -> BTreeMap<String, Vec<String>> {
     let id = regex_lite::Regex::new(r"\b[a-z][a-z-]*-[0-9]{3}\b").expect("a valid pattern");
     let mut subjects: BTreeMap<String, Vec<(String, String)>> = BTreeMap::new();
@@ -134,7 +135,7 @@ fn by_subject(requests: &[Received]) -> BTreeMap<String, Vec<String>> {
             continue;
         };
         let message = request.headers.get("webhook-id").and_then(|id| id.to_str().ok()).unwrap_or_default();
-        // A message that is sent again has its id.
+        // A repeated message has the same id.
         let key = if message.is_empty() {
             format!("{whole}{:?}", request.headers.get("idempotency-key"))
         } else {
@@ -152,7 +153,7 @@ fn by_subject(requests: &[Received]) -> BTreeMap<String, Vec<String>> {
     subjects.into_iter().map(|(id, sent)| (id, distinct(sent))).collect()
 }
 
-/// Path, headers that have a meaning, and body.
+/// Returns the path, the relevant headers and the body.
 fn as_line(request: &Received) -> String {
     let header = |name: &str| request.headers.get(name).and_then(|value| value.to_str().ok());
     let mut line = placeholders::in_text(&request.path);
@@ -168,7 +169,7 @@ fn as_line(request: &Received) -> String {
     format!("{line} {}", placeholders::in_body(&request.body))
 }
 
-/// Returns the columns of all `audit_` views, and the rows of those that are not about one order or binding.
+/// Returns the columns of all `audit_` views, and the rows that do not belong to one order or binding.
 pub async fn of_views(world: &World) -> String {
     let columns = "SELECT table_name || ': ' || string_agg(column_name || ' ' || data_type, ', ' ORDER BY ordinal_position) \
                    FROM information_schema.columns WHERE table_name LIKE 'audit\\_%' AND table_name IN \

@@ -1,5 +1,5 @@
-//! The other side of dispatchq: one server that receives webhooks and plays partner and provider by a script.
-//! What it was sent becomes part of the recording.
+//! The external systems: one server that receives webhooks and acts as partner and provider by a script. The requests
+//! that it receives are part of the recording.
 
 use std::{
     collections::HashMap,
@@ -16,16 +16,16 @@ use axum::{
 use serde_json::{Value, json};
 use standardwebhooks::Webhook;
 
-/// Signs webhooks and callbacks in both directions.
+/// Secret for signatures of webhooks and callbacks.
 pub const SECRET: &str = "whsec_YmFzZWxpbmUgYmFzZWxpbmUgYmFzZWxpbmUh";
 
-/// One request that dispatchq made.
+/// A request sent by dispatchq.
 #[derive(Clone, Debug)]
 pub struct Received {
     pub path: String,
     pub headers: HeaderMap,
     pub body: String,
-    /// Whether the signature is right, of a webhook.
+    /// Whether the webhook signature is valid.
     pub signed: bool,
 }
 
@@ -33,7 +33,7 @@ pub struct Received {
 #[derive(Default)]
 struct Seen {
     requests: Vec<Received>,
-    /// How often each booking or transaction was asked about.
+    /// Number of status requests for each booking or transaction.
     asks: HashMap<String, usize>,
 }
 
@@ -57,7 +57,7 @@ impl Stubs {
         &self.address
     }
 
-    /// Returns how many requests came so far, asks of the partner apart: an order that waits is asked about again and again.
+    /// Returns the number of requests so far, without status polls of bookings, which repeat while an order waits.
     pub fn count(&self) -> usize {
         self.received().iter().filter(|request| !request.path.contains("job-status")).count()
     }
@@ -66,7 +66,7 @@ impl Stubs {
         self.seen.lock().expect("no panic").requests.clone()
     }
 
-    /// Returns how often this was asked before, and counts.
+    /// Returns the number of earlier requests of this kind and increments it.
     fn asked(&self, what: &str) -> usize {
         let mut seen = self.seen.lock().expect("no panic");
         let asks = seen.asks.entry(what.to_owned()).or_default();
@@ -98,7 +98,7 @@ async fn answer(State(stubs): State<Stubs>, method: Method, uri: Uri, headers: H
     (answer.0, axum::Json(answer.1)).into_response()
 }
 
-/// Checks a webhook as its receiver would, but for the age: the time is that of the moved clock.
+/// Checks a webhook as a receiver would, except for its age, because the time is that of the moved clock.
 fn is_signed(headers: &HeaderMap, body: &str) -> bool {
     let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let (Some(id), Some(time)) = (header("webhook-id"), header("webhook-timestamp").and_then(|time| time.parse().ok()))
@@ -109,7 +109,8 @@ fn is_signed(headers: &HeaderMap, body: &str) -> bool {
     webhook.sign(id, time, body.as_bytes()).ok().as_deref() == header("webhook-signature")
 }
 
-/// Where a booking stands: each ask finds it one step further. The first booking of some orders finds no driver.
+/// Returns the status of a booking. Each poll advances it by one step. The first booking of some orders finds no
+/// driver.
 fn job_status(stubs: &Stubs, query: &str) -> Value {
     let booking = query.split('=').next_back().unwrap_or_default();
     let (job, driver) = (format!("J-{booking}"), format!("P-{booking}"));
@@ -129,7 +130,7 @@ fn job_status(stubs: &Stubs, query: &str) -> Value {
     }
 }
 
-/// What becomes of a transaction: the account's name says it.
+/// Returns the result of a transaction. The account name decides it.
 fn transaction(call: &str, json: &Value) -> Value {
     let account = json["account_id"].as_str().unwrap_or_default();
     let kind = account.rsplit_once('-').map_or(account, |(kind, _)| kind);

@@ -1,7 +1,7 @@
 //! One installation under a clock that the test moves: `dispatchq dev` with its Redis and Postgres, API and worker.
 //!
-//! A library loaded into every process adds the seconds in a shared file to the clock on the wall. So a wait of hours
-//! ends at once, for Postgres, Redis and the binary alike, with the durations that are shipped.
+//! A library loaded into every process adds the seconds in a shared file to the system clock. A wait of hours therefore
+//! ends at once for Postgres, Redis and the binary, with the default durations.
 
 use std::{
     fs::{self, File},
@@ -18,10 +18,10 @@ use sqlx::{AssertSqlSafe, PgPool, Row};
 
 use crate::stubs::Stubs;
 
-/// The run begins on Monday, 2 March 2026, at 01:00 UTC, so that days and weekdays never differ.
+/// Start of the run: Monday, 2 March 2026, 01:00 UTC, so that days and weekdays are the same in each run.
 const BEGIN: i64 = 1_772_413_200;
 
-/// Longest wait for a result. Only a failure takes that long.
+/// Maximum time to wait for a result. Only a failure takes this long.
 const PATIENCE: Duration = Duration::from_secs(45);
 const POLL: Duration = Duration::from_millis(50);
 
@@ -53,11 +53,11 @@ pub struct World {
 }
 
 impl World {
-    /// Starts everything with `config`, in which `STUBS` stands for the address of the test's own servers.
+    /// Starts the installation with `config`. `STUBS` in it is replaced by the address of the test's own servers.
     pub async fn start(config: &str) -> World {
         let stubs = Stubs::start().await;
         let dir = tempfile::Builder::new().prefix("baseline-").tempdir().expect("a directory");
-        // Postgres may run as another user, which loads the library, too.
+        // Postgres may run as another user, which also loads the library.
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("own directory");
         let clock = File::create(dir.path().join("clock")).expect("the clock's file");
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_secs();
@@ -87,7 +87,7 @@ impl World {
         world
     }
 
-    /// Waits for the lines that `dev` prints, and connects.
+    /// Waits for the lines that `dev` prints and connects.
     async fn read_banner(&mut self) {
         let begin = Instant::now();
         let banner = loop {
@@ -114,20 +114,20 @@ impl World {
         );
     }
 
-    /// Moves every clock forward once nothing is due or running.
+    /// Moves every clock forward after no job is due or running.
     pub async fn jump(&self, secs: i64) {
         self.quiet().await;
         let offset = self.offset.fetch_add(secs, Ordering::SeqCst) + secs;
         self.clock.write_all_at(&offset.to_ne_bytes(), 0).expect("the clock is moved");
     }
 
-    /// Seconds since 1970 on the moved clock.
+    /// Returns the seconds since 1970 on the moved clock.
     pub fn now(&self) -> i64 {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_secs();
         i64::try_from(now).expect("before the year 292e9") + self.offset.load(Ordering::SeqCst)
     }
 
-    /// Waits until no job is due or runs, no message is under way, and the history stood still meanwhile.
+    /// Waits until no job is due or running, no message is in flight, and the history does not change.
     pub async fn quiet(&self) {
         let mut before = None;
         self.until("the system is quiet", async || {
@@ -139,7 +139,7 @@ impl World {
         .await;
     }
 
-    /// Returns how much happened so far, `None` while something is due or running.
+    /// Returns a measure of past activity, or `None` while a job is due or running.
     async fn activity(&self) -> Option<String> {
         let queues = self.ask(&self.admin, Method::GET, "/api/v1/admin/queues", None).await.body;
         let queues = queues["queues"].as_array().or(queues.as_array()).expect("a list of queues");
@@ -164,7 +164,7 @@ impl World {
         }
     }
 
-    /// Waits until a query, given `id`, returns the text `wanted` in its first row.
+    /// Waits until the first row of a query with parameter `id` is the text `wanted`.
     pub async fn until_row(&self, query: &str, id: &str, wanted: &str) {
         self.until(&format!("{id} {wanted}: {query}"), async || {
             self.rows(query, id).await.first().is_some_and(|row| row == wanted)
@@ -172,7 +172,7 @@ impl World {
         .await;
     }
 
-    /// Returns the first column of a query, which is given `id`, as text.
+    /// Returns the first column of a query with parameter `id`, as text.
     pub async fn rows(&self, query: &str, id: &str) -> Vec<String> {
         let query = format!("SELECT r::text FROM ({query}) q (r)");
         let rows = sqlx::query(AssertSqlSafe(query)).bind(id).fetch_all(&self.db).await.expect("the query is valid");
@@ -190,7 +190,7 @@ impl World {
         read(request).await
     }
 
-    /// Sends a body with headers of its own.
+    /// Sends a body with the given headers.
     pub async fn send(&self, path: &str, headers: &[(&str, String)], body: String) -> Answer {
         let mut request = self.http.post(format!("{}{path}", self.url)).header("Content-Type", "application/json");
         for (name, value) in headers {
@@ -199,7 +199,7 @@ impl World {
         read(request.body(body)).await
     }
 
-    /// Returns what the metrics port shows.
+    /// Returns the content of the metrics port.
     pub async fn scrape(&self) -> String {
         self.http.get(&self.metrics).send().await.expect("the port answers").text().await.expect("text")
     }
@@ -226,7 +226,7 @@ impl World {
 }
 
 impl Drop for World {
-    /// Ends `dev` in good order, and with it its servers.
+    /// Stops `dev` gracefully, including its servers.
     fn drop(&mut self) {
         let _ = Command::new("kill").args(["-INT", &self.dev.id().to_string()]).status();
         let begin = Instant::now();
@@ -250,7 +250,7 @@ fn client() -> reqwest::Client {
     reqwest::Client::builder().timeout(PATIENCE).no_proxy().build().expect("a client")
 }
 
-/// The binary, without what the environment of the test would change.
+/// Returns the binary without the environment variables of the test.
 fn program(dir: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dispatchq"));
     command.current_dir(dir).env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());

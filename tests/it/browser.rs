@@ -1,13 +1,13 @@
-//! The console in a real browser: what people do, and what must hold on every page.
+//! The console in a real browser: user actions, and checks for every page.
 //!
-//! * `chromium`: the browser, spoken to over two pipes. `person`: what a person does in it, and waits to see.
-//! * `checks`: what no page may have: console errors, findings of axe, a line too wide for 390 px.
-//! * `stage`: a console with something on each of its pages, and who signs in.
-//! * `sign_in`, `orders`, `fleet`, `keys`: who gets in, and what dispatchers, support, operators and admins do.
-//! * `plans`: a mass action that outlives the processes which carry it out.
-//! * `pages`: every page, with nothing in it and with something, light, dark and on a phone.
-//! * `refusals`: what a viewer and another site may not. `outage`: a page lives on when `serve` comes back.
-//! * `screenshots`: pictures for docs/CONSOLE.md, when asked for.
+//! * `chromium`: the browser, controlled over two pipes. `person`: user actions and waits.
+//! * `checks`: faults that no page may have: console errors, axe findings, lines wider than 390 px.
+//! * `stage`: a console with data on each page, and a signed-in person.
+//! * `sign_in`, `orders`, `fleet`, `keys`: sign-in, and actions of dispatchers, support, operators and admins.
+//! * `plans`: a plan that outlives the processes which execute it.
+//! * `pages`: every page, empty and with data, light, dark and on a phone.
+//! * `refusals`: requests refused to a viewer and to another site. `outage`: a page recovers when `serve` restarts.
+//! * `screenshots`: pictures for docs/CONSOLE.md, taken on request.
 
 mod checks;
 mod chromium;

@@ -1,4 +1,4 @@
-//! What the command line prints.
+//! Output of the command line.
 
 mod advice;
 mod arguments;
@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::support::{Fleet, run_binary};
 
-/// The help of a command and of all commands below it.
+/// Returns the help of a command and of all its subcommands.
 fn help(command: &clap::Command, path: &[&str]) -> String {
     let dir = tempfile::tempdir().unwrap();
     let args: Vec<_> = path.iter().copied().chain(["--help"]).collect();
@@ -31,7 +31,7 @@ fn help(command: &clap::Command, path: &[&str]) -> String {
     text
 }
 
-/// After a wanted change: `INSTA_UPDATE=always cargo test --test it help`, and look at the difference.
+/// After an intended change run `INSTA_UPDATE=always cargo test --test it help` and check the difference.
 #[test]
 fn help_is_as_it_was() {
     let cli = cli::command();
@@ -43,7 +43,7 @@ fn help_is_as_it_was() {
     }
 }
 
-/// Commands that work on this machine alone, with what each needs.
+/// Commands that work only on this machine, with their requirements.
 const LOCAL: [&[&str]; 12] = [
     &["migrate"],
     &["config", "show"],
@@ -80,7 +80,7 @@ fn local_commands_have_no_options_of_the_api() {
     assert!(order.stdout.contains("--api <URL>"), "{order:?}");
 }
 
-/// A command that must succeed and print one JSON value and nothing else.
+/// Runs a command that must succeed and print exactly one JSON value.
 fn json(fleet: &Fleet, args: &[&str]) -> Value {
     let printed = fleet.run(args);
     assert_eq!(printed.code, Some(0), "{args:?}: {printed:?}");

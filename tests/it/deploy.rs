@@ -1,4 +1,5 @@
-//! The files of deploy/ name what the code has: settings, commands, queues, ports, paths, metrics and roles. `make kit` lints them.
+//! The files of deploy/ use names that exist in the code: settings, commands, queues, ports, paths, metrics and roles.
+//! `make kit` lints them.
 
 use std::{
     collections::BTreeSet,
@@ -12,7 +13,7 @@ use dispatchq::cli::Cli;
 
 use crate::support::{Child, Fleet, eventually, run_binary, secs};
 
-/// The pages whose commands are typed as they stand.
+/// Pages with commands that readers copy unchanged.
 const PAGES: [&str; 3] = ["docs/DEPLOY.md", "docs/UPGRADE.md", "docs/BACKUP.md"];
 const CHART: &str = "deploy/helm/dispatchq";
 
@@ -25,7 +26,8 @@ fn read(file: &str) -> String {
 }
 
 fn files_below(dir: &Path, found: &mut Vec<PathBuf>) {
-    // Rules, dashboard and roles have tests of their own; the last is what an installation on this machine keeps there.
+    // Rules, dashboard and roles have their own tests. `secrets` is where an installation on this machine stores its
+    // secrets.
     const LEFT_OUT: [&str; 5] = ["files", "grafana", "postgres", "prometheus", "secrets"];
     for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
@@ -38,7 +40,7 @@ fn files_below(dir: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The files of the kit and the pages about it, each with its path.
+/// Returns the files of the kit and its documentation pages, each with its path.
 fn kit() -> Vec<(String, String)> {
     let mut files: Vec<PathBuf> = PAGES.iter().map(|page| root().join(page)).collect();
     files_below(&root().join("deploy"), &mut files);
@@ -47,7 +49,7 @@ fn kit() -> Vec<(String, String)> {
     files.into_iter().map(with_text).collect()
 }
 
-/// The words of a text that begin like this, as far as `is_part` holds for what follows.
+/// Returns the words of a text that start with `prefix` and continue with characters that satisfy `is_part`.
 fn words_with(text: &str, prefix: &str, is_part: fn(char) -> bool) -> BTreeSet<String> {
     let word = |(at, _): (usize, &str)| {
         let rest = &text[at..];
@@ -57,20 +59,20 @@ fn words_with(text: &str, prefix: &str, is_part: fn(char) -> bool) -> BTreeSet<S
     text.match_indices(prefix).map(word).collect()
 }
 
-/// The number at the start of a text, if there is one.
+/// Returns the number at the start of a text, if any.
 fn leading_number(text: &str) -> Option<u16> {
     let text = text.trim_start().trim_start_matches('"');
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     text[..end].parse().ok()
 }
 
-/// The ports of the addresses that settings ending in `_BIND` get in this text.
+/// Returns the ports of the addresses in `_BIND` settings of this text.
 fn bound_ports(text: &str) -> Vec<u16> {
     let lines = text.lines().filter(|line| line.contains("_BIND"));
     lines.filter_map(|line| leading_number(line.rsplit_once(':')?.1)).collect()
 }
 
-/// The queues that the words of a text name.
+/// Returns the queue names in a text.
 fn queues_in(text: &str) -> BTreeSet<&str> {
     let words = text.split(|c: char| !(c.is_ascii_lowercase() || c == '-'));
     words.filter(|word| word.ends_with("-queue")).collect()
@@ -118,7 +120,7 @@ fn every_variable_of_the_kit_is_a_setting() {
     assert_eq!((checked.code, checked.stderr.as_str()), (Some(0), ""), "{checked:?}");
 }
 
-/// What a line has dispatchq run, without the name of the program.
+/// Returns the dispatchq commands in a line, without the program name.
 fn commands_of(line: &str) -> Vec<&str> {
     let line = line.trim();
     let mut found: Vec<&str> =
@@ -203,8 +205,8 @@ fn every_queue_is_served_in_each_way_of_running() {
     }
 }
 
-/// Each command reads the whole configuration, also one that asks Postgres alone: with redis.root_certificate it refuses any address of Redis
-/// but one with TLS.
+/// Each command reads the whole configuration, even one that uses only Postgres. With redis.root_certificate it refuses
+/// a Redis address without TLS.
 #[test]
 fn each_unit_has_the_addresses_of_both_servers() {
     let mut units = Vec::new();
@@ -249,7 +251,7 @@ fn ports_fit_each_other_and_paths_are_answered() {
     assert!(compose.contains("ports: [\"127.0.0.1:8080-8081:8080\"]"));
     assert!(read("deploy/compose/prometheus.yml").lines().any(|line| line.trim() == "port: 9090"));
 
-    // Processes of one host.
+    // These processes share one host.
     let mut files = Vec::new();
     files_below(&root().join("deploy/systemd"), &mut files);
     let ports: Vec<u16> = files.iter().flat_map(|path| bound_ports(&fs::read_to_string(path).unwrap())).collect();
@@ -266,7 +268,7 @@ fn ports_fit_each_other_and_paths_are_answered() {
         }
     }
     assert!(found >= 6, "only {found} paths were found");
-    // What KEDA asks, and of which number it is told.
+    // Path that KEDA requests, and the value that it reads from the response.
     let asked = helpers.split_once("printf \"%s/").unwrap().1;
     let path = asked.split('?').next().unwrap();
     assert!(routes.contains(&format!(".route(\"/{path}\"")), "the admin port has no /{path}");
@@ -317,28 +319,29 @@ fn the_chart_brings_the_rules_and_the_dashboard_there_are() {
     ] {
         assert!(read(&format!("{CHART}/files/{link}")) == read(original), "{link} is not {original}");
     }
-    // The rules count on it.
+    // The alert rules depend on this job name.
     let job = "targetLabel: job, replacement: dispatchq";
     assert!(read(&format!("{CHART}/templates/monitoring.yaml")).contains(job));
     assert!(read("deploy/compose/prometheus.yml").contains("job_name: dispatchq\n"));
 }
 
-/// Runs a program of this machine to its end, and returns what it printed.
+/// Runs a program to its end and returns its output.
 fn run_program(program: impl AsRef<std::ffi::OsStr>, args: &[&str]) -> String {
     let ended = Command::new(program).args(args).output().unwrap();
     assert!(ended.status.success(), "{args:?}: {ended:?}");
     String::from_utf8(ended.stdout).unwrap()
 }
 
-/// What deploy/Dockerfile copies into an empty image is enough: `serve` runs where there is nothing else, under a user who may write
-/// nothing.
+/// The files that deploy/Dockerfile copies into an empty image are sufficient: `serve` runs with nothing else, as a
+/// user without write access.
 #[cfg_attr(not(target_os = "linux"), ignore = "the image is one of Linux")]
 #[tokio::test]
 async fn image_tree_is_small_and_runs_serve() {
     let fleet = Fleet::start().await;
     let tree = fleet.dir().join("image");
     let binary = env!("CARGO_BIN_EXE_dispatchq");
-    // That of a release is counted by the build of the image; this one is much larger.
+    // The image build checks the size of the release binary. The test binary is much larger, so its size is subtracted
+    // here.
     let files = run_program(root().join("scripts/image-tree"), &[binary, tree.to_str().unwrap(), "4000000000"]);
     let (bytes, _) = files.lines().last().unwrap().trim().split_once(' ').unwrap();
     let beside = bytes.parse::<u64>().unwrap() - fs::metadata(binary).unwrap().len();

@@ -1,4 +1,4 @@
-//! Real processes of the binary: killed, frozen, drained, cut off from their servers, and used wrongly.
+//! Real processes of the binary: killed, frozen, drained, disconnected from their servers, and used incorrectly.
 
 mod admission;
 mod bad_input;
@@ -35,7 +35,7 @@ use crate::support::{Fleet, by, id};
 use maintenance::audit;
 use orders::create;
 
-/// Orders, created straight in the database and in Redis where that is there.
+/// Creates orders directly in the database, and in Redis if it is available.
 async fn orders(fleet: &Fleet, prefix: &str, count: usize) {
     for n in 0..count {
         let payment = ["UNPAID", "PAID", "PENDING", "SETTLEMENT"][n % 4];
@@ -48,7 +48,7 @@ async fn orders(fleet: &Fleet, prefix: &str, count: usize) {
     }
 }
 
-/// No invariant is broken, no job is dead, and both ways of an order's life have been gone.
+/// Asserts that no invariant is broken, no job is dead, and some orders completed and some did not.
 async fn assert_all_well(fleet: &Fleet) {
     assert_eq!(audit::check_history(&fleet.app.maintenance).await.unwrap(), []);
     let dead: u64 = fleet.app.core.queue().queue_stats(&jobs::queues::ALL).await.unwrap().iter().map(|s| s.dead).sum();

@@ -1,4 +1,4 @@
-//! What no page may have.
+//! Checks for faults that no page may have.
 
 use std::fmt::Write as _;
 
@@ -10,27 +10,28 @@ use super::{chromium::Chromium, stage::OtherSite};
 /// See axe/README.md.
 const AXE: &str = include_str!("axe/axe.min.js");
 
-/// Findings of axe that keep some people from using a page, each with its rule and where it is. A text that fades in counts once it is
-/// there.
+/// Script that returns the serious axe findings with rule and element. It waits until animations end, because text that
+/// fades in has low contrast before.
 const FINDINGS: &str = "Promise.all(document.getAnimations().map((one) => one.finished))
     .then(() => axe.run(document, { resultTypes: ['violations'] })).then((found) => found.violations
     .filter((rule) => ['serious', 'critical'].includes(rule.impact))
     .flatMap((rule) => rule.nodes.map((node) => `${rule.id} at ${node.target.join(' ')}: ${node.failureSummary}`)))";
 
 impl Chromium {
-    /// Returns the errors that pages wrote since the last call.
+    /// Returns the errors that pages reported since the last call.
     pub(super) fn take_faults(&mut self) -> Vec<String> {
         std::mem::take(&mut self.faults)
     }
 
-    /// No page since the last call wrote an error: no script failed, the policy refused nothing, no file was missing.
+    /// Asserts that no page reported an error since the last call: no failed script, no request refused by the policy,
+    /// no missing file.
     pub(super) async fn assert_no_faults(&mut self, what: &str) {
-        // What was written before this answer has arrived.
+        // Earlier errors arrive before this answer.
         self.eval("true").await;
         assert_eq!(self.take_faults(), Vec::<String>::new(), "{what}");
     }
 
-    /// What axe finds serious or worse on the page, with all of it unfolded.
+    /// Returns the serious and critical axe findings of the page, with all sections unfolded.
     pub(super) async fn accessibility_findings(&mut self) -> Vec<String> {
         self.eval("document.querySelectorAll('details').forEach((part) => { part.open = true; })").await;
         self.eval(&format!("{AXE}; true")).await;
@@ -44,7 +45,7 @@ impl Chromium {
         assert!(found.is_empty(), "{what}: {found:#?}");
     }
 
-    /// Elements that reach over the right edge of a page that is as wide as the window, and do not scroll within another.
+    /// Asserts that no element exceeds the right edge of the page, unless it scrolls within another element.
     pub(super) async fn assert_fits(&mut self, what: &str, width: u32) {
         let wide = "(() => { const root = document.documentElement;
             const over = [...document.querySelectorAll('main *')]
@@ -55,7 +56,7 @@ impl Chromium {
         assert!(fits, "{what} scrolls sideways at {width} px: {found:#}");
     }
 
-    /// No table is wider than its part of the page, with forms shut and open.
+    /// Asserts that no table is wider than its container, with forms closed and open.
     pub(super) async fn assert_shows_all_columns(&mut self, what: &str, width: u32) {
         for is_open in [false, true] {
             let fold = format!("document.querySelectorAll('details').forEach((part) => {{ part.open = {is_open}; }})");
@@ -68,7 +69,7 @@ impl Chromium {
         }
     }
 
-    /// How light the page's background is: 0 is black, 255 white.
+    /// Returns the lightness of the page background: 0 is black, 255 is white.
     pub(super) async fn background(&mut self) -> u64 {
         let colour = self.eval("getComputedStyle(document.body).backgroundColor").await;
         let colour = colour.as_str().unwrap_or_default().to_owned();
@@ -79,7 +80,7 @@ impl Chromium {
     }
 }
 
-/// Without this the checks could look at nothing, and find nothing.
+/// Proves that the checks find the faults of a bad page.
 #[tokio::test]
 async fn the_checks_find_what_they_look_for() {
     let page = "<!doctype html><html lang='en'><meta name='viewport' content='width=device-width'><title>t</title>

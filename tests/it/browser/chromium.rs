@@ -1,7 +1,7 @@
-//! A Chromium without a window, with one tab, spoken to over the DevTools protocol.
+//! A headless Chromium with one tab, controlled over the DevTools protocol.
 //!
-//! The protocol runs over two pipes instead of a port: no other process can connect, and no WebSocket is needed. Chromium ends by
-//! itself when the pipes close, so it never outlives its test, even when that is killed.
+//! The protocol runs over two pipes instead of a port: no other process can connect, and no WebSocket is needed.
+//! Chromium exits when the pipes close, so it never outlives its test, even when the test is killed.
 
 use std::{
     env,
@@ -22,14 +22,13 @@ use tokio::{
 
 use crate::support::secs;
 
-/// For so long a test waits for an answer of the browser, and for what a page is to show.
+/// Maximum time that a test waits for a browser answer or for page content.
 pub(super) const PATIENCE: Duration = secs(30);
 
-/// Programs that speak the protocol, the first of them that is in PATH. The shell, which can show no window, takes a third less of the
-/// processor.
+/// Programs that speak the protocol; the first one in PATH is used. The headless shell uses a third less CPU.
 const NAMES: [&str; 5] =
     ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome-stable", "google-chrome"];
-/// Where macOS has them.
+/// Paths on macOS.
 const APPS: [&str; 2] = [
     "/Applications/Chromium.app/Contents/MacOS/Chromium",
     "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
@@ -37,12 +36,12 @@ const APPS: [&str; 2] = [
 const MISSING: &str =
     "no Chromium is installed: `make setup` installs it; `DISPATCHQ_TEST_BROWSER=off make test` leaves its tests out";
 
-/// Chromium reads requests from its descriptor 3 and answers on 4; a child of ours has 0 and 1.
+/// Chromium reads requests from descriptor 3 and answers on 4. The child process has them on 0 and 1.
 const WITH_PIPES: &str = "exec \"$@\" 3<&0 4>&1 </dev/null >/dev/null";
 const FLAGS: [&str; 10] = [
     "--headless",
     "--remote-debugging-pipe",
-    // Containers have little of /dev/shm.
+    // Containers have a small /dev/shm.
     "--disable-dev-shm-usage",
     "--disable-gpu",
     "--disable-background-networking",
@@ -52,36 +51,37 @@ const FLAGS: [&str; 10] = [
     "--no-first-run",
     "--lang=en-US",
 ];
-/// Lines of Chromium's log shown when it ends too early.
+/// Lines of Chromium's log shown when it exits early.
 const TAIL: usize = 20;
 
-/// Dropping it ends the browser.
+/// A running browser. Dropping it ends the browser.
 pub(super) struct Chromium {
     process: Child,
     requests: ChildStdin,
     answers: BufReader<ChildStdout>,
-    /// Its profile and its log.
+    /// Directory of its profile and log.
     dir: TempDir,
-    /// Of the tab; empty before there is one.
+    /// Session id of the tab. Empty before the tab exists.
     session: String,
     last_id: u64,
-    /// Errors that pages wrote to the console, the oldest first: exceptions, refusals of the policy, files that are missing.
+    /// Console errors of pages, oldest first: exceptions, policy refusals, missing files.
     pub(super) faults: Vec<String>,
-    /// The HTTP status of the page that was loaded last.
+    /// HTTP status of the last loaded page.
     pub(super) status: u64,
-    /// Requests that `Fetch.enable` holds back.
+    /// Requests paused by `Fetch.enable`.
     pub(super) held_back: Vec<String>,
 }
 
 impl Chromium {
-    /// A browser of its own, with an empty tab of 1280 by 800 pixels.
+    /// Starts a browser with an empty tab of 1280 by 800 pixels.
     pub(super) async fn start() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let log = File::create(dir.path().join("log")).unwrap();
         let mut command = Command::new("/bin/sh");
         command.args(["-c", WITH_PIPES, "sh"]).arg(find_program()).args(FLAGS);
         command.arg(format!("--user-data-dir={}", dir.path().join("profile").display()));
-        // Chromium refuses to run as root with its sandbox, which keeps pages off the machine. These pages are our own.
+        // Chromium refuses to run as root with its sandbox, which isolates pages from the machine. These pages are
+        // trusted.
         if fs::metadata(dir.path()).unwrap().uid() == 0 {
             command.arg("--no-sandbox");
         }
@@ -121,7 +121,7 @@ impl Chromium {
         self.try_call(method, params).await.unwrap_or_else(|problem| panic!("{method}: {problem}"))
     }
 
-    /// As [`call`](Self::call); a page that goes away fails what it was asked.
+    /// Like [`call`](Self::call), but returns an error, for example when the page is closed during the call.
     pub(super) async fn try_call(&mut self, method: &str, params: Value) -> Result<Value, String> {
         self.last_id += 1;
         let id = self.last_id;
@@ -148,7 +148,7 @@ impl Chromium {
         }
     }
 
-    /// Each message ends with a zero.
+    /// Reads one message. A zero byte ends each message.
     async fn read_message(&mut self) -> Value {
         let mut message = Vec::new();
         let read = timeout(PATIENCE, self.answers.read_until(0, &mut message)).await;
@@ -175,13 +175,13 @@ impl Chromium {
         }
     }
 
-    /// A window of this size; on a phone it is touched, and pages are laid out for it.
+    /// Sets the window size. A phone has touch and a mobile layout.
     pub(super) async fn resize(&mut self, width: u32, height: u32, is_phone: bool) {
         let metrics = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": is_phone });
         self.call("Emulation.setDeviceMetricsOverride", metrics).await;
     }
 
-    /// Has pages believe that the person likes them dark, or light.
+    /// Makes pages see a preference for dark or light mode.
     pub(super) async fn set_dark(&mut self, is_dark: bool) {
         let value = if is_dark { "dark" } else { "light" };
         let features = json!([{ "name": "prefers-color-scheme", "value": value }]);
@@ -197,7 +197,7 @@ impl Chromium {
 
 impl Drop for Chromium {
     fn drop(&mut self) {
-        // Debian starts the shell from a script: all of the group end, not the script alone.
+        // On Debian a script starts the shell, so the whole process group is killed.
         let _ =
             Command::new("/bin/sh").args(["-c", "kill -KILL -\"$1\"", "sh", &self.process.id().to_string()]).status();
         let _ = self.process.wait();

@@ -1,4 +1,4 @@
-//! Areas, drivers and bindings as dispatchers, support and operators decide about them.
+//! Dispatchers, support and operators manage areas, drivers and bindings.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! An admin gives a person a key, and takes it back.
+//! An admin creates a key for a person and revokes it.
 
 use super::stage::Console;
 use crate::support::TestApp;

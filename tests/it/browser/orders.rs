@@ -1,4 +1,4 @@
-//! Orders as staff find, follow and change them.
+//! Staff find, follow and change orders.
 
 use serde_json::json;
 
@@ -10,10 +10,10 @@ use crate::support::TestApp;
 use accounts::api_keys::AccountRole;
 use model::decide::actions;
 
-/// A page that is loaded again forgets this.
+/// Marks the page. A reload removes the mark.
 const REMEMBER: &str = "window.remembered = true";
 
-/// The page of an order shows by itself that it is in this state.
+/// Waits until the order page shows this state without a reload.
 async fn until_state(browser: &mut Chromium, state: &str) {
     let shown = format!("document.querySelector('#live .chip').textContent.endsWith('{state}')");
     browser.until(&format!("the order is {state}"), &shown).await;
@@ -31,7 +31,7 @@ async fn an_order_is_found_and_followed_while_it_is_dispatched() {
     let browser = &mut console.browser;
     browser.until_text("ORD-2").await;
 
-    // By an id of the customer, with the keys alone: `/`, the text, Enter; `j`, Enter.
+    // Finds the order by customer id with the keyboard only: `/`, the text, Enter; `j`, Enter.
     browser.press("/").await;
     browser.until("the search has the focus", "document.activeElement?.id === 'search'").await;
     browser.fill("#search", "CUS-7").await;
@@ -77,7 +77,7 @@ async fn dispatcher_is_alerted_and_assigns_from_desk() {
     browser.click("tr button", "Assign").await;
     browser.until_text("There is no driver of this id").await;
     assert_eq!(browser.status, 409);
-    // The form is open as it was sent, and the reason has the focus. A reload shows the page, and sends nothing.
+    // The form stays open as it was sent, and the refusal has the focus. A reload shows the page and sends nothing.
     browser.until("the refusal has the focus", "document.activeElement?.id === 'refused'").await;
     browser.until_path("/console/desk").await;
     let kept = "document.querySelector('tr details[open] input[name=reason]').value";
@@ -142,7 +142,7 @@ async fn support_takes_a_refund_to_its_end() {
     browser.until_text("The refund is started.").await;
     assert_eq!(t.texts("SELECT status FROM orders").await, ["REFUND_PENDING"]);
 
-    // How it was paid back must be said: the browser does not even send the form.
+    // A note about the repayment is required. The browser does not send the form without it.
     browser.click("tr summary", "Done").await;
     browser.click("tr button", "The money is back").await;
     browser.until("the note is missing", "Boolean(document.querySelector('tr input[name=note]:invalid:focus'))").await;
@@ -156,7 +156,7 @@ async fn support_takes_a_refund_to_its_end() {
     t.assert_sound().await;
 }
 
-/// The answer to a refresh may come after a person has opened a form: it must not close it.
+/// The response to a refresh may arrive after a person has opened a form. It must not close the form.
 #[tokio::test]
 async fn a_form_that_is_filled_in_stays_open() {
     let t = TestApp::start().await;
@@ -178,7 +178,7 @@ async fn a_form_that_is_filled_in_stays_open() {
     assert_eq!(browser.eval("document.querySelector('tr input[name=reason]').value").await, "by phone");
     assert!(browser.shows("tr input[name=reason]").await, "the form is open");
 
-    // It goes on once the person is done with it.
+    // Refreshes continue after the person leaves the form.
     browser.eval("document.activeElement.blur()").await;
     browser.click("tr summary", "Decide").await;
     let_wait(&t, "WAITS-2").await;
@@ -186,7 +186,7 @@ async fn a_form_that_is_filled_in_stays_open() {
     assert_eq!(browser.eval("window.remembered").await, true, "the page was never loaded again");
 }
 
-/// A page that is renewed leaves a person who walks by keyboard where they are.
+/// A refresh keeps the keyboard focus.
 #[tokio::test]
 async fn the_focus_outlives_a_refresh() {
     let t = TestApp::start().await;
@@ -204,7 +204,7 @@ async fn the_focus_outlives_a_refresh() {
     browser.assert_no_faults("a refresh with a focus").await;
 }
 
-/// What a page does not show is no longer offered, and what it shows is not older than it says.
+/// The page offers no outdated action, and its content is as recent as it states.
 #[tokio::test]
 async fn order_page_follows_changes_unless_form_is_open() {
     let t = TestApp::start().await;

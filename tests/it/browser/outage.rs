@@ -1,4 +1,4 @@
-//! A page lives on when the process that served it comes back.
+//! A page recovers when the process that served it restarts.
 
 use serde_json::json;
 
@@ -8,7 +8,8 @@ use accounts::{api_keys::AccountRole, key_admin};
 use desk::operator::order::{self, OrderAction};
 use orders::create;
 
-/// Before any page is loaded: each stream that a page opens is kept in `streams`, and what it was told is counted in `told`.
+/// Script that runs before each page: keeps each stream that the page opens in `streams`, and counts its messages in
+/// `told`.
 const WATCH_STREAMS: &str = "window.streams = []; window.told = 0; const Stream = window.EventSource;
     window.EventSource = class extends Stream {
         constructor(address) {
@@ -50,7 +51,7 @@ async fn page_recovers_after_serve_is_killed() {
     browser.until_text("under review").await;
     browser.until("the page is live again", &format!("{LIVE_STATE} === 'Live'")).await;
     assert_eq!(browser.eval("window.remembered").await, true, "the page was never loaded again");
-    // A stream begins with a change: some may have been missed.
+    // A new stream starts with a change, because some changes may have been missed.
     browser.until("a stream is back", &format!("{LISTENS} && window.told > {before}")).await;
     let told = browser.eval("window.told").await;
     let resumed =

@@ -1,4 +1,4 @@
-//! Every page: nothing is refused by its policy, all can use it, it fits a phone, and it is dark where people like that.
+//! Checks of every page: no policy refusal, accessible, fits a phone, and dark in dark mode.
 
 use super::{
     chromium::Chromium,
@@ -7,7 +7,7 @@ use super::{
 use crate::support::TestApp;
 use accounts::api_keys::AccountRole;
 
-/// Below the console's path, for an admin.
+/// Paths below the console's path, for an admin.
 pub(super) const PAGES: [&str; 20] = [
     "",
     "/desk",
@@ -30,7 +30,7 @@ pub(super) const PAGES: [&str; 20] = [
     "/keys?show=all",
     "/users",
 ];
-/// Orders, an area, drivers, bindings and the plan of [`lay_out`].
+/// Pages of the orders, area, drivers, bindings and plan of [`lay_out`].
 pub(super) const SUBJECT_PAGES: [&str; 13] = [
     "/desk?order=HELD",
     "/orders/WAITS",
@@ -47,10 +47,10 @@ pub(super) const SUBJECT_PAGES: [&str; 13] = [
     "/plans/01937c3e-8f00-7000-8000-0000000000aa",
 ];
 const PHONE: u32 = 390;
-/// Windows of laptops.
+/// Window widths of laptops.
 const DESKS: [u32; 2] = [1280, 1440];
 
-/// On a desk by day and by night, and on a phone.
+/// Checks a page on a laptop in light and dark mode, and on a phone.
 async fn assert_good(console: &mut Console, path: &str) {
     console.visit(path).await;
     assert_eq!(console.browser.status, 200, "{path}");
@@ -82,14 +82,14 @@ async fn every_page_with_something_on_it() {
         assert_good(&mut console, path).await;
     }
 
-    // What is done is said above the page.
+    // The page shows a notice about the completed action.
     assert_good(&mut console, "/desk?did=hold").await;
     let problems = [("/nonsense", 404), ("/orders/ORD-9", 404), ("/drivers/D9", 404), ("/orders?status=NONE", 422)];
     for (path, status) in problems {
         console.visit(path).await;
         assert_eq!(console.browser.status, status, "{path}");
         console.browser.assert_accessible(path).await;
-        // That the page itself is a 404 is an error to the browser, too.
+        // The browser also reports the 404 of the page itself as an error.
         let faults = console.browser.take_faults();
         assert!(faults.iter().all(|fault| fault.starts_with("network: ")), "{path}: {faults:?}");
     }

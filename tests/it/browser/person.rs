@@ -1,4 +1,4 @@
-//! What a person does in the browser, and waits to see. What is not shown, or lies under something else, cannot be used.
+//! User actions in the browser, and waits. Hidden or covered elements cannot be used.
 
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
@@ -6,24 +6,24 @@ use tokio::time::{Instant, sleep};
 use super::chromium::{Chromium, PATIENCE};
 use crate::support::millis;
 
-/// JavaScript: the first element of this selector that is shown and has this text, if one is said.
+/// JavaScript that finds the first visible element of a selector, optionally with this text.
 const FIND: &str = "const find = (css, text) => [...document.querySelectorAll(css)]
     .find((e) => e.checkVisibility() && (text === '' || e.textContent.trim() === text));";
 
-/// A text as JavaScript writes it.
+/// Quotes a text as a JavaScript string.
 pub(super) fn quoted(text: &str) -> String {
     json!(text).to_string()
 }
 
 impl Chromium {
-    /// Opens an address, as if it were typed.
+    /// Opens an address as if it were typed.
     pub(super) async fn open(&mut self, url: &str) {
         let opened = self.call("Page.navigate", json!({ "url": url })).await;
         assert_eq!(opened["errorText"], Value::Null, "{url}: {opened}");
         self.until("the page is loaded", "document.readyState === 'complete'").await;
     }
 
-    /// The value of an expression of JavaScript in the page.
+    /// Evaluates a JavaScript expression in the page.
     pub(super) async fn eval(&mut self, expression: &str) -> Value {
         self.try_eval(expression).await.unwrap_or_else(|problem| panic!("{expression}: {problem}"))
     }
@@ -37,11 +37,11 @@ impl Chromium {
         Ok(answer["result"]["value"].take())
     }
 
-    /// Waits until an expression is true, on the page that is shown by then.
+    /// Waits until an expression is true on the current page.
     pub(super) async fn until(&mut self, what: &str, expression: &str) {
         let begun = Instant::now();
         loop {
-            // A page that goes away takes its answer with it.
+            // The evaluation fails when the page is closed.
             let found = self.try_eval(expression).await;
             if found == Ok(Value::Bool(true)) {
                 return;
@@ -66,12 +66,12 @@ impl Chromium {
         self.until(&format!("the page is {path}"), &there).await;
     }
 
-    /// Whether an element of this selector is shown.
+    /// Returns whether an element of this selector is visible.
     pub(super) async fn shows(&mut self, css: &str) -> bool {
         self.eval(&format!("(() => {{ {FIND} return Boolean(find({}, '')); }})()", quoted(css))).await == true
     }
 
-    /// Clicks an element of this selector with this text, or any text if it is empty, as soon as it can be clicked.
+    /// Clicks an element of this selector with this text as soon as it is clickable. An empty text matches any.
     pub(super) async fn click(&mut self, css: &str, text: &str) {
         let click = format!(
             "(() => {{ {FIND}
@@ -89,7 +89,7 @@ impl Chromium {
         self.until(&format!("'{css}' with '{text}' can be clicked"), &click).await;
     }
 
-    /// Types a text into a field, in the place of what is there.
+    /// Types a text into a field and replaces its value.
     pub(super) async fn fill(&mut self, css: &str, text: &str) {
         let css = quoted(css);
         let focus = format!(
@@ -113,7 +113,7 @@ impl Chromium {
         self.until(&format!("'{css}' offers '{value}'"), &choose).await;
     }
 
-    /// Presses a key that writes this character.
+    /// Presses the key of this character.
     pub(super) async fn press(&mut self, key: &str) {
         for (kind, text) in [("keyDown", key), ("keyUp", "")] {
             let event = json!({ "type": kind, "key": key, "text": text });
@@ -130,18 +130,18 @@ impl Chromium {
         }
     }
 
-    /// Waits until a request is held back by `Fetch.enable`.
+    /// Waits until `Fetch.enable` pauses a request.
     pub(super) async fn until_refresh_is_held_back(&mut self) {
         let begun = Instant::now();
         while self.held_back.is_empty() {
             assert!(begun.elapsed() < PATIENCE, "the page does not refresh itself");
             sleep(millis(50)).await;
-            // What has happened by now comes before the answer.
+            // Earlier events arrive before this answer.
             self.eval("true").await;
         }
     }
 
-    /// Signs in with a key; then this path of the console is shown.
+    /// Signs in with a key and waits for this path of the console.
     pub(super) async fn sign_in(&mut self, origin: &str, path: &str, key: &str) {
         self.open(&format!("{origin}{path}")).await;
         self.fill("input[name=key]", key).await;

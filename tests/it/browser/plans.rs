@@ -1,4 +1,4 @@
-//! A mass action in the browser, through the death of the processes that carry it out.
+//! A plan in the browser whose executing processes are killed.
 
 use jobs::queues;
 
@@ -8,15 +8,15 @@ use accounts::{api_keys::AccountRole, key_admin};
 use maintenance::recovery::reconciler;
 
 const DEAD: i64 = 1000;
-/// A second of the plan's pace: what is left when so many are done takes nine more.
+/// Items completed before the kill: one second at the plan's pace. The rest takes nine more seconds.
 const BEFORE_THE_KILL: i64 = 100;
 const CHANGED: &str = "SELECT changed::bigint FROM plans";
 const FATES: &str =
     "SELECT concat_ws(' ', subject_id, state, done_at) FROM plan_items WHERE state <> 'PENDING' ORDER BY subject_id";
 
-/// Has the first job of a thousand orders die.
+/// Makes the first job of a thousand orders dead.
 async fn bury_first_jobs(fleet: &Fleet) {
-    // In a session of psql, which has no limit of time.
+    // A psql session has no statement timeout.
     let each = "dispatchq_create_order('ORD-' || n, 'RIDE', -6.2, 106.8)";
     fleet.postgres.run_statement(&format!("SELECT {each} FROM generate_series(1, {DEAD}) n")).await.unwrap();
     reconciler::reconcile_in_full(&fleet.app.maintenance).await.unwrap().unwrap();
@@ -24,7 +24,7 @@ async fn bury_first_jobs(fleet: &Fleet) {
     assert_eq!(dispatch_jobs(fleet).await, (0, DEAD));
 }
 
-/// Jobs of the dispatch queue: alive, and dead.
+/// Returns the numbers of live and dead jobs of the dispatch queue.
 async fn dispatch_jobs(fleet: &Fleet) -> (i64, i64) {
     let stats = fleet.app.core.store.queue_stats(&[queues::DISPATCH]).await.unwrap();
     let count = |n: u64| i64::try_from(n).unwrap();
@@ -42,7 +42,7 @@ async fn large_plan_survives_the_kill_of_its_processes() {
     let (_, key) =
         key_admin::create_permanent_key(&fleet.app.core.db, "ops", AccountRole::Operator, None).await.unwrap();
     let (mut serve, origin) = fleet.api().await;
-    // It serves plans alone: what is requeued stays where it is, and is counted there.
+    // This worker serves only plans, so requeued jobs stay in the queue and are counted there.
     let mut worker = fleet.spawn("w-1", &["work", "--queues", queues::PERIODIC]);
     let mut browser = Chromium::start().await;
     browser.sign_in(&origin, "/console", &key).await;
@@ -72,7 +72,7 @@ async fn large_plan_survives_the_kill_of_its_processes() {
     browser.until_text("1000 in all: 1000 changed, 0 unchanged, 0 refused, 0 left").await;
     browser.until("the plan is done", "document.querySelector('tr .chip').textContent.endsWith('done')").await;
 
-    // What was recorded before the kill was not done again, and each job has one more life.
+    // Items recorded before the kill were not changed again, and each job was requeued once.
     let after = fates(&fleet).await;
     assert_eq!(after.len(), usize::try_from(DEAD).unwrap());
     let changed: Vec<_> = recorded.iter().filter(|fate| !after.contains(fate)).collect();

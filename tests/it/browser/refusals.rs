@@ -1,4 +1,4 @@
-//! What a viewer and another site may not, with the requests that the buttons themselves send.
+//! Requests of console buttons that are refused to a viewer and to another site.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use super::{
 use crate::support::TestApp;
 use accounts::api_keys::AccountRole;
 
-/// What buttons do, each with what it is about. A button that is not reached by the test below is missing among them.
+/// Actions of buttons with their subject. The list has only buttons that the test below reaches.
 const DEEDS: [&str; 37] = [
     "admission flag",
     "alerts ack",
@@ -52,7 +52,7 @@ const DEEDS: [&str; 37] = [
     "users save",
 ];
 
-/// The requests of all buttons of a page: path, and the form filled in.
+/// Script that returns the requests of all buttons of a page: path and filled-in form.
 const REQUESTS: &str = "[...document.querySelectorAll('form[method=post]')].flatMap((form) => {
     const sample = { driver_id: 'D1', minutes: '5' };
     const fields = [...new FormData(form)].map(([name, value]) => [name, value || sample[name] || 'a test']);
@@ -60,7 +60,7 @@ const REQUESTS: &str = "[...document.querySelectorAll('form[method=post]')].flat
     return [form.action, ...others].map((to) => [new URL(to).pathname, fields]);
 }).filter(([path]) => !/\\/(logout|language)$/.test(path))";
 
-/// All that the buttons could change, as text.
+/// Returns all data that the buttons could change, as text.
 async fn state_of(t: &TestApp) -> String {
     let rest = "SELECT concat_ws(E'\\n',
         (SELECT string_agg(b::text, E'\\n' ORDER BY b.id) FROM bindings b),
@@ -79,7 +79,7 @@ async fn state_of(t: &TestApp) -> String {
     format!("{}\n{:?}\n{queues:?}", t.dump().await, t.texts(rest).await)
 }
 
-/// `orders assign` of `/console/orders/ORD-1/assign`.
+/// Converts `/console/orders/ORD-1/assign` to `orders assign`.
 fn deed(path: &str) -> String {
     let mut parts = path.split('/').skip(2);
     let about = parts.next().unwrap_or_default();
@@ -124,7 +124,7 @@ async fn viewer_requests_of_every_button_are_refused() {
     browser.until_text("test-viewer").await;
 }
 
-/// Of another host and without the cookie; of this host, with the cookie, from another port.
+/// The form comes from another host without the cookie, and from another port of this host with the cookie.
 #[tokio::test]
 async fn another_site_sends_a_form_and_changes_nothing() {
     let stage = lay_out().await;
@@ -151,7 +151,7 @@ async fn another_site_sends_a_form_and_changes_nothing() {
         assert_eq!(state_of(t).await, before, "{host}");
     }
 
-    // The same form, sent by a page of the console, is no longer refused.
+    // The same form is accepted when a console page sends it.
     console.visit("/orders/WAITS").await;
     let browser = &mut console.browser;
     browser.click("summary", "Cancel for the customer").await;

@@ -1,4 +1,5 @@
-//! Pictures of the console for docs/CONSOLE.md, taken while the sample of `dispatchq replay` is played. `make screenshots` takes them.
+//! Pictures of the console for docs/CONSOLE.md, taken while the sample of `dispatchq replay` runs. `make screenshots`
+//! takes them.
 
 use std::{
     fs::{self, Permissions},
@@ -14,16 +15,16 @@ use crate::support::{Child, eventually, secs};
 use accounts::{api_keys::AccountRole, key_admin};
 use app::{App, settings};
 
-/// Its three hours in twelve minutes: a curve gets a point each minute, and some orders wait whenever one looks.
+/// Plays three hours in twelve minutes: a curve gets a point each minute, and some orders always wait.
 const SPEED: &str = "15";
-/// Drivers who decline much: orders have several offers.
+/// Low acceptance rate, so that orders have several offers.
 const ACCEPT_RATE: &str = "0.4";
-/// Where the sample's rides begin: each zone is an area.
+/// Pickup zones of the sample. Each zone is an area.
 const ZONES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/crates/lab/src/replay/sample/zones.geojson");
-/// So few that some areas are full.
+/// Low enough that some areas are full.
 const MAX_WAITING: &str = "4";
 
-/// The configuration of the replay's own processes, once it is written.
+/// Returns the configuration of the replay's processes after it is written.
 fn config_of_run(dir: &Path) -> Option<PathBuf> {
     let mut entries = fs::read_dir(dir).unwrap().filter_map(Result::ok);
     let run = entries.find(|entry| entry.file_name().to_string_lossy().starts_with("dispatchq-run-"))?;
@@ -43,7 +44,7 @@ impl Chromium {
 #[tokio::test]
 #[ignore = "takes minutes and writes into docs/images: make screenshots"]
 async fn pictures_of_the_sample() {
-    // Postgres may have to run as another user, who must be let in.
+    // Postgres may have to run as another user, who needs access to the directory.
     let dir = tempfile::Builder::new().permissions(Permissions::from_mode(0o755)).tempdir().unwrap();
     let args = [
         ["replay", "--sample", "--speed", SPEED, "--accept-rate", ACCEPT_RATE].as_slice(),

@@ -1,4 +1,4 @@
-//! Who gets in, and what the browser keeps of it.
+//! Sign-in, and the data that the browser keeps of it.
 
 use super::{
     chromium::Chromium,
@@ -7,7 +7,7 @@ use super::{
 use crate::support::{Api, OidcServer, TestApp};
 use accounts::api_keys::AccountRole;
 
-/// What a script of the page could read.
+/// Data that a script of the page can read.
 const READABLE: &str = "JSON.stringify([document.cookie, { ...localStorage }, { ...sessionStorage }])";
 
 // Rule U18: The sign-in link that the demo prints signs in, and its key stays in no address.
@@ -44,7 +44,7 @@ async fn a_key_opens_the_console_and_is_not_kept() {
     browser.open(&api.url("/console/refunds")).await;
     browser.until_path("/console/login").await;
 
-    // A link with the key behind '#', as the demo prints it. The address does not keep it.
+    // A link with the key after '#', as the demo prints it. The address bar does not keep the key.
     browser.open("about:blank").await;
     browser.open(&api.url(&format!("/console/login#key={key}"))).await;
     browser.until_path("/console").await;
@@ -58,7 +58,7 @@ async fn a_person_signs_in_at_a_provider_of_another_site() {
     let mut provider = OidcServer::start().await;
     let app = t.reconfigured(|config| config.console.oidc = Some(provider.config()));
     let api = Api::start(&app).await;
-    // To browsers, localhost and 127.0.0.1 are two sites.
+    // Browsers treat localhost and 127.0.0.1 as two sites.
     let origin = api.url("").replace("127.0.0.1", "localhost");
     provider.register_clients(&format!("{origin}/console/oidc/callback")).await;
     let mut browser = Chromium::start().await;
@@ -79,7 +79,7 @@ async fn a_person_signs_in_at_a_provider_of_another_site() {
     assert_eq!(names, ["dispatchq-console"], "that of the sign-in is gone");
 }
 
-/// Every page, by its link of the menu, and something done there.
+/// Opens every page by its menu link and uses it.
 #[tokio::test]
 async fn all_of_it_works_under_another_path() {
     let t = TestApp::with(|config| config.console.path = "/ops/console".to_owned()).await;
@@ -93,7 +93,7 @@ async fn all_of_it_works_under_another_path() {
     assert!(links.len() >= 17, "{links:?}");
     for link in links {
         let label = link.as_str().unwrap();
-        // The next page knows nothing of it.
+        // The next page does not have this variable.
         browser.eval("window.left = true").await;
         browser.click(".menu a", label).await;
         let there = format!(

@@ -1,4 +1,4 @@
-//! A console with something on each of its pages, and who looks at it.
+//! A console with data on each page, and a browser that is signed in.
 
 use std::future::ready;
 
@@ -34,21 +34,21 @@ use settings::PartnerConfig;
 
 const AUTHOR: ChangeAuthor<'static> =
     ChangeAuthor { actor: &Actor::with_fixed_name(ActorRole::Operator, "test"), reason: Some("test") };
-/// The plan of [`lay_out`].
+/// Id of the plan of [`lay_out`].
 const PLAN: &str = "01937c3e-8f00-7000-8000-0000000000aa";
-/// The zones that the repository ships.
+/// Zones shipped in the repository.
 const JAKARTA: &str = include_str!("../../../deploy/areas/jakarta.geojson");
 
-/// The console of an application, and a browser in which one person has signed in to it.
+/// The console of an application, and a browser in which one person has signed in.
 pub(super) struct Console {
     pub(super) browser: Chromium,
     pub(super) api: Api,
-    /// Where the console is, as in `http://127.0.0.1:8080/console`.
+    /// Base URL of the console, for example `http://127.0.0.1:8080/console`.
     pub(super) base: String,
 }
 
 impl Console {
-    /// Shows its first page to a person of this role.
+    /// Signs in with this role and shows the first page.
     pub(super) async fn open(t: &TestApp, role: AccountRole) -> Self {
         let api = Api::start(&t.app).await;
         let path = t.app.config.console.path.clone();
@@ -58,38 +58,38 @@ impl Console {
         Self { browser, api, base }
     }
 
-    /// Opens a page of the console.
     pub(super) async fn visit(&mut self, path: &str) {
         let url = format!("{}{path}", self.base);
         self.browser.open(&url).await;
     }
 }
 
-/// The areas of Jakarta, each for all service types.
+/// Imports the areas of Jakarta for all service types.
 pub(super) async fn import_areas(t: &TestApp) {
     geofences::import_areas(&t.app.core.db, &import::parse(JAKARTA).unwrap(), false, None, AUTHOR).await.unwrap();
     reload_rules(t).await;
 }
 
-/// What processes do by themselves twice a second.
+/// Reloads the area rules. Processes do this twice a second.
 pub(super) async fn reload_rules(t: &TestApp) {
     t.app.areas.reload_if_changed().await.unwrap();
 }
 
-/// A paid RENT for which there is no driver: it waits for a dispatcher.
+/// Creates a paid RENT order without a driver. It waits for a dispatcher.
 pub(super) async fn let_wait(t: &TestApp, order: &str) {
     t.order_of(order, "RENT", "PAID").await;
     t.run_due().await;
 }
 
-/// A paid order that was cancelled: its money is owed.
+/// Creates a paid order and cancels it, so that a refund is due.
 pub(super) async fn owe(t: &TestApp, order: &str) {
     t.order_of(order, "RIDE", "PAID").await;
     t.cancel(order).await.unwrap();
 }
 
-/// Orders in each state in which a person can do something, areas, drivers, a partner, bindings (B-ASKS waits for an OTP), a plan, a
-/// dead job, a dead message, and a user. The orders are WAITS (PENDING), HELD (under review), ASKS (a driver is asked), RIDES (a driver has it), OWED and BEGUN (refunds).
+/// Creates data for every page: orders in each state with actions, areas, drivers, a partner, bindings (B-ASKS waits
+/// for an OTP), a plan, a dead job, a dead message, and a user. The orders are WAITS (PENDING), HELD (under review),
+/// ASKS (offered to a driver), RIDES (accepted by a driver), OWED and BEGUN (refunds).
 pub(super) async fn lay_out() -> ProviderStage {
     let stage = ProviderStage::with(|config| {
         config.partners.insert("bbd".into(), PartnerConfig::with_url("http://127.0.0.1:9/v1"));

@@ -1,4 +1,5 @@
-//! `area advise` from ride files: proposed from one month, judged on another, for the zones of one area.
+//! `area advise` with ride files: proposes thresholds from one month and tests them on another, for the zones of one
+//! area.
 
 use std::fmt::Write;
 
@@ -7,7 +8,8 @@ use serde_json::{Value, json};
 use super::json;
 use crate::support::Fleet;
 
-/// Four weeks of a month: at eight each morning so many rides an hour from zone 1, and one every minute from zone 2 at nine.
+/// Returns the rides of four weeks: `per_hour` rides from zone 1 at eight each morning, and one ride per minute from
+/// zone 2 at nine.
 fn rides(month: u32, per_hour: usize) -> String {
     let mut text = "pickup_datetime,pickup_location_id,payment_type,total_amount\n".to_owned();
     for day in 1..=28 {
@@ -54,9 +56,9 @@ async fn proposed_thresholds_are_tested_on_another_month() {
 
     let advice = json(&fleet, &[of_port.as_slice(), &["--json"]].concat());
     let schedule = advice["schedule"].as_str().unwrap();
-    // Sixty an hour: ten within the ten minutes that are promised.
+    // Sixty per hour are ten within the promised ten minutes.
     assert!(schedule.contains("MON,TUE,WED,THU,FRI 08:00-09:00=10"), "{schedule}");
-    // Twice as many come in January. Of twenty within ten minutes ten have room.
+    // January has twice as many rides. Of twenty within ten minutes, ten have room.
     let refused = json!({ "advised": { "requests": 28 * 120, "refused": 28 * 60 },
                           "usual": { "requests": 28 * 120, "refused": 0 } });
     assert_eq!((&advice["back_test"]["refused"], &advice["back_test"]["usual_threshold"]), (&refused, &json!(100)));
@@ -64,7 +66,7 @@ async fn proposed_thresholds_are_tested_on_another_month() {
     assert!(printed.stdout.contains("the advice would have refused 1680 of 3360 (50.0 %)"), "{printed:?}");
     assert!(printed.stdout.contains("100 at all times would have refused 0 of 3360 (0.0 %)"), "{printed:?}");
 
-    // Without zones all rides are of one place.
+    // Without zones all rides count for one place.
     let of_all = json(&fleet, &[advise.as_slice(), &["--json"]].concat());
     assert_eq!(of_all["back_test"]["refused"]["usual"]["requests"], 28 * 180);
     assert!(of_all["schedule"].as_str().unwrap().contains("08:00-10:00=10"), "{of_all}");

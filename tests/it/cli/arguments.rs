@@ -1,4 +1,4 @@
-//! Numbers, durations and times of the command line: each has a range, which its refusal states.
+//! Numbers, durations and times on the command line. Each has a range, which the error message states.
 
 use std::process::{Command, Stdio};
 

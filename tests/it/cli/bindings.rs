@@ -1,4 +1,4 @@
-//! `dispatchq binding` and `dispatchq server`, with a worker and a provider that is really called.
+//! `dispatchq binding` and `dispatchq server`, with a worker and real calls to a provider.
 
 use std::{
     fs::{self, Permissions},
@@ -14,7 +14,7 @@ use crate::support::{Fleet, eventually, run_binary_with_input};
 const SETTINGS: &str = "[providers.acme]\napi_key = \"provider-sim-key\"\nhosts = [\"127.0.0.1\"]\nallow_private = true\n\
     [bindings]\notp_key = \"AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=\"\n";
 
-/// A fleet without workers, a provider, and its server S1.
+/// Starts a fleet without workers, a provider, and its server S1.
 async fn open() -> (Fleet, ProviderSim) {
     let fleet = Fleet::with("1h", SETTINGS).await;
     let sim = ProviderSim::start(&ProviderSimOptions::default()).await.unwrap();
@@ -71,7 +71,7 @@ async fn bindings_are_changed_one_by_one_and_many_at_once() {
     assert_eq!(json(&fleet, &["binding", "show", "B-1", "--json"])["state"], "RUNNING");
     assert!(said(&["show", "B-1"]).contains("RUNNING"));
 
-    // Nothing is done by itself: no worker runs, and a dry run changes nothing.
+    // The state stays the same: no worker runs, and a dry run changes nothing.
     assert_eq!(said(&["start", "--server", "S1", "--dry-run"]), "2 bindings would be started.\n1 binding unchanged.\n");
     let unasked = fleet.run(&["binding", "start", "--all"]);
     assert!(unasked.code == Some(1) && unasked.stderr.contains("--dry-run, then add --yes"), "{unasked:?}");
@@ -143,7 +143,7 @@ async fn binding_takes_its_otp_from_standard_input() {
     assert!(explained.contains("STOPPED (manual_stop)") && explained.contains("dispatchq binding start B-1"));
 }
 
-/// With a key, and no password of a server.
+/// The caller has an API key and no server password.
 #[tokio::test]
 async fn binding_is_managed_over_the_api() {
     let (fleet, sim) = open().await;
@@ -171,7 +171,7 @@ async fn binding_is_managed_over_the_api() {
 
     let _worker = fleet.running_worker("w1").await;
     fleet.reach(1, "SELECT count(*) FROM bindings WHERE phase = 'WAITING_OTP'").await;
-    // What the worker still does after its commit is seen by one and not by the other.
+    // The worker may still write after its commit, and only one of the two commands may see it.
     eventually("both say the same", || async {
         let explained = run(&["explain", "B-1"], "").stdout;
         assert!(explained.contains("dispatchq binding otp B-1 --trx B-1.1"), "{explained}");
@@ -201,7 +201,7 @@ async fn binding_is_managed_over_the_api() {
     assert_eq!(json(&fleet, &["binding", "explain", "B-1", "--json"])["events"], explained["events"]);
     assert!(run(&["explain", "B-2"], "").stderr.contains("(404 BINDING_NOT_FOUND)"));
 
-    // Another version's row is named beside the list.
+    // The list leaves out a row of another version. An error message names the row.
     fleet.count("WITH new AS (UPDATE bindings SET config = config || '{\"of_tomorrow\": 1}' RETURNING id) SELECT count(*) FROM new").await;
     for listed in [run(&["list", "--json"], ""), fleet.run(&["binding", "list", "--json"])] {
         assert_eq!((listed.code, listed.stdout.as_str()), (Some(0), "[]\n"), "{listed:?}");

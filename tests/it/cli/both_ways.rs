@@ -1,5 +1,5 @@
-//! Every command in this process and over HTTP: the same output and the same exit code. One table; `%` stands for 1 in this process
-//! and for 2 over HTTP, so that each way changes its own things.
+//! Runs every command in this process and over HTTP and expects the same output and exit code. In the table, `%` is 1
+//! for this process and 2 for HTTP, so that each way changes its own data.
 
 use regex_lite::Regex;
 
@@ -15,7 +15,7 @@ const AREAS: &str = r#"{"type": "FeatureCollection", "features": [{"type": "Feat
     "properties": {"area_id": "A-%", "name": "Town", "colour": 1}, "geometry": {"type": "Polygon",
     "coordinates": [[[%0, 1], [%5, 1], [%5, 5], [%0, 5], [%0, 1]]]}}]}"#;
 
-/// Commands in their order. `_` stands for a blank within an argument.
+/// Commands in the order in which they run. `_` is a space within an argument.
 const COMMANDS: [&str; 132] = [
     "driver import drivers-%.jsonl --reason a_test",
     "driver import wrong.jsonl",
@@ -151,7 +151,7 @@ const COMMANDS: [&str; 132] = [
     "binding show B-%",
 ];
 
-/// Commands about the installation.
+/// Commands for the installation.
 const UPKEEP: [&str; 21] = [
     "queue list",
     "queue stats --json",
@@ -176,10 +176,10 @@ const UPKEEP: [&str; 21] = [
     "privacy replay erasures.json --yes",
 ];
 
-/// Another process knows a change within a second.
+/// Tries per command. Another process sees a change within a second.
 const TRIES: u32 = 15;
 
-/// Replaces what differs by nature: times, ids, keys, and the person who asks.
+/// Replaces values that always differ: times, ids, keys, and the person who runs the command.
 fn without_differences(text: &str, own: Option<char>) -> String {
     let mut text = text.to_owned();
     for (pattern, stands_for) in [
@@ -208,7 +208,7 @@ fn run(desk: &Desk, command: &str, way: char) -> Printed {
     if way == '1' { desk.fleet.run(&args) } else { desk.run("admin", &args) }
 }
 
-/// Runs a command both ways. What another process knows a moment later is asked for again.
+/// Runs a command both ways. Repeats it while another process does not see a change yet.
 async fn compare(desk: &Desk, command: &str) -> Option<String> {
     let mut shown = [String::new(), String::new()];
     for attempt in 0..TRIES {

@@ -1,4 +1,4 @@
-//! Commands that work on many things: what they send at once, how they wait, and what they do when their reader has gone.
+//! Commands on many items: concurrent requests, waits, and behaviour when the reader of the output is gone.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -23,10 +23,10 @@ use tokio::sync::watch;
 use super::remote::Desk;
 use crate::support::{Fleet, Printed, run_binary, secs};
 
-/// Bindings that the command line changes at the same time.
+/// Number of bindings that the command line changes concurrently.
 const AT_ONCE: usize = 8;
 
-/// An API that answers as its test wants, and a directory with a key for it.
+/// An API with answers chosen by the test, and a directory with a key for it.
 struct StubApi {
     dir: TempDir,
     url: String,
@@ -53,7 +53,7 @@ impl StubApi {
     }
 }
 
-/// Requests for bindings, in flight and in all.
+/// Binding requests, in flight and in total.
 #[derive(Default)]
 struct Traffic {
     now: usize,
@@ -61,7 +61,7 @@ struct Traffic {
     total: usize,
 }
 
-/// Answers a start once as many are in flight as the command line sends at once, or after a while.
+/// Answers a start when as many requests have arrived as the command line sends concurrently, or after a timeout.
 async fn start_together(State(traffic): State<Arc<watch::Sender<Traffic>>>, request: Request) -> Response {
     traffic.send_modify(|t| (t.now, t.most, t.total) = (t.now + 1, t.most.max(t.now + 1), t.total + 1));
     let mut changes = traffic.subscribe();
@@ -94,7 +94,7 @@ async fn named_bindings_change_eight_at_a_time_and_print_in_order() {
     assert_eq!((traffic.borrow().most, traffic.borrow().total), (AT_ONCE, 12));
 }
 
-/// Refuses the first request of each path because of too many, and does what the second asks for.
+/// Refuses the first request of each path because of too many requests, and accepts the second.
 async fn refuse_first(State(seen): State<Arc<Mutex<HashMap<String, usize>>>>, request: Request) -> Response {
     let path = request.uri().path().to_owned();
     let count = {
@@ -126,7 +126,7 @@ async fn loops_wait_while_the_api_says_too_many_requests() {
         let printed = api.run(args).await;
         assert_eq!((printed.code, printed.stdout.as_str()), (Some(0), report), "{args:?}: {printed:?}");
     }
-    // An area that is full is no reason to wait.
+    // The command does not wait for a full area.
     let create = api.run(&["order", "create", "--service-type", "RIDE", "--lat", "0", "--lng", "0"]).await;
     assert!(create.code == Some(1) && create.stderr.contains("the area is full"), "{create:?}");
     let seen = seen.lock();
@@ -149,7 +149,7 @@ async fn command_goes_on_when_its_reader_has_gone() {
     assert_eq!(fleet.count("SELECT count(*) FROM erasures WHERE orders IS NOT NULL").await, 3);
 }
 
-/// Runs a command whose standard output nobody reads. Returns its exit code and what it prints as errors.
+/// Runs a command whose standard output has no reader. Returns its exit code and its error output.
 fn run_without_reader(dir: &Path, args: &[&str]) -> (Option<i32>, String) {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);

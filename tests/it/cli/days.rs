@@ -1,4 +1,4 @@
-//! `dispatchq migrate --partitions` keeps the days of the history.
+//! `dispatchq migrate --partitions` creates the daily partitions of the history.
 
 use crate::support::Fleet;
 use settings::Config;

@@ -1,11 +1,11 @@
-//! The commands of the README, as a new user types them.
+//! The README commands, as a new user types them.
 
 use serde_json::{Value, json};
 
 use super::remote::Desk;
 use crate::support::{Fleet, eventually, run_binary};
 
-/// Offers hold for a minute, and there is a provider.
+/// Settings with offers that last a minute, and a provider.
 const PATIENT: &str = "[service_types.RIDE]\nattempt = \"60s\"\n\
     [providers.acme]\napi_key = \"key\"\nhosts = [\"127.0.0.1\"]\nallow_private = true\n\
     [bindings]\notp_key = \"AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=\"\n";
@@ -59,7 +59,7 @@ async fn three_commands_answer_an_order_as_its_driver() {
         assert!(refused.code == Some(1) && refused.stderr.contains("dispatchq driver enable D-1"), "{refused:?}");
     }
 
-    // Without --open closed orders are listed too, with the members of the API.
+    // Without --open the list includes closed orders, with the fields of the API.
     desk.fleet.run(&[&["order", "create", "--id", "RIDE-3"], &PLACE[..]].concat());
     for (args, expected) in [
         (&["order", "list", "--json"][..], &["RIDE-3", "RIDE-2", "RIDE-1"][..]),
@@ -100,7 +100,7 @@ async fn three_commands_answer_an_order_as_its_driver() {
     drop(worker);
 }
 
-/// Providers' servers are set and listed alike on the servers and over the API.
+/// Compares setting and listing of provider servers on the servers and over the API.
 fn compare_servers(desk: &Desk) {
     let because = ["--reason", "a test"];
     let fresh = ["server", "set", "S2", "--provider", "acme", "--url", "http://127.0.0.1:1/S2"];
@@ -109,7 +109,7 @@ fn compare_servers(desk: &Desk) {
     assert!(unexplained.code == Some(1) && unexplained.stderr.contains("--reason is required"), "{unexplained:?}");
     let remote = desk.run("operator", &[&fresh[..], &because].concat());
     assert_eq!((remote.code, remote.stdout), (Some(0), local.stdout.replace("S1", "S2")));
-    // What exists is changed, also by a command that could create it.
+    // A command that could create a server changes an existing one.
     for more in [&fresh[..], &fresh[..3]] {
         let change = [more, &["--max-concurrent", "4", "--json"]].concat();
         let changed = desk.json("operator", &[&change[..], &because].concat());
@@ -165,7 +165,7 @@ async fn paid_order_is_cancelled_after_a_question() {
     }
     create("FREE-1", "UNPAID", "5000");
     create("FREE-2", "PAID", "0");
-    // A word that came later does not take the payment away.
+    // A later payment status does not undo that the order was paid.
     let disputed = "WITH u AS (UPDATE orders SET payment_status = 'DISPUTE' WHERE id LIKE 'PAID-%' RETURNING 1) SELECT count(*) FROM u";
     assert_eq!(desk.fleet.count(disputed).await, 2);
     let cancel = |id: &'static str, yes: bool| {

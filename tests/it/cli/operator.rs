@@ -1,4 +1,4 @@
-//! The commands as operators and their scripts meet them.
+//! The commands as operators and their scripts use them.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use desk::dead_letters::walk;
 use maintenance::recovery::reconciler;
 use queue::NewJob;
 
-/// More than two pages of the engine.
+/// Number of jobs that fills more than two pages of the queue engine.
 const MANY: usize = 1_200;
 
 fn json(fleet: &Fleet, args: &[&str], code: i32) -> Value {
@@ -17,7 +17,7 @@ fn json(fleet: &Fleet, args: &[&str], code: i32) -> Value {
     serde_json::from_str(&printed.stdout).unwrap_or_else(|e| panic!("{args:?}: {e}: {}", printed.stdout))
 }
 
-/// A failure that says these words, on stderr and nowhere else.
+/// Asserts that a command failed and printed these words on stderr only.
 fn assert_fails(printed: &Printed, code: i32, words: &[&str]) {
     assert_eq!((printed.code, printed.stdout.as_str()), (Some(code), ""), "{printed:?}");
     for word in words {
@@ -26,15 +26,15 @@ fn assert_fails(printed: &Printed, code: i32, words: &[&str]) {
     assert!(!printed.stderr.contains("panicked"), "{}", printed.stderr);
 }
 
-/// Orders made in SQL, each with its timers.
+/// Creates orders in SQL, each with its timers.
 async fn orders(fleet: &Fleet, prefix: &str, count: usize) {
-    // In a session of psql, which has no limit of time.
+    // A psql session has no statement timeout.
     let each = format!("dispatchq_create_order('{prefix}-' || n, 'RIDE', -6.2, 106.8)");
     fleet.postgres.run_statement(&format!("SELECT {each} FROM generate_series(1, {count}) n")).await.unwrap();
     reconciler::reconcile_in_full(&fleet.app.maintenance).await.unwrap().unwrap();
 }
 
-/// A print with its times as `TIME` and its durations as `SOME TIME`.
+/// Replaces times by `TIME` and durations by `SOME TIME`.
 fn without_times(text: &str) -> String {
     let is_time = |word: &str| chrono::DateTime::parse_from_rfc3339(word.trim_end_matches(':')).is_ok();
     let lines = text.lines().map(|line| {
@@ -66,7 +66,7 @@ async fn a_thousand_dead_jobs_are_paged_looked_at_and_requeued() {
     fleet.app.core.store.enqueue(&[old]).await.unwrap();
     bury_due(&fleet.app, "something else").await;
 
-    // Page by page, each by the command the page before named.
+    // Reads page after page, each with the command that the previous page printed.
     let (mut seen, mut pages) = (Vec::new(), 0);
     let mut args = vec![
         "dead".to_owned(),
@@ -107,7 +107,7 @@ async fn a_thousand_dead_jobs_are_paged_looked_at_and_requeued() {
     let next = first["next"].as_str().unwrap();
     assert!(next.parse::<walk::DeadListPlace>().is_ok(), "{next}");
 
-    // Bulk: looked at first, refused without a yes, then done.
+    // Bulk action: dry run first, refused without confirmation, then executed.
     let which = ["--error", "routing service"];
     let dry = json(&fleet, &[&["dead", "requeue", "--dry-run", "--json"][..], &which].concat(), 0);
     assert_eq!((&dry["selected"], &dry["requeued"]), (&Value::from(MANY), &Value::from(MANY)));
@@ -136,7 +136,7 @@ async fn next_requeue_finishes_a_killed_one() {
     let fleet = Fleet::start().await;
     orders(&fleet, "ORD", MANY).await;
     assert_eq!(bury_due(&fleet.app, "broken").await, MANY);
-    // All are under review.
+    // All orders are under review.
     sqlx::query("UPDATE orders SET next_attempt_at = next_attempt_at - interval '1 minute'")
         .execute(&fleet.app.core.db)
         .await
@@ -144,7 +144,7 @@ async fn next_requeue_finishes_a_killed_one() {
     let held = reconciler::reconcile_once(&fleet.app.maintenance).await.unwrap().unwrap().held;
     assert_eq!(held, MANY as u64);
     let requeued = "SELECT count(*) FROM order_events WHERE reason = 'REQUEUED_BY_HAND'";
-    // It comes to an order that it cannot get, and is killed there at the latest.
+    // The command blocks on an order that is locked, and is killed there at the latest.
     let mut lock = lasting_transaction(&fleet.postgres).await;
     sqlx::query("SELECT id FROM orders WHERE id = 'ORD-600' FOR UPDATE").execute(&mut *lock).await.unwrap();
     let mut killed = fleet.spawn("requeue", &["dead", "requeue", "--all", "--yes"]);
@@ -188,7 +188,7 @@ async fn a_dead_letter_explains_itself() {
     bury_due(&fleet.app, "no route to host").await;
     let show = |id: &str| fleet.run(&["dead", "show", id]);
     let mut shown = without_times(&show("dispatch:ORD-1:1").stdout);
-    // The second time it is under review, and has a story.
+    // The second time the job is under review and has a history.
     let requeue = ["dead", "requeue", "dispatch:ORD-1:1", "--reason", "try again"];
     assert_eq!(fleet.run(&requeue).stdout, "1 job requeued.\n");
     assert_fails(&show("dispatch:ORD-1:1"), 1, &["not dead any more", "requeued by cli:", "try again"]);
@@ -227,7 +227,7 @@ async fn a_dead_letter_explains_itself() {
     );
 }
 
-/// How the history names who runs these tests.
+/// Returns the name under which the history records the user of these tests.
 fn dispatchq_user() -> String {
     std::env::var("USER")
         .ok()
@@ -254,7 +254,7 @@ async fn job_commands_report_why_they_refuse() {
     assert!(early.stderr.contains("it waits again"), "{early:?}");
 
     fleet.run(&["order", "cancel", "ORD-1"]);
-    // It left with its order. Here it is again, as where that call was lost.
+    // The job was removed with its order. It is enqueued again here, as if that removal had been lost.
     let queue = jobs::queues::LIFETIME_CANCEL;
     let left = NewJob { queue, id: job("lifetime:ORD-1"), delay: secs(1_800), payload: None, slots: None };
     fleet.app.core.store.enqueue(&[left]).await.unwrap();

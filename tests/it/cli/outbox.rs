@@ -1,4 +1,4 @@
-//! The commands about messages, alerts and subscriptions.
+//! The commands for messages, alerts and subscriptions.
 
 use crate::support::Fleet;
 

@@ -1,11 +1,11 @@
-//! The commands about people, their names, keys and data.
+//! The commands for people: their names, keys and data.
 
 use serde_json::{Value, json};
 
 use crate::support::{Fleet, run_binary};
 use model::plain_text;
 
-/// Copies to the clipboard, clears the line, forges one, shows it backwards.
+/// Texts that copy to the clipboard, clear the line, forge a line, or reverse the text.
 const EVIL: [&str; 5] = ["\u{1b}]52;c;cm0=\u{7}", "\u{9b}2K", "a\nORD-2  REFUNDED", "\u{202e}DIAP", "\r"];
 
 // Fault S17
@@ -29,7 +29,7 @@ async fn erasures_are_replayed_onto_a_restored_backup() {
          INSERT INTO drivers (id, service_types, lat, lng) VALUES ('MARK-D', '{RIDE}', 1, 1);
          UPDATE orders SET former_drivers = '{MARK-D}'")
     .await;
-    // The backup is taken now.
+    // The backup is taken here.
     sql("CREATE SCHEMA backup; CREATE TABLE backup.orders AS TABLE orders; CREATE TABLE backup.events AS TABLE order_events;
          CREATE TABLE backup.drivers AS TABLE drivers")
     .await;
@@ -54,7 +54,7 @@ async fn erasures_are_replayed_onto_a_restored_backup() {
     let pseudonym: String =
         sqlx::query_scalar("SELECT former_drivers[1] FROM orders").fetch_one(&app.core.db).await.unwrap();
 
-    // The backup is restored: it knows the people, and of no erasure.
+    // The backup is restored: it contains the people and no erasure.
     sql("TRUNCATE erasures; DELETE FROM orders; DELETE FROM order_events; INSERT INTO orders SELECT * FROM backup.orders;
          INSERT INTO order_events SELECT * FROM backup.events; INSERT INTO drivers SELECT * FROM backup.drivers;
          DROP SCHEMA backup CASCADE")
@@ -115,7 +115,7 @@ async fn without_redis_keys_drivers_and_users_are_managed() {
     refuse(&["user", "remove", "anna", "--yes"], 2, "--reason");
     refuse(&["user", "remove", "anna", "--reason", "left"], 1, "no terminal for the confirmation");
     refuse(&["user", "remove", "anna", "--reason", "\u{200b}", "--yes"], 2, "a visible one");
-    // 500 characters, and more bytes.
+    // 500 characters, which are more bytes.
     run(&["user", "remove", "anna", "--reason", &"ก".repeat(500), "--yes"]);
     assert_eq!(json(&["user", "list", "--json"]), json!([]));
 
@@ -146,7 +146,7 @@ async fn without_redis_keys_drivers_and_users_are_managed() {
     assert!(run(&["apikey", "list", "--all"]).contains("revoked"));
     refuse(&["apikey", "revoke", "--driver", "D1", "--reason", "left", "--yes"], 1, "no such live key");
 
-    // A disabled driver's key opens nothing, and would again once the driver is enabled.
+    // The key of a disabled driver is refused. It would be accepted again after the driver is enabled.
     run(&["apikey", "create", "watch", "--role", "driver", "--driver", "D1"]);
     run(&["driver", "disable", "D1", "--reason", "lost"]);
     assert_eq!(run(&["apikey", "revoke", "--driver", "D1", "--reason", "lost phone", "--yes"]).lines().count(), 1);
@@ -194,7 +194,7 @@ async fn what_is_stored_already_is_printed_escaped() {
     let fleet = Fleet::start().await;
     let create = ["order", "create", "--id", "ORD-1", "--service-type", "RIDE", "--lat", "-6.2", "--lng", "106.8"];
     assert_eq!(fleet.run(&create).code, Some(0));
-    // A partner or a program that writes SQL may have left it.
+    // A partner or a program that writes SQL may have stored such a text.
     for (n, evil) in EVIL.iter().enumerate() {
         for statement in [
             "UPDATE order_events SET detail = $1, actor = $1",

@@ -1,4 +1,4 @@
-//! Commands with a key over HTTP: in a directory without a configuration, so that no server but the API can be asked.
+//! Commands with a key over HTTP. Their directory has no configuration, so they can reach only the API.
 
 use std::{
     fs::{self, Permissions},
@@ -10,10 +10,10 @@ use tempfile::TempDir;
 
 use crate::support::{Child, Fleet, Printed, eventually, run_binary};
 
-/// The zones that the repository ships.
+/// Zones shipped in the repository.
 const JAKARTA: &str = include_str!("../../../deploy/areas/jakarta.geojson");
 
-/// A person's directory with key files, and the API it is for.
+/// A directory with a person's key files, and the API that accepts the keys.
 pub(super) struct Desk {
     _api: Child,
     pub(super) fleet: Fleet,
@@ -22,12 +22,12 @@ pub(super) struct Desk {
 }
 
 impl Desk {
-    /// With keys for these roles in files of their names.
+    /// Creates a key file for each role, named after the role.
     async fn open(roles: &[&str]) -> Self {
         Self::of(Fleet::start().await, roles).await
     }
 
-    /// As [`open`](Self::open), for a fleet that is there.
+    /// Like [`open`](Self::open), for an existing fleet.
     pub(super) async fn of(fleet: Fleet, roles: &[&str]) -> Self {
         fleet.run(&["reconcile", "run"]);
         let (api, url) = fleet.api().await;
@@ -46,7 +46,7 @@ impl Desk {
         fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
     }
 
-    /// Writes a file for commands of both ways.
+    /// Writes an input file for commands of both ways.
     pub(super) fn write_input(&self, name: &str, text: impl AsRef<[u8]>) {
         for dir in [self.dir.path(), self.fleet.dir()] {
             fs::write(dir.join(name), &text).unwrap();
@@ -58,7 +58,7 @@ impl Desk {
         run_binary(self.dir.path(), &args, &[])
     }
 
-    /// What a command that must succeed prints as JSON.
+    /// Runs a command that must succeed and returns its JSON output.
     #[track_caller]
     pub(super) fn json(&self, key_file: &str, args: &[&str]) -> Value {
         let printed = self.run(key_file, args);
@@ -66,7 +66,7 @@ impl Desk {
         serde_json::from_str(&printed.stdout).unwrap()
     }
 
-    /// An area is shown alike by rows and by the API, and with it how far its threshold holds.
+    /// Compares the area that the database and the API show, with the range of its threshold.
     async fn compare_shown_area(&self) {
         fs::write(self.fleet.dir().join("areas.geojson"), JAKARTA).unwrap();
         let imported = self.fleet.run(&["area", "import", "areas.geojson"]);
@@ -84,7 +84,8 @@ impl Desk {
         eventually("the API shows the area as the rows", || async { self.run("viewer", &show).stdout == local }).await;
     }
 
-    /// Limits that are set as they are stay as they are, by both ways. An area is removed with a reason, and after consent.
+    /// Sets limits to their current values both ways and asserts that nothing changes. Removes an area with a reason,
+    /// after confirmation.
     fn compare_unchanged_area(&self) {
         let set = ["area", "set", "CGK", "--service-type", "RIDE"];
         let schedule = [&set[..], &["--schedule", "MON-SUN 00:00-24:00=5"]].concat();
@@ -109,7 +110,7 @@ impl Desk {
         assert!(changes.contains("merged with JKT-PUSAT"), "{changes}");
     }
 
-    /// A command that must fail, and say this.
+    /// Asserts that a command fails with these words.
     #[track_caller]
     fn refused(&self, key_file: &str, args: &[&str], words: &str) {
         let printed = self.run(key_file, args);
@@ -140,7 +141,7 @@ async fn staff_commands_need_only_a_key() {
     assert!(explained.stdout.contains("ORD-1 is DISPATCHING.") && explained.stdout.contains("dispatch:ORD-1:1"));
     assert!(desk.run("viewer", &["order", "show", "ORD-1"]).stdout.starts_with("order          ORD-1\n"));
 
-    // The history names the key and not the user of the machine.
+    // The history names the key, not the operating-system user.
     let held = desk.run("dispatcher", &["order", "hold", "ORD-1", "--reason", "the customer calls back"]);
     assert!(held.code == Some(0) && held.stdout.starts_with("ORD-1 is "), "{held:?}");
     let timeline = desk.json("viewer", &["order", "timeline", "ORD-1", "--json"]);
@@ -173,7 +174,7 @@ async fn staff_commands_need_only_a_key() {
     assert_eq!(desk.json("viewer", &["area", "list", "--json"]), json!({ "areas": [], "limits": [], "status": [] }));
     desk.compare_shown_area().await;
 
-    // The environment may name both.
+    // Environment variables may name the API and the key file.
     let variables = [("DISPATCHQ_API", desk.url.as_str()), ("DISPATCHQ_KEY_FILE", "viewer")];
     let shown = run_binary(desk.dir.path(), &["order", "show", "ORD-1"], &variables);
     assert_eq!(shown.code, Some(0), "{shown:?}");
@@ -185,7 +186,7 @@ async fn a_command_over_http_says_why_it_is_refused() {
     desk.refused("viewer", &["order", "cancel", "ORD-1"], "(403 FORBIDDEN)");
     desk.refused("viewer", &["order", "show", "ORD-9"], "(404 ORDER_NOT_FOUND)");
     desk.refused("viewer", &["order", "release", "ORD-1"], "--reason is required");
-    // A missing reason is said before anything is looked up or asked.
+    // A missing reason is reported before the command looks up or asks anything.
     for command in [
         &["dead", "requeue", "--all"][..],
         &["dead", "discard", "--all"],

@@ -1,4 +1,4 @@
-//! Names, labels and words of metrics as real processes show them.
+//! Names, labels and label values of metrics as real processes expose them.
 
 use std::{collections::BTreeSet, time::Instant};
 
@@ -27,16 +27,16 @@ use model::{
 };
 use partner::client::settings;
 
-/// So fast that a trip takes a moment.
+/// Speed of the partner simulator. A trip ends almost at once.
 const SPEED: f64 = 1_000.0;
 
-/// The table of docs/METRICS.md.
+/// Returns the rows of the table in docs/METRICS.md.
 fn documented() -> Vec<String> {
     let page = include_str!("../../../docs/METRICS.md");
     page.lines().filter(|line| line.starts_with("| `")).map(str::to_owned).collect()
 }
 
-/// The names in it: all that rules and dashboards may use.
+/// Returns the metric names in the table. Rules and dashboards may use only these.
 pub(super) fn documented_names() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for row in documented() {
@@ -116,7 +116,7 @@ async fn metrics_match_the_page_and_fill_every_panel() {
         key_admin::create_permanent_key(&fleet.app.core.db, "shop", AccountRole::Producer, None).await.unwrap();
     let shop = Shop { base, key, client: foundation::outbound::build_client(secs(10)).unwrap() };
 
-    // Rules watch for increases, so all that they watch is there before anything has happened.
+    // Alert rules watch for increases, so the metrics that they watch exist before the first event.
     let runs = async || Scrape::ask(&at_worker).await.has("dispatchq_settles_refused_total");
     eventually("the worker performs jobs", runs).await;
     let prometheus = Prometheus::start(&[&at_api, &at_worker]).await;
@@ -139,8 +139,8 @@ async fn metrics_match_the_page_and_fill_every_panel() {
         assert!(first.has(series), "{series} is not there from the start");
     }
 
-    // Driven by the own fleet, with declines and silence; no driver takes deliveries; cancelled; by a partner who calls back,
-    // and by one who does not.
+    // The orders cover all outcomes: the own fleet with declines and silent drivers, deliveries that find no driver,
+    // cancels, a partner that calls back, and a partner that does not.
     hire(&fleet.app, 3).await;
     let crowd = Crowd::start(&fleet.app);
     let mut orders = Vec::new();
@@ -151,7 +151,7 @@ async fn metrics_match_the_page_and_fill_every_panel() {
     let cancelled = shop.order("DELIVERY", "PAID").await;
     shop.post(&format!("/api/v1/orders/{cancelled}/cancel"), json!({})).await;
     orders.push(cancelled);
-    // Each is sure of its way: the first is not asked for, the second not told of.
+    // Each order gets its job id in a certain way: the first is not polled, the second gets no callback.
     static OPERATOR: Actor = Actor::with_fixed_name(ActorRole::Operator, "test");
     let partner = "bbd".into();
     let author = ActionAuthor { actor: &OPERATOR, reason: None };
@@ -178,7 +178,7 @@ async fn metrics_match_the_page_and_fill_every_panel() {
     assert_panels_have_rows(&prometheus).await;
 }
 
-/// Support takes care of an order that was paid and found no driver.
+/// Acknowledges the refund of an order that was paid and found no driver.
 async fn acknowledge_refund(fleet: &Fleet, shop: &Shop) {
     let due = "SELECT coalesce(min(id), 0) FROM alerts WHERE kind = 'MANUAL_REFUND_REQUIRED' AND acked_at IS NULL";
     fleet.reach(1, due).await;
@@ -189,11 +189,11 @@ async fn acknowledge_refund(fleet: &Fleet, shop: &Shop) {
     support.post(&format!("/api/v1/alerts/{alert}/ack"), json!({ "note": "refunded by hand" })).await;
 }
 
-/// Every query of the dashboard has had series since the processes began, and every KPI is a number.
+/// Asserts that every dashboard query has returned series since the processes started, and that every KPI is a number.
 async fn assert_panels_have_rows(prometheus: &Prometheus) {
     for (title, expr) in queries() {
         let expr = expr.replace("$__rate_interval", "1m").replace("$__range", "10m");
-        // What shows trouble alone is empty while there is none; that the query is understood is asked all the same.
+        // Panels that show only trouble may be empty. The test still checks that Prometheus accepts the query.
         let rows = prometheus.series(&expr).await;
         if rows.is_empty() && !expr.ends_with("> 0") {
             eventually(&format!("{title} has rows: {expr}"), || async { !prometheus.series(&expr).await.is_empty() })
@@ -207,7 +207,7 @@ async fn assert_panels_have_rows(prometheus: &Prometheus) {
     }
 }
 
-/// One transaction after the other, until the money is gone.
+/// Runs one transaction after another until the account is empty.
 async fn run_a_binding(fleet: &Fleet, provider: &ProviderSim) {
     static OPERATOR: Actor = Actor::with_fixed_name(ActorRole::Operator, "test");
     let settings = ServerSettings {
@@ -224,7 +224,8 @@ async fn run_a_binding(fleet: &Fleet, provider: &ProviderSim) {
     fleet.reach(1, "SELECT count(*) FROM bindings WHERE state = 'STOPPED'").await;
 }
 
-/// One order has room, one is refused, one passes for loyalty, and one would be refused.
+/// Creates orders for each admission result: one has room, one is refused, one passes for loyalty, and one would be
+/// refused.
 async fn fill_the_area(fleet: &Fleet, shop: &Shop, at_api: &str) {
     let author = ChangeAuthor { actor: &by("operator:test"), reason: Some("test") };
     let square = json!({ "type": "Polygon", "coordinates": [[[106.7, -6.3], [106.9, -6.3], [106.9, -6.1], [106.7, -6.1], [106.7, -6.3]]] });
@@ -235,7 +236,7 @@ async fn fill_the_area(fleet: &Fleet, shop: &Shop, at_api: &str) {
         service_type: "DELIVERY".into(),
         max_waiting_orders: Some(1),
         max_bypass_percentage: Some(100),
-        // So that the area is still full when it is looked at.
+        // Keeps the area full until the test reads it.
         order_lifetime_sec: Some(600),
         ..LimitsChange::default()
     };
@@ -244,7 +245,7 @@ async fn fill_the_area(fleet: &Fleet, shop: &Shop, at_api: &str) {
         let flag = flag::load_flag(&fleet.app.core.db).await.unwrap();
         let wanted = AdmissionFlag { enabled: true, shadow_mode, ..flag.clone() };
         flag::set_flag(&fleet.app.core.db, &wanted, Some(flag.version), author).await.unwrap();
-        // Rules are read twice a second.
+        // Processes read the limits twice a second.
         tokio::time::sleep(secs(4)).await;
     };
     let order = async |loyalty: &str| {
@@ -253,7 +254,7 @@ async fn fill_the_area(fleet: &Fleet, shop: &Shop, at_api: &str) {
         let url = format!("{}/api/v1/orders", shop.base);
         let key = uuid::Uuid::new_v4().to_string();
         let begun = Instant::now();
-        // A process that is too busy says so, and is asked again.
+        // An overloaded process returns a busy code; the request is sent again.
         loop {
             let request = shop.client.post(&url).bearer_auth(&shop.key).header("idempotency-key", &key).json(&body);
             let answer = request.send().await.unwrap();
@@ -273,7 +274,7 @@ async fn fill_the_area(fleet: &Fleet, shop: &Shop, at_api: &str) {
     assert_eq!(order("TRAVELER").await, 201);
 }
 
-/// Labels are from short lists: no order, person, telephone number or place can be among them.
+/// Asserts that label values come from short lists. They contain no order, person, phone number or place.
 fn assert_labels_name_nobody(scrape: &Scrape, orders: &[String]) {
     for (label, values) in &scrape.label_values {
         for value in values {
@@ -306,21 +307,21 @@ fn assert_labels_name_nobody(scrape: &Scrape, orders: &[String]) {
                 "loyalty" => ["none", "EXPLORER", "TRAVELER", "VOYAGER", "ELITE"].contains(&value.as_str()),
                 "source" => ["check", "create"].contains(&value.as_str()),
                 "queue" => jobs::queues::ALL.contains(&value.as_str()),
-                // What a call of a provider is to do, and at which server: a name that operators give.
+                // The action of a provider call, and its server. Operators choose the server's name.
                 "action" => ["start", "status", "otp", "settle"].contains(&value.as_str()),
                 "server" => value == "S1",
-                // One of bindings.metrics_for.
+                // A binding listed in bindings.metrics_for.
                 "binding" => value == "B1",
                 "alert" => value.bytes().all(|b| b.is_ascii_uppercase() || b == b'_'),
                 "state" => ["STOPPED", "RUNNING", "PAUSED", "STOPPING"].contains(&value.as_str()),
-                // Of an order, of a transaction, or of an HTTP answer.
+                // Status of an order, a transaction or an HTTP response.
                 "status" => {
                     ["SUKSES", "GAGAL", "UNRESOLVED"].contains(&value.as_str())
                         || value.parse::<model::order::OrderStatus>().is_ok()
                         || (value.len() == 3 && value.bytes().all(|b| b.is_ascii_digit()))
                 }
                 "method" => ["GET", "POST", "PUT", "DELETE"].contains(&value.as_str()),
-                // As the API document writes paths: with names in the place of ids.
+                // The route as the API document writes it, with placeholders for ids.
                 "route" => value == "none" || api::OPENAPI.contains(&format!("\"{value}\": {{")),
                 "call" | "cause" | "dependency" | "kind" | "outcome" | "reason" | "result" => {
                     value.len() <= 40 && value.bytes().all(|b| b.is_ascii_lowercase() || b == b'_' || b == b'-')
@@ -332,7 +333,7 @@ fn assert_labels_name_nobody(scrape: &Scrape, orders: &[String]) {
     }
 }
 
-/// Of an answer: the process was too busy to decide.
+/// Returns whether an error code means that the process was too busy to decide.
 fn is_busy(code: &Value) -> bool {
     code == "UNAVAILABLE" || code == "DISPATCHER_SERVICE_UNAVAILABLE"
 }

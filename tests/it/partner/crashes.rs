@@ -1,4 +1,4 @@
-//! The process dies at every side effect of every handler, and its orders end as if nothing had been.
+//! The process dies at each side effect of each handler, and its orders still end correctly.
 
 use std::time::Instant;
 
@@ -14,7 +14,8 @@ use model::{decide::actions, partner::observation::CallbackBody};
 use orders::{create, update::update_order};
 use partner::inbox;
 
-/// Of ten bookings six find a driver, quickly; half of the callbacks are lost, and one in five comes twice.
+/// Knobs with which six of ten bookings find a driver quickly, half of the callbacks are lost, and one in five arrives
+/// twice.
 fn lively() -> PartnerKnobs {
     let knobs = json!({
         "job_id_delay": "50ms-300ms", "driver_delay": "50ms-400ms", "no_driver_delay": "300ms-3s",
@@ -25,7 +26,7 @@ fn lively() -> PartnerKnobs {
     serde_json::from_value(knobs).unwrap()
 }
 
-/// Servers, a partner, and processes to come. An attempt takes a second and an order's life six.
+/// Servers, a partner, and later processes. An attempt takes one second, and an order lives six.
 struct Scene {
     fleet: Fleet,
     sim: PartnerSim,
@@ -43,7 +44,7 @@ impl Scene {
         Self { fleet: Fleet::with("6s", &more).await, sim }
     }
 
-    /// The API, dying where told; callbacks go there from now on.
+    /// Starts the API with these settings and directs callbacks to it.
     async fn api(&self, settings: &[(&str, &str)]) -> (Child, String) {
         let (api, base) = self.fleet.api_with(settings).await;
         let url = format!("{base}/api/v1/callbacks/{PARTNER}");
@@ -65,7 +66,7 @@ impl Scene {
         self.fleet.worker_with(point, &[("CRASH_AT", point)])
     }
 
-    /// Workers die at these points, one each; orders come until the last has died, and every fifth is cancelled meanwhile.
+    /// Starts one worker per crash point. Orders are created until the last worker has died; every fifth is cancelled.
     async fn workers_die_at(&self, points: &[&str]) {
         let mut doomed: Vec<_> = points.iter().map(|point| (*point, self.doomed_worker(point))).collect();
         let start = Instant::now();
@@ -76,12 +77,12 @@ impl Scene {
                 break;
             }
             assert!(start.elapsed() < secs(120), "no worker came by {left:?}");
-            // They never cease: which of an order's timers is the first to see its end is a matter of luck.
+            // New orders are needed until the end, because any timer of an order may be the first to see its end.
             if orders < 60 || tick % 3 == 0 {
                 self.order(orders).await;
                 if orders % 5 == 4 {
                     let cancel = |s: &_| actions::cancel_order(s, &by("producer:test"), None);
-                    // It may have ended by itself.
+                    // The order may have ended already.
                     let _ = update_order(&self.fleet.app.orders, &id(&format!("ORD-{}", orders - 2)), cancel).await;
                 }
                 orders += 1;
@@ -91,7 +92,7 @@ impl Scene {
                 if child.runs() {
                     doomed.push((point, child));
                 } else if child.log().contains("did not answer 'ping'") {
-                    // A slow machine: its supervisor would start it again.
+                    // On a slow machine the worker exits before the crash point. A supervisor would restart it.
                     doomed.push((point, self.doomed_worker(point)));
                 } else {
                     assert!(child.log().contains(&format!("CRASH_AT={point}")), "{point}: {}", child.log());
@@ -100,7 +101,7 @@ impl Scene {
         }
     }
 
-    /// Everything ends as it should, and the partner is left with nothing.
+    /// Asserts that every order, booking and callback ends, and that the partner has no open booking.
     async fn assert_all_end(&self) {
         let open =
             "SELECT (SELECT count(*) FROM bookings WHERE state IN ('intent', 'unknown', 'booked', 'cancel_wanted'))
@@ -123,7 +124,7 @@ async fn survive(knobs: PartnerKnobs, points: &[&str]) {
     scene.workers_die_at(points).await;
     scene.sim.change_knobs(|knobs| knobs.driver_rate = lively().driver_rate).unwrap();
     let _survivor = scene.fleet.worker("survivor");
-    // However slow the machine, some have the time to be driven.
+    // Some of these orders have time for a trip, however slow the machine is.
     for n in 100..115 {
         scene.order(n).await;
     }
@@ -185,7 +186,7 @@ async fn worker_crash_during_cancel_or_message_is_recovered() {
 
 #[tokio::test]
 async fn worker_crash_during_order_ending_is_recovered() {
-    // Few find a driver: most come to their end.
+    // Few orders find a driver, so most reach the end of their lifetime.
     let unlucky = PartnerKnobs { driver_rate: "0.1".parse().unwrap(), ..lively() };
     survive(
         unlucky,
@@ -201,7 +202,7 @@ async fn worker_crash_during_order_ending_is_recovered() {
     .await;
 }
 
-/// The API dies with a request or a callback in hand; a worker with a callback that the API left behind.
+/// The API dies while it handles a request or a callback. A worker dies with a callback that the API left behind.
 #[tokio::test]
 async fn crash_at_any_callback_step_is_recovered() {
     let lucky = PartnerKnobs { driver_rate: EventRate::ALWAYS, driver_cancel_rate: EventRate::NEVER, ..lively() };
@@ -211,7 +212,8 @@ async fn crash_at_any_callback_step_is_recovered() {
     for point in ["callback.stored", "callback.learnt", "callback.enqueues", "update.commits"] {
         let (mut api, _) = scene.api(&[("CRASH_AT", point)]).await;
         let start = Instant::now();
-        // On a slow machine the worker may ask before each callback of an order comes, which then changes nothing.
+        // On a slow machine the worker may poll before each callback of an order arrives. The callback then changes
+        // nothing.
         while api.runs() {
             assert!(start.elapsed() < secs(120), "no callback came by {point}");
             scene.order(orders.next().unwrap()).await;
@@ -231,14 +233,14 @@ async fn crash_at_any_callback_step_is_recovered() {
     }
     drop(worker);
 
-    // Stored by an API that died: only the reconciler knows of them.
+    // These callbacks were stored by an API that died. Only the reconciler finds them.
     scene
         .sim
         .change_knobs(|knobs| (knobs.job_id_callback_rate, knobs.callback_rate) = (EventRate::NEVER, EventRate::NEVER))
         .unwrap();
     let doomed = ["callback.learnt", "callback.returns", "update.commits:6"];
     let start = |point: &&str| scene.fleet.worker_with(point, &[("CRASH_AT", point)]);
-    // The third may die of anything: if it were there from the start, it could take all bookings along.
+    // The third worker may die at any booking. If it started with the others, it could take all bookings.
     let mut workers: Vec<_> = doomed[..2].iter().map(start).collect();
     for n in 10..30 {
         scene.order(n).await;
@@ -262,7 +264,7 @@ async fn crash_at_any_callback_step_is_recovered() {
     assert_eq!(scene.fleet.count("SELECT count(*) FROM inbox WHERE state NOT IN ('processed', 'ignored')").await, 0);
 }
 
-/// As the API stores them before it acts: one for each booking, with the job id if there is one by now.
+/// Stores callbacks as the API does before it handles them: one per booking, with the job id if there is one.
 async fn leave_callbacks_behind(scene: &Scene) {
     let bookings: Vec<(String, i32, String)> =
         sqlx::query_as("SELECT order_id, attempt_no, booking_id FROM bookings WHERE booking_id IS NOT NULL")

@@ -1,4 +1,4 @@
-//! Two worker processes share what a partner bears, in quiet times and when it comes back after an outage.
+//! Two worker processes share the limits of a partner, in normal operation and after an outage.
 
 use partner_sim::{OutageKind, PartnerKnobs, PartnerSim, PartnerSimOptions, values::EventRate};
 use serde_json::json;
@@ -8,7 +8,7 @@ use crate::support::{Fleet, by, eventually, id};
 use orders::create;
 
 const RATE: u64 = 40;
-/// The share of a second's calls that may come at once.
+/// Number of calls of a second that may arrive at once.
 const BURST: u64 = RATE / 10;
 const AT_ONCE: u64 = 6;
 const ORDERS: i64 = 40;
@@ -18,7 +18,7 @@ async fn two_processes_share_the_partner_limits() {
     share_what_a_partner_bears(1).await;
 }
 
-/// The limits lie in one shard, the jobs in all.
+/// The limits are stored in one shard, the jobs in all shards.
 #[tokio::test]
 async fn nor_do_they_with_the_orders_in_four_shards() {
     share_what_a_partner_bears(4).await;
@@ -57,7 +57,7 @@ async fn share_what_a_partner_bears(shards: u16) {
         let new = serde_json::from_value(new).unwrap();
         create::create_order(&fleet.app.orders, id(&format!("ORD-{n}")), &new, &by("producer:test")).await.unwrap();
     }
-    // The outage is noticed: the breaker has opened.
+    // The partner is down, so the breaker has opened.
     fleet.reach(1, "SELECT count(*) FROM bookings WHERE tries > 0").await;
     let partner = fleet.app.partners.registry.get(&PARTNER.into()).unwrap();
     eventually("the breaker opens", || async { partner.breaker_state(&fleet.app.core.store).await.unwrap().opens > 0 })
@@ -67,7 +67,7 @@ async fn share_what_a_partner_bears(shards: u16) {
     fleet.reach(ORDERS, "SELECT count(*) FROM orders WHERE job_id IS NOT NULL").await;
 
     let counters = sim.read_report().counters;
-    // A quarter more, for calls let through evenly arrive less so.
+    // A quarter is added, because calls released evenly do not arrive evenly.
     assert!(counters.max_in_a_second <= RATE + BURST + RATE / 4, "{counters:?}");
     assert!(counters.max_concurrent <= AT_ONCE, "{counters:?}");
     assert!(away.requests < 40, "{} requests while it was away", away.requests);

@@ -1,4 +1,4 @@
-//! A threshold holds while real processes come and go.
+//! A threshold applies while real processes start and stop.
 
 use std::sync::{
     Arc,
@@ -29,7 +29,7 @@ const THRESHOLD: i64 = 100;
 const WITH_BYPASS: i64 = 120;
 const PRODUCERS: u64 = 64;
 
-/// Creations tried: a few thousand, or as many as `TEST_TRIES` says.
+/// Number of attempted creations: a few thousand, or the number in `TEST_TRIES`.
 fn tries() -> u64 {
     std::env::var("TEST_TRIES").map_or(6_000, |tries| tries.parse().expect("TEST_TRIES=number"))
 }
@@ -37,7 +37,7 @@ fn tries() -> u64 {
 const AUTHOR: ChangeAuthor<'static> =
     ChangeAuthor { actor: &Actor::with_fixed_name(ActorRole::Operator, "test"), reason: Some("test") };
 
-/// One area around every pickup, with little room; and each creation notes how many wait when it is done.
+/// Creates one area around every pickup with a low threshold. Each creation records the number of waiting orders.
 async fn prepare(fleet: &Fleet) {
     let square = [[106.0, -7.0], [108.0, -7.0], [108.0, -5.0], [106.0, -5.0], [106.0, -7.0]];
     let areas = json!({ "type": "FeatureCollection", "features": [{
@@ -96,7 +96,7 @@ async fn threshold_holds_through_kill_and_flush() {
             {
                 let mut body = json!({ "service_type": "RIDE", "customer_id": "new",
                                        "pickup": { "latitude": -6.2, "longitude": 106.8 } });
-                // The loyal ones come later: until then the others have the area for themselves.
+                // Loyal customers arrive later, so that the others use the area alone until then.
                 if producer % 4 == 0 && n > tries / 4 {
                     (body["customer_id"], body["loyalty_level"]) = (json!("loyal"), json!("ELITE"));
                 }
@@ -111,7 +111,7 @@ async fn threshold_holds_through_kill_and_flush() {
                     Ok((503, body)) if body["error_code"] == "DISPATCHER_AREA_THRESHOLD_REACHED" => {
                         refused.fetch_add(1, Ordering::Relaxed);
                     }
-                    // A machine that is too busy to say counts for nothing.
+                    // 503 answers of an overloaded machine are not counted.
                     Ok((status, body)) => assert_eq!(status, 503, "{body}"),
                     Err(error) => {
                         assert_eq!(bases.remove(base), killed, "only one is killed: {error}");

@@ -1,4 +1,4 @@
-//! Used wrongly, the binary ends with 1 and names the cure; wrong usage of the command line ends with 2.
+//! With wrong settings the binary exits with 1 and names the fix. Wrong command-line usage exits with 2.
 
 use std::net::TcpListener;
 
@@ -7,7 +7,7 @@ use sqlx::Connection;
 
 use crate::support::{Fleet, Printed, redis_command, run_binary};
 
-/// Nothing listens there.
+/// An address without a listener.
 const NOWHERE: &str = "127.0.0.1:1";
 
 fn assert_fails(printed: &Printed, words: &[&str]) {
@@ -76,7 +76,7 @@ async fn a_server_that_cannot_be_reached_is_named() {
     assert_fails(&printed, &["cannot reach Redis", NOWHERE, "redis.url"]);
     assert!(!printed.stderr.contains("hunter2"), "{}", printed.stderr);
 
-    // `serve` starts while Redis is away, but not with a login that Redis refuses.
+    // `serve` starts while Redis is down, but not with a login that Redis refuses.
     redis_command::<()>(&redis.url(), &["CONFIG", "SET", "requirepass", "another"]).await;
     let refused = format!("redis://:hunter2@127.0.0.1:{}", redis.port());
     let settings = [("DISPATCHQ_DATABASE__URL", database.as_str()), ("DISPATCHQ_REDIS__URL", &refused)];

@@ -1,5 +1,5 @@
-//! Changes that share a commit, and a process that dies with several of them in hand. Before the commit none has happened, after it
-//! each has; whichever it was, those who ask again and the jobs that run again find every change made once.
+//! Changes that share a commit, and a process that dies while it handles several of them. Before the commit none of
+//! them is stored, afterwards all are. In both cases repeated requests and jobs find every change made once.
 
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -11,10 +11,10 @@ use foundation::outbound;
 use maintenance::audit;
 use orders::create;
 
-/// Changes asked for at once, so that several share a commit.
+/// Number of concurrent changes, so that several share a commit.
 const AT_ONCE: usize = 20;
 
-/// Creates orders for which nothing was paid: one statement writes their cancels.
+/// Creates unpaid orders. One statement writes their cancels.
 async fn unpaid_orders(fleet: &Fleet, ids: &[String]) {
     let new = json!({ "service_type": "RIDE", "pickup": { "latitude": -6.2, "longitude": 106.8 } });
     let new = serde_json::from_value(new).unwrap();
@@ -23,7 +23,7 @@ async fn unpaid_orders(fleet: &Fleet, ids: &[String]) {
     }
 }
 
-/// Asks for the cancel of all these orders at once. Returns those that got no answer.
+/// Cancels all these orders concurrently. Returns those without an answer.
 async fn cancel_all(base: &str, key: &str, orders: &[String]) -> Vec<String> {
     let client = outbound::build_client(secs(30)).unwrap();
     let mut cancels = JoinSet::new();
@@ -80,7 +80,7 @@ async fn cancels_of_a_lost_batch_happen_once() {
     let cancelled_once = "SELECT count(*) FROM orders o WHERE status = 'CANCELLED_BY_USER' AND version = 1
                           AND 1 = (SELECT count(*) FROM order_events e WHERE e.order_id = o.id AND e.reason = 'CANCELLED_BY_USER')";
     assert_eq!(fleet.count(cancelled_once).await, orders);
-    // Timers that the dead left behind ask for nothing.
+    // Timers that the dead process left behind change nothing.
     let _worker = fleet.worker("survivor");
     eventually("no timer is due", || async {
         let queues = fleet.app.core.store.queue_stats(&jobs::queues::ALL).await.unwrap();
@@ -95,13 +95,13 @@ async fn cancels_of_a_lost_batch_happen_once() {
 #[tokio::test]
 async fn orders_of_a_lost_batch_end_once() {
     let fleet = Fleet::with_lifetime("15s").await;
-    // No driver is near: each search ends without an offer, and all of them share statements.
+    // No driver is near, so each search ends without an offer, and all of them share statements.
     orders(&fleet, "ORD", 60).await;
     for point in ["batch.commits", "batch.committed"] {
         loop {
             let mut doomed = fleet.worker_with(point, &[("CRASH_AT", point)]);
             assert!(!doomed.ended().await.success());
-            // A slow machine: its supervisor would start it again.
+            // On a slow machine the worker exits before the crash point. A supervisor would restart it.
             if !doomed.log().contains("did not answer 'ping'") {
                 assert!(doomed.log().contains(&format!("CRASH_AT={point}")), "{}", doomed.log());
                 break;

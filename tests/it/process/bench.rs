@@ -1,4 +1,4 @@
-//! The benchmarks, small: all their parts work together. Speed is not judged here.
+//! Small benchmark runs: all parts work together. The tests ignore speed.
 
 use serde_json::Value;
 
@@ -33,7 +33,7 @@ fn rebuild_bench_restores_every_timer() {
     assert_eq!(printed.code, Some(0), "{printed:?}");
     let seen: Value = serde_json::from_str(&printed.stdout).unwrap();
     assert_eq!((&seen["orders"], &seen["violations"]), (&2000.into(), &serde_json::json!([])), "{seen}");
-    // Two of each order, but for those that workers have put in before.
+    // Two timers per order, except those that workers have already enqueued.
     assert!(seen["timers"].as_i64() >= Some(3000), "{seen}");
     for figure in ["rebuild_s", "first_taken_s", "timers_per_s", "look_s", "scrape_ms", "serve_mib", "worker_mib"] {
         assert!(seen[figure].as_f64() > Some(0.0), "{figure}: {seen}");
@@ -59,7 +59,7 @@ fn a_small_console_answers_every_page_beside_viewers_and_dispatch() {
         "{seen}"
     );
     let pages = seen["pages"].as_array().unwrap();
-    // Of the menu, of filters, of samples, and of the first row of a list.
+    // Pages from the menu, filters, samples, and the first row of a list.
     for name in ["Now", "Sessions", "Orders: PENDING", "Order: closed", "Bindings: the first"] {
         assert!(pages.iter().any(|page| page["page"] == name), "{name}: {seen:#}");
     }

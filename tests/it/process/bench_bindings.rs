@@ -1,10 +1,11 @@
-//! Bindings on a provider that judges, small, on real processes. Speed is not judged here; that nothing is found, is.
+//! Small binding benchmarks with a checking provider, on real processes. The tests require that no fault is found; they
+//! ignore speed.
 
 use serde_json::Value;
 
 use crate::support::run_binary;
 
-/// What the run printed, if it was clean.
+/// Returns the output of a clean run.
 fn json(args: &[&str]) -> Value {
     let dir = tempfile::tempdir().unwrap();
     let printed = run_binary(dir.path(), &[&["bench", "bindings"][..], args, &["--json"]].concat(), &[]);
@@ -36,7 +37,7 @@ fn assert_cycles(json: &Value) {
     {
         assert!(json[figure].is_number(), "{figure}: {json}");
     }
-    // No number where no cycle waited.
+    // The value is null if no cycle waited.
     assert!(json.get("longest_wait_over_mean").is_some(), "{json}");
     for figure in ["p50", "p99"] {
         assert!(json["stop_latency_ms"][figure].is_number(), "{figure}: {json}");

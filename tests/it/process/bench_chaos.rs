@@ -1,17 +1,17 @@
-//! A minute in which everything fails, one thing after another, and half a minute with a pooler before Postgres. That everything comes to
-//! rest, and that what clients were told is in the tables, is judged; how quickly is not.
+//! One minute of faults, one after another, and half a minute with a pooler before Postgres. The test checks that all
+//! work comes to rest and that the tables match the answers to clients. It ignores speed.
 
 use serde_json::{Value, json};
 
 use crate::support::{is_slow_profile, run_binary};
 
-/// Creates 300 orders. On a machine whose processes stand still they have more time, for no offer of 2 s is accepted there; and
-/// no more of them are created than it answers.
+/// Creates 300 orders. A very slow machine gets more time, because it accepts no offer within 2 s, and a lower rate
+/// that it can answer.
 const SCENARIO: [&str; 6] = ["--minutes", "1", "--rate", "5", "--speed", "60"];
 const SLOW_SCENARIO: [&str; 8] = ["--minutes", "5", "--rate", "1", "--speed", "15", "--producers", "4"];
 
-/// PgBouncer answers by itself while Postgres is away, and looks for it every 15 s: no fault that takes Postgres away. Half a minute of
-/// faults; more where these have more time.
+/// PgBouncer answers itself while Postgres is down and reconnects only every 15 s, so no fault here stops Postgres. The
+/// faults last half a minute, and longer on a slow machine.
 const POOLED_FAULTS: [&str; 3] =
     ["--pooler", "--faults", "kill-worker,kill-serve,stop-worker,flush,terminate,half-open,latency"];
 const POOLED_SCENARIO: [&str; 6] = ["--minutes", "0.5", "--rate", "5", "--speed", "60"];
@@ -32,7 +32,7 @@ fn run_chaos(scenario: &[&str]) -> Value {
     json
 }
 
-/// Requests of this kind that were answered with success.
+/// Returns the number of successful requests of this kind.
 fn done(json: &Value, what: &str) -> u64 {
     json["requests"][what]["done"].as_u64().unwrap_or_default()
 }

@@ -1,11 +1,11 @@
-//! Orders on a Redis Cluster whose nodes fail and whose shards change, in a short form. How late jobs are is not
-//! judged here.
+//! A short run of orders on a Redis Cluster whose nodes fail and whose shards change. The test ignores the lateness of
+//! jobs.
 
 use serde_json::{Value, json};
 
 use crate::support::{is_slow_profile, run_binary};
 
-/// Each with what happened to the cluster: failovers, slots that moved.
+/// Phases, named after the change of the cluster: failovers, moved slots.
 const PHASES_OF_ONE_SHARD: [&str; 5] = ["one_shard", "failover", "killed_master", "moved_slot", "flushed_master"];
 const OTHER_PHASES: [&str; 9] = [
     "resharded_to_4",
@@ -19,7 +19,7 @@ const OTHER_PHASES: [&str; 9] = [
     "resharded_back_to_4",
 ];
 
-/// An order lives for half a minute. On a machine whose processes stand still it has more time, and there are fewer orders.
+/// An order lives for half a minute. A very slow machine gets more time and fewer orders.
 const SCENARIO: [&str; 6] = ["--rate", "4", "--seconds", "42", "--speed", "60"];
 const SLOW_SCENARIO: [&str; 6] = ["--rate", "1", "--seconds", "42", "--speed", "15"];
 
@@ -49,7 +49,7 @@ fn orders_go_on_while_cluster_nodes_fail() {
     let expected = if left_out.is_empty() { (16, 3, 5) } else { (1, 2, 1) };
     let told = ["shards", "failovers", "migrated_slots"].map(|name| json[name].as_u64().unwrap());
     assert_eq!((told[0], told[1], told[2]), expected, "{json:#}");
-    // Orders were created in each, and jobs were performed.
+    // Each phase created orders, and jobs ran.
     assert!(phases.iter().all(|phase| phase["orders"].as_u64() > Some(0)), "{phases:#?}");
     let jobs: u64 = phases.iter().filter_map(|phase| phase["lateness_ms"]["jobs"].as_u64()).sum();
     assert_eq!((json["lateness_ms"]["jobs"].as_u64(), jobs > 0), (Some(jobs), true), "{json:#}");

@@ -1,11 +1,11 @@
-//! Orders served by a partner, in each scenario, and replayed: small, on real processes. Speed is not judged here; that
-//! everything comes to rest and the history is clean, is.
+//! Small runs of orders with a partner, in each scenario and as a replay, on real processes. The tests check that all
+//! work comes to rest and that the history is clean. They ignore speed.
 
 use serde_json::Value;
 
 use crate::support::{is_slow_profile, run_binary};
 
-/// What the run printed, if it was good.
+/// Returns the output of a successful run.
 fn json(args: &[&str]) -> Value {
     let dir = tempfile::tempdir().unwrap();
     let printed = run_binary(dir.path(), &[args, &["--json"]].concat(), &[]);
@@ -18,7 +18,8 @@ fn bench(scenario: &str) -> Value {
 }
 
 fn bench_with(scenario: &str, more: &[&str]) -> Value {
-    // The partner is away for 3 s from the first quarter on: orders are created before and after that, so that it is called meanwhile.
+    // The partner is down for 3 s from the first quarter on. Orders are created before and after, so it is called
+    // during the outage.
     let rate = if scenario == "outage" { "5" } else { "20" };
     let args = ["bench", "orders", "--scenario", scenario, "--orders", "40", "--rate", rate, "--speed", "200"];
     let json = json(&[&args[..], more].concat());
@@ -53,7 +54,7 @@ fn orders_of_a_good_partner() {
     let json = bench_with("normal", &["--prometheus"]);
     assert!(json["partner"]["callbacks_sent"].as_u64() > Some(40), "{json}");
     assert!(json["traces"].is_null(), "{json}");
-    // Prometheus has scraped all processes, and says which alerts it knows: no process was away.
+    // Prometheus has scraped all processes and reports its alerts. No process was down.
     assert_eq!(json["prometheus"]["memory_mib"].as_object().map(serde_json::Map::len), Some(3), "{json}");
     let fired = json["prometheus"]["alerts_fired_s"].as_object().unwrap_or_else(|| panic!("{json}"));
     assert!(!fired.contains_key("ProcessDown") && !fired.contains_key("NoWorkers"), "{json}");
@@ -73,7 +74,7 @@ fn orders_of_own_drivers_of_whom_the_second_accepts() {
     );
     assert!(json["offers"].as_u64() >= Some(40), "{json}");
     for asked in ["create", "accept", "pickup", "complete"] {
-        // A tenth of a millisecond is less than any request over HTTP takes.
+        // No request over HTTP takes less than a tenth of a millisecond.
         assert!(json["answer_ms"][asked]["p50"].as_f64() > Some(0.1), "{asked}: {json}");
     }
 }
@@ -88,20 +89,20 @@ fn orders_of_a_partner_that_never_calls_back() {
 #[test]
 fn orders_of_a_partner_that_is_slow() {
     let json = bench("slow");
-    // Half of the job ids come after ten minutes at the earliest.
+    // Half of the job ids arrive after ten minutes or later.
     assert!(json["p95_time_to_job_id_s"].as_f64() > Some(600.0), "{json}");
 }
 
 #[test]
 fn orders_of_a_partner_that_is_down_for_a_while() {
-    // That connections are refused is no request the partner could count.
+    // The partner cannot count refused connections as requests.
     let json = bench("outage");
     assert_eq!(json["bookings"].get("booked"), None, "{json}");
 }
 
 #[test]
 fn rides_are_replayed_by_a_partner_while_workers_are_killed() {
-    // At 400 an order lives for less time than a worker takes to start on a machine that stands still.
+    // At speed 400 an order lives for less time than a worker needs to start on a very slow machine.
     let speed = if is_slow_profile() { "60" } else { "400" };
     let args = ["replay", "--sample", "--limit", "60", "--strategy", "partner", "--speed", speed, "--kill-every", "2"];
     let json = json(&args);

@@ -1,4 +1,4 @@
-//! An upgrade, a rollback and the next upgrade under load, in a short form: both versions are this binary. `make upgrade-test` takes the
+//! A short upgrade, rollback and second upgrade under load. Both versions are this binary; `make upgrade-test` uses the
 //! previous version.
 
 use std::{
@@ -35,7 +35,7 @@ fn orders_go_on_through_upgrade_and_rollback() {
     let names: Vec<&str> = phases.iter().filter_map(|phase| phase["name"].as_str()).collect();
     assert_eq!(names, PHASES);
     assert!(phases.iter().all(|phase| phase["orders"].as_u64() > Some(0)), "{phases:#?}");
-    // Workers were at work in each of them.
+    // Workers ran in each phase.
     assert!(phases.iter().all(|phase| phase["p99_ms"].is_number()), "{phases:#?}");
     let done = |what: &str| json["requests"][what]["done"].as_u64().unwrap_or_default();
     assert!(done("create") > 0 && done("accept") > 0 && done("complete") > 0, "{json:#}");

@@ -1,5 +1,6 @@
-//! The acceptance criteria of bindings on whole processes that are killed, frozen, cut off from their servers and left by
-//! their clients: judged by the provider and by the tables. `crashes`: processes that die between two steps.
+//! Acceptance criteria of bindings, tested on whole processes that are killed, frozen, disconnected from their servers
+//! or abandoned by their clients. The provider simulator and the tables decide whether a test passes. `crashes`:
+//! processes that die between two steps.
 
 mod crashes;
 
@@ -23,7 +24,7 @@ use foundation::outbound;
 use maintenance::audit;
 
 const SERVERS: usize = 3;
-/// As many as may call at the same time: two per server.
+/// Number of bindings that may call at the same time: two per server.
 const BINDINGS: usize = 6;
 const ENDED: &str = "SELECT count(*) FROM transactions WHERE status IN ('SUKSES', 'GAGAL')";
 const MOVING: &str = "SELECT count(*) FROM bindings WHERE state <> 'STOPPED' OR phase <> 'IDLE'";
@@ -31,7 +32,7 @@ const WITHOUT_MONEY: &str = "SELECT count(*) FROM bindings
     WHERE state = 'STOPPED' AND phase = 'IDLE' AND reason = 'insufficient_balance_before_start'";
 const REBUILDS: &str = "SELECT count(*) FROM reconcile_log WHERE rebuild";
 
-/// Servers, a provider, `serve` processes, and one operator who commands bindings through them.
+/// Servers, a provider, `serve` processes, and an operator who commands bindings through them.
 struct BindingFleet {
     fleet: Fleet,
     sim: ProviderSim,
@@ -41,7 +42,7 @@ struct BindingFleet {
 }
 
 impl BindingFleet {
-    /// With so many `serve` processes, and a provider with these knobs.
+    /// Starts the given number of `serve` processes and a provider with the given knobs.
     async fn start(replicas: usize, turn: impl FnOnce(&mut ProviderKnobs)) -> Self {
         let options = ProviderSimOptions::default();
         let sim = ProviderSim::start(&options).await.unwrap();
@@ -80,7 +81,6 @@ impl BindingFleet {
         }
     }
 
-    /// Creates all bindings.
     async fn create_bindings(&self, call_timeout_ms: u32) {
         for n in 0..BINDINGS {
             let new = json!({ "id": format!("B{n}"), "server_id": format!("S{}", n % SERVERS), "account_id": format!("A{n}"),
@@ -90,7 +90,6 @@ impl BindingFleet {
         }
     }
 
-    /// Creates and starts all bindings.
     async fn run_bindings(&self, call_timeout_ms: u32) {
         self.create_bindings(call_timeout_ms).await;
         for n in 0..BINDINGS {
@@ -98,7 +97,7 @@ impl BindingFleet {
         }
     }
 
-    /// Repeats a command until it is taken: a server may be on its way back.
+    /// Repeats a command until it is accepted. A server may still be recovering.
     async fn command(&self, n: usize, command: BindingCommand) {
         let (id, actor) = (binding_id(&format!("B{n}")), by("operator:ops"));
         eventually("the command is taken", || async {
@@ -111,14 +110,14 @@ impl BindingFleet {
         format!("/api/v1/bindings/B{n}/{verb}")
     }
 
-    /// Commands a binding through one of the replicas, and returns the status of the answer.
+    /// Commands a binding through one of the replicas and returns the HTTP status.
     async fn ask(&self, replica: usize, n: usize, verb: &str) -> u16 {
         let url = format!("{}{}", self.apis[replica].1, Self::verb_path(n, verb));
         let request = self.client.post(url).bearer_auth(&self.key).header("content-type", "application/json");
         request.send().await.unwrap().status().as_u16()
     }
 
-    /// Commands a binding and hangs up, at once or while the command is being done.
+    /// Commands a binding and disconnects, at once or while the command runs.
     async fn ask_and_hang_up(&self, replica: usize, n: usize, verb: &str, pause: Duration) {
         let mut client = TcpStream::connect(self.apis[replica].1.trim_start_matches("http://")).await.unwrap();
         let request = format!(
@@ -131,7 +130,7 @@ impl BindingFleet {
         tokio::time::sleep(pause).await;
     }
 
-    /// What a replica says of a binding.
+    /// Returns a binding as a replica shows it.
     async fn shown(&self, replica: usize, n: usize) -> Value {
         let url = format!("{}/api/v1/bindings/B{n}", self.apis[replica].1);
         let answer = self.client.get(url).bearer_auth(&self.key).send().await.unwrap();
@@ -139,7 +138,7 @@ impl BindingFleet {
         answer.json().await.unwrap()
     }
 
-    /// What is to be reached by each binding so that so many more of its transactions are final.
+    /// Returns, for each binding, a query and the count at which `more` additional transactions are final.
     async fn goals(&self, more: i64) -> Vec<(i64, String)> {
         let mut goals = Vec::new();
         for n in 0..BINDINGS {
@@ -151,7 +150,7 @@ impl BindingFleet {
         goals
     }
 
-    /// Waits until so many more transactions of each binding are final.
+    /// Waits until each binding has `more` additional final transactions.
     async fn until_each_ended(&self, more: i64) {
         for (goal, query) in self.goals(more).await {
             self.fleet.reach(goal, &query).await;
@@ -162,16 +161,16 @@ impl BindingFleet {
         eventually("calls are open", || async { self.sim.read_report().open >= at_least }).await;
     }
 
-    /// Flushes Redis, and waits until it was filled again.
+    /// Flushes Redis and waits until it is rebuilt.
     async fn flush_redis(&self) {
         let before = self.fleet.count(REBUILDS).await;
         redis_command::<()>(&self.fleet.redis.url(), &["FLUSHALL"]).await;
         self.fleet.reach(before + 1, REBUILDS).await;
     }
 
-    /// Stops all bindings, and asks provider and tables whether all was well.
+    /// Stops all bindings and checks the provider and the tables.
     async fn assert_all_well(&self) {
-        // Again and again: a start whose client hung up may still be on its way.
+        // The stop is repeated, because a start whose client disconnected may still arrive.
         eventually("all bindings rest", || async {
             for n in 0..BINDINGS {
                 self.command(n, BindingCommand::Stop { reason: StopReason::ManualStop }).await;
@@ -184,7 +183,7 @@ impl BindingFleet {
         let faults = [judge.overlaps, judge.over_admissions, judge.keys_differing, judge.gaps, judge.cycles_backwards];
         assert_eq!((faults, report.open), ([0; 5], 0), "{judge:?}");
         assert_eq!(audit::check_history(&self.fleet.app.maintenance).await.unwrap(), []);
-        // Each cycle has its header, each header is final, and both sides tell the same of it.
+        // Each cycle has a transaction, each transaction is final, and the provider and the tables agree.
         let ended = self.fleet.count(ENDED).await;
         assert_eq!(self.fleet.count("SELECT sum(cycle)::bigint FROM bindings").await, ended);
         assert_eq!(self.fleet.count("SELECT count(*) FROM transactions").await, ended);
@@ -206,7 +205,7 @@ async fn dead_workers_leave_no_binding_stopped_or_doubled() {
     let mut first = b.fleet.running_worker("w1").await;
     b.run_bindings(3000).await;
     b.until_each_ended(3).await;
-    // Killed with calls open: their answers are lost, and they are repeated under their keys.
+    // The worker is killed with open calls. Their answers are lost, so the calls are repeated under the same keys.
     slow("1500ms");
     b.until_calls_open(2).await;
     assert!(!first.kill().success());
@@ -214,7 +213,8 @@ async fn dead_workers_leave_no_binding_stopped_or_doubled() {
     let mut second = b.fleet.running_worker("w2").await;
     b.until_each_ended(3).await;
 
-    // Frozen with calls open: the others go on once these calls and the leases of their jobs are over.
+    // The worker is frozen with open calls. The other workers continue after these calls and the leases of their jobs
+    // have ended.
     slow("1500ms");
     b.until_calls_open(2).await;
     second.signal("STOP");
@@ -224,7 +224,7 @@ async fn dead_workers_leave_no_binding_stopped_or_doubled() {
     second.signal("CONT");
     b.until_each_ended(3).await;
 
-    // One that is added takes its part, and all of it when the others have gone.
+    // A worker that is added takes a share of the bindings, and all of them after the others have exited.
     let _fourth = b.fleet.running_worker("w4").await;
     second.terminate();
     assert_eq!(second.ended().await.code(), Some(0));
@@ -235,7 +235,7 @@ async fn dead_workers_leave_no_binding_stopped_or_doubled() {
     b.assert_all_well().await;
 }
 
-/// Criteria 1, 3 and 5: rows decide, whatever becomes of the servers.
+/// Criteria 1, 3 and 5: the rows decide, even when servers fail.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn server_outages_leave_no_binding_stopped() {
     let mut b = BindingFleet::start(0, |knobs| answers_within(knobs, "10ms-60ms")).await;
@@ -257,14 +257,14 @@ async fn server_outages_leave_no_binding_stopped() {
     for worker in &workers {
         eventually("the gate closes", || async { worker.log().contains("Postgres is read-only") }).await;
     }
-    // No call can be claimed, so none begins.
+    // No call starts, because none can be claimed.
     eventually("all calls have ended", || async { b.sim.read_report().open == 0 }).await;
     b.fleet.set_read_only(false).await;
     b.until_each_ended(3).await;
     b.assert_all_well().await;
 }
 
-/// Its calls end with its connections, long before their time.
+/// The calls of the killed worker end with its connections, long before they time out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_worker_frees_slots_on_its_machine() {
     let b = BindingFleet::start(0, |knobs| {
@@ -287,7 +287,8 @@ async fn killed_worker_frees_slots_on_its_machine() {
     assert_eq!(b.sim.read_report().judge.max_open_per_server, 1);
 }
 
-/// Half of the bindings wait in line while a worker is killed with calls open, Redis is flushed, and its replica takes over.
+/// Half of the bindings wait in line. Then a worker is killed with open calls, Redis is flushed, and the Redis replica
+/// takes over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn redis_loss_never_exceeds_the_server_limit() {
     let mut b = BindingFleet::start(0, |knobs| {
@@ -339,7 +340,7 @@ async fn a_stop_cuts_no_call_and_no_cycle_follows() {
         b.ask_and_hang_up(n % 2, n, "stop", millis(n as u64)).await;
         eventually("the stop is taken", || async { b.ask(1 - n % 2, n, "stop").await == 200 }).await;
     }
-    // Nor does it matter who took the command.
+    // Killing the process that took the command changes nothing.
     for (api, _) in &mut b.apis {
         api.kill();
     }
@@ -373,7 +374,7 @@ async fn empty_account_stops_its_binding_until_restarted() {
                    WHERE status = 'GAGAL' AND reason = 'insufficient_balance_before_start'";
     assert_eq!((b.fleet.count(ENDED).await, b.fleet.count(refused).await), (4 * all, all));
 
-    // Neither money nor a Redis that is filled again starts one.
+    // Neither new money nor a rebuilt Redis starts a binding.
     b.sim.set_balance("A0", 2);
     b.flush_redis().await;
     assert_eq!((b.fleet.count(WITHOUT_MONEY).await, b.fleet.count(ENDED).await), (all, 4 * all));
@@ -408,13 +409,13 @@ async fn replicas_that_are_commanded_at_once_agree() {
                 b.ask_and_hang_up(0, n, other, pause),
                 b.ask_and_hang_up(1, n, one, pause)
             );
-            // 409: refused as things stood. 503: others were quicker each time.
+            // 409: the binding's state refuses the command. 503: other commands won every retry.
             for status in [told, also_told] {
                 assert!([200, 409, 503].contains(&status), "{one} beside {other} was answered {status}");
             }
         }
     }
-    // A stop whose client hung up may still be on its way.
+    // A stop whose client disconnected may still arrive.
     for (goal, query) in b.goals(3).await {
         eventually("all bindings go on", || async {
             for n in 0..BINDINGS {
@@ -432,7 +433,7 @@ async fn replicas_that_are_commanded_at_once_agree() {
         let rows = [b.shown(0, n).await, b.shown(1, n).await];
         assert_eq!(rows[0], rows[1]);
         assert_eq!((&rows[0]["state"], &rows[0]["phase"]), (&json!("STOPPED"), &json!("IDLE")));
-        // The copy for observers follows.
+        // The copy for observers is updated later.
         let url = b.fleet.redis.url();
         eventually("the copy says so, too", || async {
             let copy: Option<String> = redis_command(&url, &["HGET", &format!("wrk:state:B{n}"), "state"]).await;

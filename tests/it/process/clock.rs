@@ -1,5 +1,5 @@
-//! Workers whose clocks are an hour off, one ahead and one behind: due times are Redis' clock plus a delay, deadlines are
-//! Postgres' clock, so no order notices.
+//! Workers whose clocks are an hour ahead or behind. Due times use Redis' clock plus a delay, and deadlines use
+//! Postgres' clock, so orders are not affected.
 
 use std::{
     path::{Path, PathBuf},
@@ -13,7 +13,7 @@ use crate::support::{Child, Crowd, Fleet, eventually, hire};
 
 const HOUR_SECS: i64 = 3600;
 
-/// A library that moves the clock of the process it is loaded into; made with the compiler that links Rust programs.
+/// Compiles a library that shifts the clock of its process, with the compiler that links Rust programs.
 fn shifting_library(dir: &Path) -> PathBuf {
     let library = dir.join("clock.so");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/process/clock.c");
@@ -24,7 +24,7 @@ fn shifting_library(dir: &Path) -> PathBuf {
     library
 }
 
-/// How far its clock is off, by the time of its first log line.
+/// Returns the offset of the worker's clock, from the time of its first log line.
 fn offset_secs(worker: &Child) -> i64 {
     let log = worker.log();
     let time: DateTime<Utc> = log.split_whitespace().next().expect("a log line").parse().unwrap();
@@ -50,12 +50,12 @@ async fn workers_an_hour_off_are_neither_early_nor_late() {
     assert!((offset_secs(&workers[0]) - HOUR_SECS).abs() < 600, "the first clock is off");
     assert!((offset_secs(&workers[1]) + HOUR_SECS).abs() < 600, "the second clock is off");
 
-    // No attempt was given up before its time, none as late as a clock is off.
+    // No offer expired early, and none an hour late.
     let given_up = "SELECT count(*) FROM offers WHERE state = 'expired'";
     assert!(fleet.count(given_up).await > 0);
     let off_time = "AND (responded_at < expires_at OR responded_at > expires_at + interval '1 minute')";
     assert_eq!(fleet.count(&format!("{given_up} {off_time}")).await, 0);
-    // No message was put off by an hour, nor sent as if an hour old.
+    // No message was delayed by an hour, or sent as if it were an hour old.
     assert_eq!(fleet.app.core.store.read_lateness().await.unwrap().max_ms / 60_000, 0);
     for worker in &mut workers {
         worker.terminate();

@@ -1,4 +1,4 @@
-//! The console of whole processes: on an address of its own, and while a replay is played.
+//! The console of whole processes: on its own address, and during a replay.
 
 use std::{fs::Permissions, os::unix::fs::PermissionsExt};
 
@@ -10,7 +10,7 @@ use reqwest::{
 use crate::support::{Child, Fleet, eventually, secs};
 use accounts::{api_keys::AccountRole, key_admin};
 
-/// The cookie that this key is exchanged for.
+/// Signs in with a key and returns the session cookie.
 async fn sign_in(client: &Client, console: &str, key: &str) -> String {
     let form = client.post(format!("{console}/login")).header("sec-fetch-site", "same-origin");
     let form = form.header("content-type", "application/x-www-form-urlencoded");
@@ -41,7 +41,7 @@ async fn the_console_may_have_an_address_of_its_own() {
     assert_eq!((first.status().as_u16(), first.headers()[LOCATION].to_str().unwrap()), (303, "/console"));
     let cookie = sign_in(&client, &format!("{own}/console"), &key).await;
     assert!(read_page(&client, &format!("{own}/console"), &cookie).await.contains("Open orders"));
-    // Each face has what is its own.
+    // Each address serves only its own routes.
     assert_eq!(status(format!("{own}/api/v1/orders/ORD-1")).await, 404);
     assert_eq!(status(format!("{own}/healthz")).await, 404);
     assert_eq!(status(format!("{api}/console/login")).await, 404);
@@ -53,7 +53,7 @@ async fn the_console_may_have_an_address_of_its_own() {
 // Rule U18: The output of the demo names --keep and prints a link that signs in.
 #[tokio::test]
 async fn replay_prints_a_console_sign_in_link() {
-    // Postgres may have to run as another user, who must be let in.
+    // Postgres may have to run as another user, who needs access to the directory.
     let dir = tempfile::Builder::new().permissions(Permissions::from_mode(0o755)).tempdir().unwrap();
     let args = ["replay", "--sample", "--limit", "40", "--speed", "30", "--workers", "1"];
     let mut replay = Child::spawn(dir.path(), "replay", &args, &[("TMPDIR", dir.path().to_str().unwrap())]);

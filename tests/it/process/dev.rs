@@ -1,4 +1,4 @@
-//! `dispatchq dev`: one command brings everything up, and takes all of it down again.
+//! `dispatchq dev`: one command starts all servers and stops all of them.
 
 use std::{
     fs::Permissions,
@@ -13,7 +13,7 @@ use sqlx::{Connection, PgConnection};
 
 use crate::support::{Child, eventually, run_binary, run_binary_with_input, secs, send_until_answered};
 
-/// The value of a line such as `Key       dq_...`.
+/// Returns the value of a line such as `Key       dq_...`.
 fn line(child: &Child, name: &str) -> String {
     let log = child.log();
     let line = log.lines().find(|l| l.starts_with(name)).unwrap_or_else(|| panic!("no {name} in {log}"));
@@ -25,10 +25,10 @@ fn line(child: &Child, name: &str) -> String {
 // Rule F41: The Redis of `dev` asks for a password, and the line of the banner has it.
 #[tokio::test]
 async fn dev_serves_an_order_and_leaves_nothing_running() {
-    // Another process has the port that is configured for metrics.
+    // Another process uses the configured metrics port.
     let other = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = other.local_addr().unwrap().to_string();
-    // Postgres may have to run as another user, who must be let in. A shell would take the name apart.
+    // Postgres may have to run as another user, who needs access to the directory. The name needs quoting in a shell.
     let dir = tempfile::Builder::new()
         .prefix("it's mine ")
         .permissions(Permissions::from_mode(0o755))
@@ -46,7 +46,7 @@ async fn dev_serves_an_order_and_leaves_nothing_running() {
         assert_ne!(metrics, format!("http://{taken}/metrics"));
         assert!(client.get(&metrics).send().await.unwrap().text().await.unwrap().contains("dispatchq_"), "{metrics}");
         let (url, key, provider) = (line(&dev, "API"), line(&dev, "Key"), line(&dev, "Provider"));
-        // So that bindings do not wait while others are looked at.
+        // Without OTPs, bindings do not wait while the test checks other parts.
         turn_knobs(&client, &provider, &json!({ "otp_rate": 0 })).await;
         let created = send_until_answered(
             client
@@ -58,7 +58,7 @@ async fn dev_serves_an_order_and_leaves_nothing_running() {
         assert_eq!(created.status().as_u16(), 201);
         let created: Value = created.json().await.unwrap();
         orders.push(created["order_id"].as_str().unwrap().to_owned());
-        // The worker has found no driver, also for the order of the run before.
+        // The worker has found no driver, also for the order of the earlier run.
         for order in &orders {
             eventually("the order waits for a dispatcher", || async {
                 let order = client.get(format!("{url}/{order}")).bearer_auth(&key).send().await.unwrap();
@@ -67,7 +67,7 @@ async fn dev_serves_an_order_and_leaves_nothing_running() {
             .await;
         }
 
-        // One that is served by the simulated partner takes its course, callbacks and all.
+        // An order that the simulated partner serves runs to its end, with callbacks.
         let config = dir.path().join(".dispatchq/config.toml");
         let taxi = format!("TAXI-{run}");
         let cli = |args: &[&str]| {
@@ -106,7 +106,7 @@ async fn dev_serves_an_order_and_leaves_nothing_running() {
             assert!(!log.contains(" WARN ") && !log.contains(" ERROR ") && !log.contains("postgres::notice"), "{log}");
         }
 
-        // Five bindings run; in the second run they go on where they were.
+        // Five bindings run. In the second run they continue from their last cycle.
         let bindings = || -> Vec<Value> { serde_json::from_str(&cli(&["binding", "list", "--json"])).unwrap() };
         let cycles = || bindings().iter().map(|b| b["cycle"].as_i64().unwrap()).collect::<Vec<_>>();
         eventually("the bindings run", || async {
@@ -126,7 +126,7 @@ async fn dev_serves_an_order_and_leaves_nothing_running() {
         cycles_before = cycles();
 
         if run == 2 {
-            // What the first run noted was written when it ended.
+            // The first run wrote the last use of its keys when it ended.
             let keys: Vec<Value> = serde_json::from_str(&cli(&["apikey", "list", "--json"])).unwrap();
             assert!(keys.iter().any(|key| key["name"] == "dev" && key["last_used_at"].is_string()), "{keys:?}");
         }
@@ -144,8 +144,8 @@ async fn turn_knobs(client: &reqwest::Client, provider: &str, knobs: &Value) {
     assert_eq!(turned.status().as_u16(), 200);
 }
 
-/// Each transaction that begins now wants an OTP: one is handed in, and its transaction ends well. `begun`: the transactions
-/// from before. The provider forgets what it wanted of those before its restart.
+/// Waits for a transaction that needs an OTP, sends the OTP, and waits for its success. `begun`: earlier transactions,
+/// whose OTP the provider forgot when it restarted.
 async fn hand_in_an_otp(bindings: &impl Fn() -> Vec<Value>, begun: &[Value], config: &str, dir: &Path) {
     let waiting = || bindings().into_iter().find(|b| b["phase"] == "WAITING_OTP" && !begun.contains(&b["trx_id"]));
     eventually("a binding waits for an OTP", || async { waiting().is_some() }).await;

@@ -1,17 +1,17 @@
-//! Crashes and outages in mid-flight: every order ends rightly, and nothing has to be repaired by a person.
+//! Crashes and outages while orders are in flight. Every order ends correctly without manual repair.
 
 use super::{assert_all_well, orders};
 use crate::support::{Crowd, Fleet, hire, redis_command};
 use queue::store::Takeable;
 
-/// Workers have begun with these orders, and no driver has answered an offer yet: every order is in mid-flight.
+/// Creates orders that are in flight: workers have made offers, and no driver has answered.
 async fn in_flight(fleet: &Fleet, count: usize) {
     hire(&fleet.app, 30).await;
     orders(fleet, "ORD", count).await;
     fleet.reach(30, "SELECT count(*) FROM offers").await;
 }
 
-/// The drivers wake up, more orders come, and all of them end.
+/// Starts the drivers, creates more orders, and waits until all have ended.
 async fn assert_all_end(fleet: &Fleet, earlier: i64) {
     let _crowd = Crowd::start(&fleet.app);
     orders(fleet, "LATER", 20).await;

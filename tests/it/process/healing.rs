@@ -1,5 +1,5 @@
-//! What heals by itself, and in what time: processes killed and frozen with jobs in hand, connections cut, a database that
-//! is gone for long or hangs.
+//! Recovery of whole processes and its time limits: workers killed or frozen while they run jobs, cut connections, and
+//! a Postgres that is down for long or hangs.
 
 use std::time::{Duration, Instant};
 
@@ -12,20 +12,21 @@ use super::{assert_all_well, orders};
 use crate::support::{Child, Crowd, Fleet, eventually, hire, lasting_transaction, millis, redis_command, secs};
 use queue::store::JobState;
 
-/// Jobs of this queue that one worker has in hand at most.
+/// Maximum number of jobs of this queue that one worker runs at a time.
 const CONCURRENCY: u64 = 24;
 
-/// No process can change an order until this is dropped: handlers wait in the middle of their work.
+/// Locks all orders until the returned transaction is dropped. Handlers block in the middle of their work.
 async fn lock_orders(fleet: &Fleet) -> Transaction<'static, Postgres> {
     let mut lock = lasting_transaction(&fleet.postgres).await;
     sqlx::query("SELECT id FROM orders FOR UPDATE").execute(&mut *lock).await.unwrap();
     lock
 }
 
-/// Changes that wait for a lock in one worker, at least: each has one of the eight connections that are not for batches.
+/// Minimum number of changes per worker that wait for a lock. Each uses one of the eight connections that are not
+/// reserved for batches.
 const WAITING: i64 = 6;
 
-/// Waits until so many workers have their hands full, and most connections wait in Postgres.
+/// Waits until `workers` workers run their maximum of jobs and most of their connections wait in Postgres.
 async fn hands_full(fleet: &Fleet, workers: u64) {
     eventually("hands are full", || async {
         fleet.app.core.store.queue_stats(&[jobs::queues::DISPATCH]).await.unwrap()[0].leased == workers * CONCURRENCY
@@ -36,16 +37,17 @@ async fn hands_full(fleet: &Fleet, workers: u64) {
     fleet.reach(workers.cast_signed() * WAITING, waiting).await;
 }
 
-/// Jobs in Redis that have spent a try.
+/// Counts jobs in Redis that have used up a try.
 async fn tries(fleet: &Fleet) -> u64 {
-    // `failed lost`: both are 0 where a job was only put off.
+    // Each value is `failed lost`. Both are 0 for a job that was only postponed.
     let tries: Vec<String> = redis_command(&fleet.redis.url(), &["HVALS", "{dq:0}:tries"]).await;
     tries.iter().filter(|tries| *tries != "0 0").count() as u64
 }
 
 #[tokio::test]
 async fn jobs_of_a_killed_worker_run_again_within_ten_seconds() {
-    // No offer lapses meanwhile: its driver would be asked for an order that the killed worker has in hand.
+    // The attempt time is long enough that no offer expires during the test. An expired offer would let its driver
+    // receive an order that the killed worker still leases.
     let fleet = Fleet::with("1h", "[service_types.RIDE]\nattempt = \"13s\"\n").await;
     hire(&fleet.app, 60).await;
     orders(&fleet, "ORD", 40).await;
@@ -63,7 +65,8 @@ async fn jobs_of_a_killed_worker_run_again_within_ten_seconds() {
     let started =
         "SELECT count(DISTINCT order_id) FROM order_events WHERE reason = 'ATTEMPT_STARTED' AND attempt_no = 1";
     fleet.reach(40, started).await;
-    // 8 s are a lease, of which up to 4 are gone; the promise is 10 s, and 2 s are for a machine that has more to do.
+    // A lease lasts 8 s, of which up to 4 s have passed. The documented limit is 10 s; 2 s are added for a loaded
+    // machine.
     let in_time = format!("{started} AND at <= to_timestamp({killed_ms} / 1000.0) + interval '12 s'");
     assert_eq!(fleet.count(&in_time).await, 40);
     for job in in_hand {
@@ -77,7 +80,7 @@ async fn jobs_of_a_killed_worker_run_again_within_ten_seconds() {
     assert_eq!(tries(&fleet).await, 0);
 }
 
-/// Its transactions stand open meanwhile, and it commits them when it wakes up: late, and still only once.
+/// The frozen worker's transactions stay open. It commits them after it wakes up: late, but only once.
 #[tokio::test]
 async fn frozen_worker_wakes_to_refusals_without_duplicates() {
     let fleet = Fleet::start().await;
@@ -91,7 +94,7 @@ async fn frozen_worker_wakes_to_refusals_without_duplicates() {
     let frozen = Instant::now();
     let _second = fleet.worker("w2");
     let _crowd = Crowd::start(&fleet.app);
-    // Those that were not in the first one's hand go their way.
+    // The second worker completes the orders whose jobs the frozen worker does not lease.
     let free = 40 - CONCURRENCY.cast_signed();
     fleet.reach(free, "SELECT count(*) FROM orders WHERE status = 'COMPLETED'").await;
     tokio::time::sleep(secs(15).saturating_sub(frozen.elapsed())).await;
@@ -110,7 +113,7 @@ async fn frozen_worker_wakes_to_refusals_without_duplicates() {
 async fn cut_connections_to_redis_cost_no_order() {
     let fleet = Fleet::start().await;
     let mut workers = [fleet.worker("w1"), fleet.worker("w2")];
-    // A worker that finds no Redis when it starts says so and ends.
+    // A worker that cannot reach Redis at startup logs an error and exits.
     eventually("both work", || async { fleet.app.core.store.list_workers().await.unwrap().len() == 2 }).await;
     hire(&fleet.app, 30).await;
     let _crowd = Crowd::start(&fleet.app);
@@ -149,7 +152,7 @@ async fn workers_with_one_name_share_the_work() {
     }
 }
 
-/// For so long nothing may die, and nothing may be counted as a try.
+/// Asserts for `time` that no worker exits and no try is counted.
 async fn nothing_suffers(fleet: &Fleet, time: Duration, workers: &mut [Child]) {
     let begun = Instant::now();
     while begun.elapsed() < time {
@@ -185,7 +188,7 @@ async fn postgres_outage_costs_no_job_or_try() {
     assert_all_completed(&fleet, 30).await;
 }
 
-/// A network that swallows everything is worse than a refusal: a caller waits, and hears nothing.
+/// A network that drops all packets is harder to handle than a refused connection, because the caller gets no answer.
 #[tokio::test]
 async fn hanging_postgres_costs_no_job_or_try() {
     let fleet = Fleet::start().await;
@@ -205,7 +208,7 @@ async fn hanging_postgres_costs_no_job_or_try() {
     assert_all_completed(&fleet, 50).await;
 }
 
-/// As when a failover moves the address elsewhere: nothing says that the old connections are dead.
+/// Simulates a failover that moves the address: the client gets no sign that its old connections are dead.
 #[tokio::test]
 async fn dead_postgres_connections_are_given_up() {
     let fleet = Fleet::start().await;
@@ -219,7 +222,7 @@ async fn dead_postgres_connections_are_given_up() {
     hands_full(&fleet, 1).await;
     proxy.forget_connections();
     drop(lock);
-    // Handlers are given up after 25 s, and their connections with them.
+    // Handlers time out after 25 s and release their connections.
     fleet.reach(50, "SELECT count(*) FROM offers").await;
     nothing_suffers(&fleet, secs(1), std::slice::from_mut(&mut worker)).await;
     assert_all_completed(&fleet, 50).await;

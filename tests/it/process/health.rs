@@ -1,4 +1,4 @@
-//! What processes say of their health, and `dispatchq health`, which health checks of containers run.
+//! Health endpoints of processes, and `dispatchq health`, which container health checks run.
 
 use std::net::TcpListener;
 
@@ -14,7 +14,7 @@ async fn health_says_what_a_process_answers() {
     let (mut api, at_api) = fleet.spawn_showing("api", &["serve"]).await;
     let (_worker, at_worker) = fleet.spawn_showing("w1", &["work"]).await;
 
-    // Where the configuration says that it listens, also on all addresses.
+    // `health` asks the configured address, also when the process listens on all addresses.
     let everywhere = format!("0.0.0.0:{}", at_api.rsplit_once(':').unwrap().1);
     for bound in [&at_api, &everywhere] {
         let printed = run_binary(fleet.dir(), &["health"], &[("DISPATCHQ_HTTP__ADMIN_BIND", bound)]);
@@ -32,7 +32,7 @@ async fn health_says_what_a_process_answers() {
     })
     .await;
 
-    // It lives, and cannot work.
+    // The process is alive but not ready.
     fleet.redis.kill().await;
     let url = format!("http://{at_worker}");
     let unready = fleet.run(&["health", "--ready", "--url", &url, "--timeout", "1m"]);
@@ -47,7 +47,7 @@ async fn health_says_what_a_process_answers() {
     assert!(gone.stderr.contains(&format!("http://{at_api}/healthz does not answer")), "{gone:?}");
 }
 
-/// A worker can do nothing without Redis; `serve` says that it goes on.
+/// A worker cannot work without Redis. `serve` continues and reports that it is degraded.
 #[tokio::test]
 async fn without_redis_api_is_degraded_and_worker_unready() {
     let mut fleet = Fleet::start().await;
@@ -86,14 +86,14 @@ async fn health_times_out_and_names_the_address() {
     assert_eq!((printed.code, printed.stdout.as_str()), (Some(1), ""), "{printed:?}");
     assert!(printed.stderr.contains("no answer in time"), "{printed:?}");
 
-    // As shipped, a worker listens nowhere.
+    // With the default configuration a worker opens no port.
     let printed = run_binary(dir.path(), &["health", "--worker"], &[]);
     assert_eq!(printed.code, Some(1), "{printed:?}");
     assert!(printed.stderr.contains("worker.admin_bind is empty") && printed.stderr.contains("--url"), "{printed:?}");
 }
 
-/// Over HTTPS a process proves who it is to an authority of the machine. The server here is an encrypted Redis, which says nothing of
-/// its health.
+/// Over HTTPS a process needs a certificate from an authority that the machine trusts. The server here is a Redis with
+/// TLS, which has no health endpoint.
 #[tokio::test]
 async fn a_certificate_of_an_unknown_authority_is_not_trusted() {
     let redis = RedisServer::start().await.unwrap();

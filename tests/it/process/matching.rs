@@ -1,4 +1,4 @@
-//! A driver who comes online is matched by real processes.
+//! Real processes offer an order to a driver who comes online.
 
 use serde_json::json;
 

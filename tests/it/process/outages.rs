@@ -1,4 +1,4 @@
-//! Postgres takes no writes for a while, as in a failover, and workers go on by themselves.
+//! Postgres is read-only for a while, as in a failover, and workers recover without help.
 
 use serde_json::json;
 
@@ -33,7 +33,7 @@ async fn workers_outlast_a_postgres_that_is_read_only() {
     let ready = client.get(format!("{api}/readyz")).send().await.unwrap();
     assert_eq!(ready.status(), 503);
     assert_eq!(ready.json::<serde_json::Value>().await.unwrap()["postgres"], "read_only");
-    // Until all of their lifetimes are over, and each of these orders asks for its end.
+    // Waits until all lifetimes are over, so that each order is due for its end.
     let in_time = "SELECT count(*) FROM orders WHERE closed_at IS NULL AND lifetime_deadline > now()";
     eventually("all lifetimes are over", || async {
         tokio::time::sleep(millis(200)).await;
@@ -52,7 +52,7 @@ async fn workers_outlast_a_postgres_that_is_read_only() {
     assert_eq!(fleet.count(alarms).await, 0);
     let dead: u64 = fleet.app.core.store.queue_stats(&jobs::queues::ALL).await.unwrap().iter().map(|s| s.dead).sum();
     assert_eq!(dead, 0);
-    // `failed lost`; a busy machine may lose a lease.
+    // Each value is `failed lost`. A busy machine may lose a lease.
     let tries: Vec<String> = redis_command(&fleet.redis.url(), &["HVALS", "{dq:0}:tries"]).await;
     assert!(tries.iter().all(|tries| tries.starts_with("0 ")), "a try was spent on an outage: {tries:?}");
     assert_eq!(maintenance::audit::check_history(&fleet.app.maintenance).await.unwrap(), []);

@@ -1,4 +1,4 @@
-//! Processes whose way to Postgres is PgBouncer in transaction mode.
+//! Processes that reach Postgres through PgBouncer in transaction mode.
 
 use std::{fs, path::Path};
 
@@ -13,7 +13,7 @@ use foundation::{
     error::ServiceError,
 };
 
-/// Of the pooler.
+/// Server sessions of the pooler.
 const SESSIONS: usize = 12;
 
 #[tokio::test]
@@ -27,7 +27,7 @@ async fn orders_end_rightly_through_a_pooler_that_shares_sessions() {
     config.database.pooler = true;
     fleet.app = App::connect(config).await.unwrap();
 
-    // Two workers and this process have some fifty connections; the pooler has twelve sessions.
+    // Two workers and this process have about fifty connections. The pooler has twelve sessions.
     let mut first = fleet.worker_with("w1", &pooled);
     let _second = fleet.worker_with("w2", &pooled);
     hire(&fleet.app, 40).await;
@@ -42,7 +42,7 @@ async fn orders_end_rightly_through_a_pooler_that_shares_sessions() {
     let checked = run_binary(fleet.dir(), &["check", "history"], &pooled);
     assert_eq!(checked.code, Some(0), "{checked:?}");
 
-    // What else would be said when a connection is made holds all the same.
+    // Settings that are normally sent when a connection opens apply here as well.
     let limit: String =
         sqlx::query_scalar("SELECT current_setting('statement_timeout')").fetch_one(&fleet.app.core.db).await.unwrap();
     assert_eq!(limit, "6s");
@@ -61,7 +61,8 @@ async fn ask_postgres(db: &Pool) -> Result<(), ServiceError> {
     Ok(())
 }
 
-/// What keeps one replica at work is a lock of Postgres: of one transaction, for the next may have another session.
+/// A Postgres lock allows only one replica to work. It belongs to one transaction, because the next transaction may use
+/// another session.
 #[tokio::test]
 async fn pooled_lock_lasts_exactly_as_its_work() {
     let t = TestApp::start().await;
@@ -71,7 +72,7 @@ async fn pooled_lock_lasts_exactly_as_its_work() {
     let upkeep = replicas.each_ref().map(db::upkeep_pool);
     for number in 4_720..4_740 {
         let beside = async {
-            // The sessions that are free meanwhile are handed to others, with all that lies in them.
+            // The pooler gives free sessions to other clients, with all session state.
             for _ in 0..SESSIONS {
                 ask_postgres(&replicas[1]).await?;
             }
@@ -86,7 +87,8 @@ async fn pooled_lock_lasts_exactly_as_its_work() {
     assert_eq!(held, 0, "none stays in a session");
 }
 
-/// Returns whether a module of a package's tests has a test of this name; an empty one: whether there is such a module.
+/// Returns whether a module of a package's tests contains a test of this name. With an empty name: whether the module
+/// exists.
 fn is_test(package: &str, module: &str, name: &str) -> bool {
     let folder = match package {
         "dispatchq" => "tests/it".to_owned(),

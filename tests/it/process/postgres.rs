@@ -1,4 +1,4 @@
-//! Postgres as it stands in production: with a standby that takes over, and restored from a backup.
+//! Postgres as in production: with a standby that takes over, and restored from a backup.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use maintenance::recovery::repair;
 
 const COMPLETED: &str = "SELECT count(*) FROM orders WHERE status = 'COMPLETED'";
 
-/// The old primary refuses writes first, as it does when its operator hands over. What it had committed by then has reached the standby.
+/// The old primary first refuses writes, as in a planned switchover. Its commits until then have reached the standby.
 #[tokio::test]
 async fn a_failover_of_postgres_loses_no_order_and_holds_none() {
     let mut fleet = Fleet::start().await;
@@ -50,7 +50,7 @@ async fn a_failover_of_postgres_loses_no_order_and_holds_none() {
         repair::list_missing(&fleet.app.core).await.is_ok_and(|missing| missing.is_empty())
     })
     .await;
-    // The promise is 10 s, and 2 s are for a machine that has more to do. Offers lapse, and others are made.
+    // The documented limit is 10 s; 2 s are added for a loaded machine. Offers expire and new ones are made.
     let in_time = format!(
         "SELECT count(*) FROM order_events WHERE reason IN ('ATTEMPT_TIMEOUT', 'ATTEMPT_STARTED')
          AND at BETWEEN '{switched}' AND timestamptz '{switched}' + interval '12 s'"
@@ -67,7 +67,7 @@ async fn a_failover_of_postgres_loses_no_order_and_holds_none() {
     }
 }
 
-/// People mend what the log names: the reason may change while the gate stays closed.
+/// Operators fix the reason in the log. It may change while workers take no jobs.
 #[tokio::test]
 async fn log_names_each_reason_for_taking_no_job() {
     let mut fleet = Fleet::start().await;
@@ -87,7 +87,7 @@ async fn log_names_each_reason_for_taking_no_job() {
     assert_eq!(worker.ended().await.code(), Some(0));
 }
 
-/// The ids under which the creation of each order was told, as often as it was.
+/// Returns the message ids of each order's creation, one for each delivery.
 fn told_creations(receiver: &Receiver) -> BTreeMap<String, Vec<String>> {
     let mut told = BTreeMap::<String, Vec<String>>::new();
     for message in receiver.received() {
@@ -97,8 +97,8 @@ fn told_creations(receiver: &Receiver) -> BTreeMap<String, Vec<String>> {
     told
 }
 
-/// By the steps of docs/BACKUP.md. What happened after the backup is lost, and told again where the backup still wanted to tell it: under
-/// the id that it had, by which its receiver drops it.
+/// Follows docs/BACKUP.md. Changes after the backup are lost. Messages that were pending in the backup are sent again
+/// under the same id, so the receiver can drop them.
 #[tokio::test]
 async fn restored_backup_repeats_messages_under_their_ids() {
     let receiver = Receiver::start().await;
@@ -115,14 +115,14 @@ async fn restored_backup_repeats_messages_under_their_ids() {
     fleet.at_rest().await;
     drop(crowd);
 
-    // The backup is taken while orders are open and messages are on their way.
+    // The backup is taken while orders are open and messages are in flight.
     receiver.hold();
     orders(&fleet, "OPEN", 20).await;
     eventually("messages are on their way", || async { told_creations(&receiver).len() > 20 }).await;
     let backup = fleet.postgres.take_backup().await.unwrap();
     receiver.release();
 
-    // What happens from here on is lost.
+    // Later changes are lost.
     let crowd = Crowd::start(&fleet.app);
     orders(&fleet, "LOST", 20).await;
     fleet.at_rest().await;

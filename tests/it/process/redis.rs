@@ -1,4 +1,4 @@
-//! Redis as it stands in production: encrypted, behind sentinels, as a cluster, and full.
+//! Redis as in production: with TLS, sentinels, a cluster, and full memory.
 
 use serde_json::{Value, json};
 use servers::{RedisCluster, RedisServer, SentinelGroup};
@@ -21,7 +21,7 @@ async fn redis_may_be_encrypted_by_an_authority_of_ones_own() {
     let redis = findings.as_array().unwrap().iter().find(|f| f["what"] == "redis").unwrap();
     assert_eq!((redis["verdict"].as_str(), redis["detail"].as_str()), (Some("ok"), Some(url.as_str())));
 
-    // Without the authority no server is trusted.
+    // Without this root certificate no server is trusted.
     let printed = run_binary(fleet.dir(), &["work"], &trusting[..1]);
     assert_eq!(printed.code, Some(1));
     assert!(printed.stderr.contains("cannot reach Redis") && printed.stderr.contains("ertificate"), "{printed:?}");
@@ -34,7 +34,7 @@ async fn redis_may_be_encrypted_by_an_authority_of_ones_own() {
     assert_all_well(&fleet).await;
 }
 
-/// Starts a replica of this primary, and waits until it follows.
+/// Starts a replica of this primary and waits until it is in sync.
 pub(super) async fn start_replica(primary: &RedisServer) -> RedisServer {
     let replica = RedisServer::start().await.unwrap();
     redis_command::<()>(&replica.url(), &["REPLICAOF", "127.0.0.1", &primary.port().to_string()]).await;
@@ -63,7 +63,7 @@ async fn a_failover_to_a_replica_loses_no_order() {
 
     fleet.redis.kill().await;
     orders(&fleet, "MEANWHILE", 5).await;
-    // The new primary is another process: all timers are compared, for it may lack the last ones.
+    // The new primary is another process, so all timers are compared. It may lack the latest ones.
     fleet.reach(2, "SELECT count(*) FROM reconcile_log WHERE rebuild").await;
     let _crowd = Crowd::start(&fleet.app);
     orders(&fleet, "LATER", 20).await;
@@ -76,7 +76,8 @@ async fn a_failover_to_a_replica_loses_no_order() {
     }
 }
 
-/// The master with the queue's keys dies, and then one with others is flushed: of the waiting sets and indexes some lie on each.
+/// The master with the queue's keys dies. Then another master is flushed. Each has some of the waiting sets and
+/// indexes.
 #[tokio::test]
 async fn a_cluster_that_loses_masters_loses_no_order() {
     let mut fleet = Fleet::start().await;
@@ -94,7 +95,7 @@ async fn a_cluster_that_loses_masters_loses_no_order() {
     let queue = RedisCluster::first_owner(key_slot(b"{dq:0}:epoch"));
     cluster.node_mut(queue).kill().await;
     orders(&fleet, "MEANWHILE", 5).await;
-    // Its replica is another process: all timers are compared, for it may lack the last ones.
+    // The replica is another process, so all timers are compared. It may lack the latest ones.
     fleet.reach(2, "SELECT count(*) FROM reconcile_log WHERE rebuild").await;
     redis_command::<()>(&cluster.nodes()[(queue + 1) % 3].url(), &["FLUSHALL"]).await;
     let _crowd = Crowd::start(&fleet.app);
@@ -129,7 +130,7 @@ async fn the_api_starts_without_redis_and_takes_orders() {
         assert_eq!(send_until_answered(order).await.status(), 201);
     }
 
-    // The same process uses it from when it answers.
+    // The running process uses Redis as soon as it answers.
     fleet.redis.restart().await.unwrap();
     eventually("Redis is used", || async { readiness().await == (200, Some(false)) }).await;
     let _worker = fleet.running_worker("w1").await;
@@ -141,7 +142,8 @@ async fn the_api_starts_without_redis_and_takes_orders() {
     assert_eq!(api.ended().await.code(), Some(0));
 }
 
-/// Nothing is evicted: new timers are refused, those in it fire, and what was refused is put in once there is room.
+/// Redis evicts nothing: new timers are refused, existing ones fire, and refused ones are enqueued after memory is
+/// free.
 #[tokio::test]
 async fn full_redis_finishes_work_and_delays_new_orders() {
     let fleet = Fleet::start().await;

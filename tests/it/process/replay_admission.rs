@@ -1,4 +1,4 @@
-//! Rides replayed through areas that fill up: all who count what became of requests for places agree, or the replay fails.
+//! Rides replayed through areas that fill up. All counters of admission results must agree, or the replay fails.
 
 use std::{fmt::Write, path::Path};
 
@@ -9,7 +9,7 @@ use crate::support::{is_slow_profile, run_binary};
 const RIDES: usize = 80;
 const THRESHOLD: u64 = 5;
 
-/// Rides of two zones, one every seven seconds of the order's time in turn.
+/// Writes rides that alternate between two zones, one every seven seconds.
 fn write_rides(dir: &Path) -> [String; 2] {
     let mut rides = "pickup_datetime,pickup_location_id,payment_type,total_amount\n".to_owned();
     for n in 0..RIDES {
@@ -31,7 +31,7 @@ fn write_rides(dir: &Path) -> [String; 2] {
     })
 }
 
-/// Replays them with drivers who take none, so that each order waits as long as it lives; returns what was printed.
+/// Replays the rides with drivers who accept none, so that each order waits for its whole lifetime. Returns the output.
 fn replay(admission: &str) -> Value {
     let dir = tempfile::tempdir().unwrap();
     let [rides, zones] = write_rides(dir.path());
@@ -48,12 +48,12 @@ fn replay(admission: &str) -> Value {
     assert_eq!((&summary["unanswered"], &summary["left_out"]), (&json!(0), &json!([])));
     let parties: Vec<_> = summary["counted_by"].as_object().unwrap().keys().cloned().collect();
     assert_eq!(parties, ["client", "counts", "metrics", "orders", "report", "shadow_refusals", "snapshots"]);
-    // On a machine that stands still something may change during each scrape.
+    // On a very slow machine a value may change during each scrape.
     assert!(is_slow_profile() || summary["moments_compared"].as_u64() > Some(0), "{summary}");
     json
 }
 
-/// What one of those who count has under a name, over both zones.
+/// Returns the sum over both zones that one counter has under a name.
 fn total(json: &Value, by: &str, line: &str) -> u64 {
     let areas = json["admission"]["counted_by"][by].as_object().unwrap();
     assert!(areas.keys().all(|area| ["ZONE-1", "ZONE-2"].contains(&area.as_str())), "{areas:?}");
@@ -74,7 +74,7 @@ fn a_day_of_enforced_thresholds_is_counted_alike_by_all() {
         assert_eq!(total(&json, by, "refused"), refused, "{by}: {json}");
     }
     assert_eq!(total(&json, "orders", "creations_bypassed"), total(&json, "client", "creations_bypassed"));
-    // The loyal have room for a fifth more.
+    // Loyal customers have room for a fifth more.
     let most = json["admission"]["counted_by"]["client"]["ZONE-1"]["most_waiting"].as_u64().unwrap();
     assert!((THRESHOLD..=THRESHOLD + 1).contains(&most), "{json}");
 }

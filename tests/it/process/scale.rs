@@ -1,4 +1,4 @@
-//! How many workers an autoscaler is told to run, by a real worker, through an outage of Redis.
+//! Number of workers that a real worker reports to an autoscaler, also during an outage of Redis.
 
 use reqwest::Client;
 use serde_json::Value;
@@ -6,8 +6,8 @@ use serde_json::Value;
 use super::orders;
 use crate::support::{Fleet, PATIENCE, millis, secs};
 
-/// KEDA's metrics-api scaler with a target of 1: it takes `replicas` of a good answer, and leaves the replicas as they are after any
-/// other.
+/// KEDA's metrics-api scaler with a target of 1. It applies `replicas` of a successful response, and keeps the replica
+/// count after any other response.
 struct KedaScaler {
     client: Client,
     url: String,
@@ -26,7 +26,7 @@ impl KedaScaler {
         status
     }
 
-    /// Asks until it hears this status and runs so many.
+    /// Polls until it gets this status and runs this many replicas.
     async fn reach(&mut self, status: u16, replicas: u64) {
         let reached = async {
             while (self.poll().await, self.replicas) != (status, replicas) {
@@ -38,8 +38,8 @@ impl KedaScaler {
     }
 }
 
-/// The worker serves another queue, so the jobs of orders wait, and what they want does not depend on how quick this machine is: 300 for
-/// the assumed 50 ms each within a minute are a quarter of a job at a time, and of one place 10 % is to be used.
+/// The worker serves another queue, so the jobs of orders wait. The result does not depend on the machine's speed: 300
+/// jobs of an assumed 50 ms within a minute are a quarter of a job at a time, with a target use of 10 % of one slot.
 #[tokio::test]
 async fn autoscaler_follows_load_and_survives_redis_loss() {
     let mut fleet = Fleet::with("1h", "[scale]\nmin = 1\nmax = 5\ntarget = 10\nper_worker = 1000\n").await;
@@ -51,13 +51,13 @@ async fn autoscaler_follows_load_and_survives_redis_loss() {
 
     orders(&fleet, "ORD", 300).await;
     keda.reach(200, 3).await;
-    // Another process, which a Service may lead to as well, answers the same.
+    // Another process, to which a Service may also route, answers the same.
     let (_api, of_api) = fleet.spawn_showing("api", &["serve"]).await;
     let mut other =
         KedaScaler { client: keda.client.clone(), url: format!("http://{of_api}/admin/scale?{group}"), replicas: 1 };
     other.reach(200, 3).await;
 
-    // What is left of its data is whole only after a rebuild, from the rows.
+    // The data in the restarted Redis is complete only after a rebuild from the rows.
     fleet.redis.kill().await;
     keda.reach(503, 3).await;
     fleet.redis.restart().await.unwrap();
@@ -70,7 +70,7 @@ async fn autoscaler_follows_load_and_survives_redis_loss() {
     assert_eq!((&most["bound"], &most["by_load"]), (&"max".into(), &6.into()), "{most}");
     assert_eq!(most["queues"][0]["due"], 700, "{most}");
 
-    // A question that cannot be answered is no number.
+    // An invalid query returns an error and no number.
     let asked = async |query: &str| {
         let url = format!("http://{address}/admin/scale?{query}");
         keda.client.get(url).send().await.unwrap().status().as_u16()

@@ -1,11 +1,11 @@
-//! Several shards of one Redis under a fleet of real processes, while their number changes and while one of them is lost.
+//! Several shards of one Redis with real processes, while the number of shards changes and while one shard is lost.
 
 use serde_json::Value;
 
 use super::{assert_all_well, orders};
 use crate::support::{Crowd, Fleet, eventually, hire, redis_command};
 
-/// What `dispatchq shards list --json` says.
+/// Returns the output of `dispatchq shards list --json`.
 fn list(fleet: &Fleet) -> Value {
     let printed = fleet.run(&["shards", "list", "--json"]);
     assert_eq!(printed.code, Some(0), "{printed:?}");
@@ -17,7 +17,7 @@ fn set(fleet: &Fleet, count: &str) {
     assert_eq!(printed.code, Some(0), "{printed:?}");
 }
 
-/// This process, which creates orders, follows as `serve` would.
+/// Reloads the shards in this process, which creates orders, as `serve` would.
 async fn follow(fleet: &Fleet) {
     fleet.app.core.shards.reload(&fleet.app.core.db).await.unwrap();
 }
@@ -74,7 +74,7 @@ async fn the_number_of_shards_changes_under_a_working_fleet() {
     }
 }
 
-/// The row is written, and the process that is to derive the timers dies at it.
+/// The row is written, and then the process that derives the timers dies.
 #[tokio::test]
 async fn another_process_derives_timers_after_a_crash() {
     let fleet = Fleet::with_lifetime("20s").await;

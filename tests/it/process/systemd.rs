@@ -1,4 +1,4 @@
-//! What systemd is told of the processes that it starts.
+//! Notifications to systemd from the processes that it starts.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use crate::support::{Child, Fleet, PATIENCE};
 
 const LIVES: &str = "WATCHDOG=1";
 
-/// A socket such as systemd gives to a process.
+/// A notification socket like the one systemd gives to a process.
 struct NotifySocket {
     socket: UnixDatagram,
     path: PathBuf,
@@ -22,7 +22,7 @@ impl NotifySocket {
         Self { socket: UnixDatagram::bind(&path).unwrap(), path }
     }
 
-    /// The next message.
+    /// Returns the next message.
     async fn receive(&self) -> String {
         let mut bytes = [0; 1024];
         let length =
@@ -55,7 +55,7 @@ async fn systemd_gets_ready_watchdog_and_stopping() {
     }
 }
 
-/// Without a watchdog nothing is said between beginning and end.
+/// Without a watchdog the process sends no message between start and stop.
 #[tokio::test]
 async fn systemd_without_a_watchdog_is_told_of_beginning_and_end() {
     let fleet = Fleet::start().await;

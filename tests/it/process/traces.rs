@@ -1,5 +1,5 @@
-//! One trace for each order, across real processes, their calls, and a Redis that loses everything; and what a collector that does
-//! not answer costs.
+//! One trace per order, across real processes, their calls, and a Redis that loses its data. Also the effect of a
+//! collector that does not answer.
 
 use std::collections::BTreeSet;
 
@@ -17,11 +17,11 @@ use foundation::{
 };
 use model::ids::DriverId;
 
-/// The trace and the span that requests are made in.
+/// Trace and span ids of the requests' caller.
 const CALLER: [&str; 2] = ["0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"];
 const REBUILDS: &str = "SELECT count(*) FROM reconcile_log WHERE rebuild";
 
-/// What asks the API of a fleet.
+/// A client of a fleet's API.
 struct Client {
     base: String,
     http: reqwest::Client,
@@ -32,7 +32,7 @@ impl Client {
         Self { base: base.to_owned(), http: build_client(secs(30)).unwrap() }
     }
 
-    /// Posts from within the caller's span; `flags` says whether the caller records it.
+    /// Posts from within the caller's span. `flags` states whether the caller records it.
     async fn post(&self, path: &str, key: &str, flags: &str, body: &Value) -> Value {
         let request = self.http.post(format!("{}{path}", self.base)).bearer_auth(key).json(body);
         let request = request.header("traceparent", format!("00-{}-{}-{flags}", CALLER[0], CALLER[1]));
@@ -51,7 +51,7 @@ fn order(id: &str, service_type: &str) -> Value {
             "pickup": { "latitude": -6.2, "longitude": 106.8 } })
 }
 
-/// The process has sent its last spans when it has ended.
+/// Stops the processes. They send their last spans before they exit.
 async fn end_in_order(children: Vec<Child>) {
     for mut child in children {
         child.terminate();
@@ -59,7 +59,7 @@ async fn end_in_order(children: Vec<Child>) {
     }
 }
 
-/// All spans belong to the order's trace, which has one root, and no span's parent is missing.
+/// Asserts that all spans belong to the order's trace, which has one root and no missing parent.
 fn assert_one_trace(spans: &[CollectedSpan], order: &str) {
     let trace = OrderTrace::of_order(order);
     let strays: Vec<_> = spans.iter().filter(|span| span.trace != trace.trace_id.to_string()).collect();
@@ -78,7 +78,7 @@ fn named<'a>(spans: &'a [CollectedSpan], process: &str, name: &str) -> Vec<&'a C
     spans.iter().filter(|span| span.process == process && span.name == name).collect()
 }
 
-/// The span that a request was sent from says so itself.
+/// Asserts that the span named in the `traceparent` of a request has this name.
 fn assert_sent_by(spans: &[CollectedSpan], traceparent: &str, name: &str) {
     let mut parts = traceparent.split('-');
     assert_eq!(parts.next(), Some("00"), "{traceparent}");
@@ -124,7 +124,7 @@ async fn order_is_one_trace_even_across_flush() {
     eventually("the next driver is asked", || async { offers().count() == 2 }).await;
     let (driver, answer) = offered(&offers().last().unwrap().body);
     let accepts = key(&fleet, &driver, AccountRole::Driver, Some(&DriverId::from(driver.as_str()))).await;
-    // A caller that records nothing.
+    // This caller does not record its span.
     client.post("/api/v1/orders/ORD-1/accept", &accepts, "00", &answer).await;
     client.post("/api/v1/orders/ORD-1/pickup", &accepts, "01", &json!({})).await;
     client.post("/api/v1/orders/ORD-1/complete", &accepts, "01", &json!({})).await;
@@ -147,7 +147,7 @@ async fn order_is_one_trace_even_across_flush() {
     for name in ["job dispatch", "job notify", "change", "channel deliver"] {
         assert!(!named(&spans, "work", name).is_empty(), "{name}: {spans:#?}");
     }
-    // Requests are linked to their callers where those record, and the changes within them are not linked once more.
+    // Requests link to callers that record their spans. Changes within a request do not repeat the link.
     let linked: BTreeSet<_> =
         spans.iter().filter(|span| !span.links.is_empty()).map(|span| span.name.as_str()).collect();
     let to_caller = [
@@ -209,7 +209,7 @@ async fn a_partner_is_told_the_trace_of_each_call() {
     }
 }
 
-/// Creates and cancels orders of these ids, and ends the processes once they are at rest.
+/// Creates and cancels these orders, and stops the processes after all work is done.
 async fn serve_orders(collector: &Collector, sample_ratio: f64, ids: &[String]) {
     let fleet = Fleet::with("30m", &collector.settings(sample_ratio)).await;
     let (api, base) = fleet.api().await;
@@ -256,7 +256,7 @@ async fn unavailable_collector_delays_no_order() {
     let collector = Collector::start().await;
     collector.receiver.hold();
     let hanging = format!("{}timeout = \"60s\"\nmax_queued_spans = 1\nflush = \"0s\"\n", collector.settings(1.0));
-    // The discard port, on which nothing listens.
+    // The discard port, which has no listener.
     let gone = "[traces]\nendpoint = \"http://127.0.0.1:9/v1/traces\"\nsample_ratio = 1.0\n".to_owned();
     for (settings, result) in [(hanging, "queue_full"), (gone, "failed")] {
         let fleet = Fleet::with("30m", &settings).await;
@@ -275,7 +275,7 @@ async fn unavailable_collector_delays_no_order() {
             orders += 1;
         }
         assert!(orders > 0, "no span was dropped before there was one");
-        // All the while each order was answered and worked on, and the end waits for no collector.
+        // Each order was answered and processed without delay, and shutdown does not wait for a collector.
         fleet.at_rest().await;
         assert_eq!(fleet.count("SELECT count(*) FROM orders WHERE closed_at IS NOT NULL").await, orders);
         end_in_order(vec![api, worker]).await;

@@ -1,4 +1,4 @@
-//! Workers and API as they are meant to run: together, and ended in good order.
+//! Workers and API as in production: running together and shut down gracefully.
 
 use serde_json::json;
 
@@ -10,7 +10,7 @@ const MID_FLIGHT: &str = "SELECT count(*) FROM order_events WHERE reason = 'ATTE
 
 #[tokio::test]
 async fn two_workers_and_an_api_share_the_work() {
-    // Long enough that drivers take every order, however busy the machine is.
+    // Long enough that drivers accept every order, even on a busy machine.
     let fleet = Fleet::with_lifetime("60s").await;
     let (mut api, base) = fleet.api().await;
     let mut workers = [fleet.worker("w1"), fleet.worker("w2")];
@@ -91,11 +91,11 @@ async fn worker_drains_while_servers_are_away() {
     assert_all_well(&fleet).await;
 }
 
-/// As jobs/README.md tells another service to do it.
+/// Follows the instructions for other services in jobs/README.md.
 #[tokio::test]
 async fn an_order_of_another_service_starts_at_once() {
     let fleet = Fleet::start().await;
-    // Drivers decline by chance, and one who declined is not asked again.
+    // Drivers decline at random, and a driver who declined gets no second offer.
     hire(&fleet.app, 12).await;
     let _worker = fleet.worker("w1");
     fleet.reach(1, "SELECT count(*) FROM reconcile_log WHERE rebuild").await;
@@ -106,7 +106,7 @@ async fn an_order_of_another_service_starts_at_once() {
     let first = jobs::DispatchOrder { order: "ORD-1".parse().unwrap(), attempt: 1 };
     store.enqueue(&[jobs::NewJob::now(&first)]).await.unwrap();
     fleet.reach(1, "SELECT count(*) FROM offers").await;
-    // The rest of its life follows from that one job: the reconciler has nothing to mend.
+    // The other jobs of the order follow from this one, so the reconciler repairs nothing.
     let _crowd = Crowd::start(&fleet.app);
     fleet.at_rest().await;
     assert_eq!(fleet.count("SELECT count(*) FROM reconcile_log WHERE NOT rebuild").await, 0);

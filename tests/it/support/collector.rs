@@ -1,4 +1,4 @@
-//! A collector of traces: takes OTLP over HTTP, and reads the protobuf.
+//! A trace collector that receives OTLP over HTTP and decodes the protobuf.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,22 +14,22 @@ use test_support::Receiver;
 const PATH: &str = "/v1/traces";
 
 pub(crate) struct Collector {
-    /// Can be told to hold its answers back.
+    /// Receiver that can delay its answers.
     pub(crate) receiver: Receiver,
 }
 
-/// A span as it arrived; ids are in hexadecimal digits, an id that is not there is empty.
+/// A received span. Ids are hexadecimal; a missing id is empty.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct CollectedSpan {
     pub(crate) name: String,
     pub(crate) trace: String,
     pub(crate) id: String,
     pub(crate) parent: String,
-    /// Traces and spans it is linked to.
+    /// Trace and span ids of its links.
     pub(crate) links: Vec<(String, String)>,
     /// `serve` or `work`.
     pub(crate) process: String,
-    /// Those of its attributes that are texts.
+    /// String attributes.
     pub(crate) texts: BTreeMap<String, String>,
 }
 
@@ -38,12 +38,12 @@ impl Collector {
         Self { receiver: Receiver::start().await }
     }
 
-    /// The settings by which processes send so large a share here.
+    /// Returns settings that make processes send this share of traces to the collector.
     pub(crate) fn settings(&self, sample_ratio: f64) -> String {
         format!("[traces]\nendpoint = \"{}\"\nsample_ratio = {sample_ratio:?}\n", self.receiver.url(PATH))
     }
 
-    /// All spans that have arrived.
+    /// Returns all spans received so far.
     pub(crate) fn spans(&self) -> Vec<CollectedSpan> {
         let mut spans = Vec::new();
         for request in self.receiver.received() {
@@ -60,7 +60,7 @@ impl Collector {
         spans
     }
 
-    /// The traces of which a span has arrived.
+    /// Returns the ids of all traces with a received span.
     pub(crate) fn traces(&self) -> BTreeSet<String> {
         self.spans().into_iter().map(|span| span.trace).collect()
     }

@@ -1,4 +1,4 @@
-//! Real processes of the binary on servers of their own, with orders that live for seconds.
+//! Real processes of the binary on their own servers, with orders that live for seconds.
 
 use std::{
     fs::{self, File},
@@ -18,17 +18,17 @@ use test_support::{PATIENCE, eventually, migrated_postgres, millis, route::Datab
 /// Lines of a child's log shown when its test fails.
 const TAIL: usize = 40;
 
-/// Servers, a configuration, and this process' own view of them. Children are ended by dropping them.
+/// Servers, a configuration, and this process' own view of them. Children are killed when they are dropped.
 pub(crate) struct Fleet {
     pub(crate) app: App,
     pub(crate) redis: RedisServer,
     pub(crate) postgres: PostgresServer,
-    /// Kept for as long as processes use it.
+    /// Keeps the route open while processes use it.
     _route: DatabaseRoute,
     dir: TempDir,
 }
 
-/// What a command printed, and how it ended.
+/// Output and exit code of a command.
 #[derive(Debug)]
 pub(crate) struct Printed {
     pub(crate) code: Option<i32>,
@@ -36,25 +36,25 @@ pub(crate) struct Printed {
     pub(crate) stderr: String,
 }
 
-/// Runs the binary to its end, in this directory and with these settings alone.
+/// Runs the binary to its end in this directory, with only these settings.
 pub(crate) fn run_binary(dir: &Path, args: &[&str], settings: &[(&str, &str)]) -> Printed {
     let output = command(dir, args, settings).stdin(Stdio::null()).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     Printed { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
 }
 
-/// As [`run_binary`], with this on standard input.
+/// Like [`run_binary`], with `input` on standard input.
 pub(crate) fn run_binary_with_input(dir: &Path, args: &[&str], input: &str) -> Printed {
     let mut child =
         command(dir, args, &[]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // One that ends without reading it closes the pipe.
+    // A command that exits without reading its input closes the pipe.
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
     let output = child.wait_with_output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     Printed { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
 }
 
-/// Sends a request until it is answered: a process that is too busy says 503, and is asked again.
+/// Sends a request and repeats it while the process answers 503 because it is too busy.
 pub(crate) async fn send_until_answered(request: reqwest::RequestBuilder) -> reqwest::Response {
     let request = request.header("idempotency-key", uuid::Uuid::new_v4().to_string());
     let begun = Instant::now();
@@ -78,17 +78,17 @@ fn command(dir: &Path, args: &[&str], settings: &[(&str, &str)]) -> Command {
 }
 
 impl Fleet {
-    /// Orders outlive their test, unless it ends them.
+    /// Starts servers whose orders outlive the test unless the test ends them.
     pub(crate) async fn start() -> Self {
         Self::with_lifetime("1h").await
     }
 
-    /// Orders find a driver within this time, or end.
+    /// Starts servers whose orders end after `lifetime` without a driver.
     pub(crate) async fn with_lifetime(lifetime: &str) -> Self {
         Self::with(lifetime, "").await
     }
 
-    /// With more configuration.
+    /// Like [`with_lifetime`](Self::with_lifetime), with more configuration.
     pub(crate) async fn with(lifetime: &str, more: &str) -> Self {
         let (redis, postgres) = tokio::join!(RedisServer::start(), migrated_postgres());
         let redis = redis.unwrap();
@@ -104,37 +104,36 @@ impl Fleet {
         let file = dir.path().join("config.toml");
         fs::write(&file, text).unwrap();
         let mut config = settings::load_config(Some(&file)).unwrap();
-        // Workers plan what a clock starts. What this process rebuilds must not come due when a minute happens to begin.
+        // Workers plan the scheduled jobs. A rebuild by this process must not make one due when a minute starts.
         config.schedules.clear();
         let app = App::connect(config).await.unwrap();
-        // The copy has its schema; `dispatchq migrate` does the rest so.
+        // The copied database has its schema. This call does the rest of `dispatchq migrate`.
         orders::service_types::publish(&app.core.db, &app.config).await.unwrap();
         Self { app, redis, postgres, _route: route, dir }
     }
 
-    /// Adds tables to the configuration of processes that are yet to start.
+    /// Adds tables to the configuration of processes that start later.
     pub(crate) fn configure(&self, tables: &str) {
         let file = self.dir().join("config.toml");
         let text = fs::read_to_string(&file).unwrap();
         fs::write(file, text + tables).unwrap();
     }
 
-    /// Runs a command to its end.
     pub(crate) fn run(&self, args: &[&str]) -> Printed {
         run_binary(self.dir(), args, &[])
     }
 
-    /// The directory commands run in, with their config.toml.
+    /// Returns the directory in which commands run. It contains their config.toml.
     pub(crate) fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// Starts a process that stays; `name` is that of its log, and of its worker.
+    /// Starts a long-running process. `name` names its log and its worker.
     pub(crate) fn spawn(&self, name: &str, args: &[&str]) -> Child {
         Child::spawn(self.dir(), name, args, &[("DISPATCHQ_WORKER__NAME", name)])
     }
 
-    /// Starts a process that stays and shows health and metrics, and returns where.
+    /// Starts a long-running process with health and metrics, and returns their address.
     pub(crate) async fn spawn_showing(&self, name: &str, args: &[&str]) -> (Child, String) {
         let settings = [
             ("DISPATCHQ_WORKER__NAME", name),
@@ -152,7 +151,7 @@ impl Fleet {
         self.spawn(name, &["work"])
     }
 
-    /// A worker that is there: orders created from now on have all their time.
+    /// Starts a worker and waits until it is registered. Orders created from now on have their full time.
     pub(crate) async fn running_worker(&self, name: &str) -> Child {
         let worker = self.worker(name);
         eventually("the worker shows up", || async {
@@ -162,23 +161,23 @@ impl Fleet {
         worker
     }
 
-    /// A worker that differs in these settings.
+    /// Starts a worker with additional settings.
     pub(crate) fn worker_with(&self, name: &str, settings: &[(&str, &str)]) -> Child {
         let settings = [&[("DISPATCHQ_WORKER__NAME", name)], settings].concat();
         Child::spawn(self.dir(), name, &["work"], &settings)
     }
 
-    /// The API, and where it answers.
+    /// Starts the API and returns its address.
     pub(crate) async fn api(&self) -> (Child, String) {
         self.api_with(&[]).await
     }
 
-    /// The API with these settings, and where it answers.
+    /// Starts the API with these settings and returns its address.
     pub(crate) async fn api_with(&self, settings: &[(&str, &str)]) -> (Child, String) {
         self.api_named("api", settings).await
     }
 
-    /// One of several APIs with these settings, and where it answers; `name` is that of its log.
+    /// Starts one of several APIs with these settings and returns its address. `name` names its log.
     pub(crate) async fn api_named(&self, name: &str, settings: &[(&str, &str)]) -> (Child, String) {
         let api = Child::spawn(self.dir(), name, &["serve"], settings);
         eventually("the API listens", || async { api.address().is_some() }).await;
@@ -186,7 +185,7 @@ impl Fleet {
         (api, format!("http://{address}"))
     }
 
-    /// Has Postgres refuse writes in every session, as in a failover, or take them again.
+    /// Makes Postgres refuse writes in every session, as in a failover, or accept them again.
     pub(crate) async fn set_read_only(&self, refuses: bool) {
         let setting = if refuses {
             "ALTER SYSTEM SET default_transaction_read_only = on"
@@ -203,12 +202,12 @@ impl Fleet {
         sqlx::query_scalar(AssertSqlSafe(query)).fetch_one(&self.app.core.db).await.unwrap_or(-1)
     }
 
-    /// Waits until a query answers at least this.
+    /// Waits until a query returns at least this count.
     pub(crate) async fn reach(&self, at_least: i64, query: &str) {
         eventually(query, || async { self.count(query).await >= at_least }).await;
     }
 
-    /// Waits until every order has ended and every message has left.
+    /// Waits until every order is closed and every message is sent.
     pub(crate) async fn at_rest(&self) {
         let open = "SELECT (SELECT count(*) FROM orders WHERE closed_at IS NULL AND NOT held_for_review)
                     + (SELECT count(*) FROM outbox WHERE state = 'pending')";
@@ -216,19 +215,19 @@ impl Fleet {
     }
 }
 
-/// A process of ours. Dropping it kills it; if its test fails, the end of its log is printed.
+/// A process of the binary. Dropping it kills it. If its test fails, the last lines of its log are printed.
 pub(crate) struct Child {
     process: process::Child,
     log: PathBuf,
 }
 
 impl Child {
-    /// Starts the binary in this directory, where its log goes too, with these settings alone.
+    /// Starts the binary in this directory with only these settings. Its log is written there.
     pub(crate) fn spawn(dir: &Path, name: &str, args: &[&str], settings: &[(&str, &str)]) -> Self {
         Self::start(dir, name, command(dir, args, settings))
     }
 
-    /// Starts another way of running the binary. Its log goes to this directory.
+    /// Starts the binary through another command. Its log is written to this directory.
     pub(crate) fn start(dir: &Path, name: &str, mut command: Command) -> Self {
         let log = dir.join(format!("{name}.log"));
         let file = File::create(&log).unwrap();
@@ -236,13 +235,13 @@ impl Child {
         Self { process, log }
     }
 
-    /// Like a crash.
+    /// Kills the process with SIGKILL, like a crash.
     pub(crate) fn kill(&mut self) -> ExitStatus {
         self.process.kill().unwrap();
         self.process.wait().unwrap()
     }
 
-    /// Asks it to end in good order.
+    /// Requests a graceful shutdown.
     pub(crate) fn terminate(&self) {
         self.signal("TERM");
     }
@@ -252,7 +251,7 @@ impl Child {
         assert!(Command::new("/bin/sh").args(["-c", &kill]).status().unwrap().success());
     }
 
-    /// Results written and refused, as it says after its end.
+    /// Returns the numbers of written and refused results that the process logs when it exits.
     pub(crate) fn settled_and_refused(&self) -> (u64, u64) {
         let log = self.log();
         let drained =
@@ -265,7 +264,7 @@ impl Child {
         self.process.try_wait().unwrap().is_none()
     }
 
-    /// Waits for its end.
+    /// Waits until the process exits.
     pub(crate) async fn ended(&mut self) -> ExitStatus {
         let ended = async {
             loop {
@@ -286,7 +285,7 @@ impl Child {
         self.said("Serving the API", "address")
     }
 
-    /// A field of the first line of its log that says this.
+    /// Returns a field of the first log line that contains `message`.
     pub(crate) fn said(&self, message: &str, field: &str) -> Option<String> {
         let log = self.log();
         let (_, rest) = log.lines().find(|line| line.contains(message))?.split_once(&format!("{field}="))?;

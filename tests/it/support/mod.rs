@@ -1,7 +1,7 @@
-//! What needs the binary, on top of `test_support`, the application under test and those who use it.
+//! Test support that needs the binary, in addition to `test_support`, the application under test and its users.
 //!
-//! * `fleet`: real processes of the binary on servers of their own.
-//! * `prometheus`: a Prometheus that scrapes real processes. `collector`: a collector of traces.
+//! * `fleet`: real processes of the binary on their own servers.
+//! * `prometheus`: a Prometheus that scrapes real processes. `collector`: a trace collector.
 
 mod collector;
 mod fleet;

@@ -1,4 +1,4 @@
-//! A Prometheus that scrapes processes of a test, with the rules that are shipped.
+//! A Prometheus that scrapes the processes of a test, with the shipped rules.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -8,7 +8,7 @@ use servers::{PrometheusServer, ScrapeSettings};
 
 use test_support::{eventually, secs};
 
-/// Scrapes each second. Dropping it ends the process.
+/// A Prometheus that scrapes every second. Dropping it stops the process.
 pub(crate) struct Prometheus {
     server: PrometheusServer,
     client: reqwest::Client,
@@ -16,7 +16,7 @@ pub(crate) struct Prometheus {
 }
 
 impl Prometheus {
-    /// Starts it, and waits until it has scraped each of these addresses.
+    /// Starts Prometheus and waits until it has scraped each of these addresses.
     pub(crate) async fn start(targets: &[&str]) -> Self {
         let settings = ScrapeSettings {
             targets: targets.iter().map(|&target| target.to_owned()).collect(),
@@ -39,7 +39,7 @@ impl Prometheus {
         started
     }
 
-    /// The series that a query has had since the start, as a panel draws them. Panics when the query is wrong.
+    /// Returns the series of a query since the start, as a panel draws them. Panics when the query is invalid.
     pub(crate) async fn series(&self, query: &str) -> Vec<Value> {
         self.try_series(query).await.unwrap_or_else(|| panic!("Prometheus refuses {query}"))
     }
@@ -54,7 +54,7 @@ impl Prometheus {
     }
 }
 
-/// The latest value of the first series, as Prometheus writes it.
+/// Returns the latest value of the first series, as Prometheus writes it.
 pub(crate) fn last_value(series: &[Value]) -> Option<String> {
     series.first()?["values"].as_array()?.last()?[1].as_str().map(str::to_owned)
 }

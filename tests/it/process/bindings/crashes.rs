@@ -1,5 +1,5 @@
-//! Processes that die between two steps, as if their machine had lost power: before and after each write, and before and after each call.
-//! No call is made twice, no answer is lost for good, and no binding is left standing.
+//! Processes that die between two steps, as in a power failure: before and after each write and each call. No call is
+//! made twice, no answer is lost permanently, and every binding continues.
 
 use std::{mem, time::Instant};
 
@@ -10,10 +10,10 @@ use super::{BINDINGS, BindingFleet, answers_within};
 use crate::support::{Child, by, eventually, millis, secs};
 use bindings::{commands, otp_seal::PlainOtp};
 
-/// That of the provider.
+/// OTP that the provider expects.
 const OTP: &str = "123456";
-/// Where a worker dies, and after how many times there: each ends cycles before, and the next takes up what it leaves. Those of a line run
-/// at the same time.
+/// Crash points of workers, each with the number of passes before the crash. Each worker completes cycles first, and
+/// the next one takes over its work. The workers of a line run concurrently.
 const POINTS: [&[&str]; 4] = [
     &["call.claims:9", "call.claimed:12", "provider.sends:15"],
     &["provider.answered:9", "call.answered:12", "call.recorded:15"],
@@ -22,7 +22,7 @@ const POINTS: [&[&str]; 4] = [
 ];
 
 impl BindingFleet {
-    /// Hands the OTP in wherever one is waited for. A wait that has ended by then is no matter.
+    /// Sends the OTP of each waiting transaction. A wait that has ended in between is ignored.
     async fn hand_otps_in(&self) {
         let waiting = "SELECT trx_id FROM bindings WHERE phase = 'WAITING_OTP' AND otp_value IS NULL";
         let waiting: Vec<String> =
@@ -52,7 +52,7 @@ impl BindingFleet {
                 if child.runs() {
                     doomed.push((point, child));
                 } else if child.log().contains("did not answer 'ping'") {
-                    // A slow machine: its supervisor would start it again.
+                    // On a slow machine the worker exits before the crash point. A supervisor would restart it.
                     doomed.push((point, self.doomed_worker(point)));
                 } else {
                     assert!(child.log().contains(&format!("CRASH_AT={point}")), "{point}: {}", child.log());
@@ -61,7 +61,7 @@ impl BindingFleet {
         }
     }
 
-    /// Asks a process that dies once it has written what was asked for, and before it tells Redis of it.
+    /// Sends a request to a process that dies after it has written the change and before it notifies Redis.
     async fn ask_one_that_dies(&self, n: usize, verb: &str, body: serde_json::Value) {
         let (mut doomed, base) = self.fleet.api_named(verb, &[("CRASH_AT", "request.enqueues")]).await;
         let url = format!("{base}{}", Self::verb_path(n, verb));
