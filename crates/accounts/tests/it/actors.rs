@@ -1,4 +1,4 @@
-//! Every change names a role, a person or program, and the key.
+//! Every change records a role, a person or program, and the key.
 
 use serde_json::json;
 
@@ -87,7 +87,7 @@ async fn a_name_opens_nothing() {
     .await;
     let held = t.snapshot("ORD-1").await;
     assert_eq!((held.order.status, held.order.held_for_review), (OrderStatus::Compensating, true));
-    // What only staff may do with a held order is decided by the role, whatever the name says.
+    // The role decides which staff actions a held order allows; the name is irrelevant.
     for (role, may) in [
         (ActorRole::Producer, false),
         (ActorRole::Driver, false),
@@ -100,7 +100,7 @@ async fn a_name_opens_nothing() {
         let refused = matches!(decision, Decision::Refuse(OrderRefusal::WrongState { .. }));
         assert_eq!(refused, !may, "{role:?}: {decision:?}");
     }
-    // Any role of staff may have written it.
+    // Any staff role is accepted here.
     assert!(matches!(actions::cancel_order(&held, &by("operator:anna"), None), Decision::Change(_)));
 }
 
@@ -112,7 +112,7 @@ async fn two_live_keys_never_share_a_name() {
     let (first, _) = create_key(&t, "anna", AccountRole::Support, None).await;
     let taken = key_admin::create_permanent_key(db, "anna", AccountRole::Admin, None).await;
     assert!(matches!(taken, Err(KeyError::NameTaken(_))), "{taken:?}");
-    // But one replaces the other, with the same rights.
+    // A rotation replaces the key by one with the same rights.
     let (second, _) = key_admin::rotate_key(db, "anna", secs(60), None).await.unwrap();
     assert_eq!((second.role, second.name.as_str()), (AccountRole::Support, "anna"));
     assert!(second.id != first);

@@ -1,4 +1,4 @@
-//! Keys, drivers and users come to an end, by Postgres alone.
+//! Keys, drivers and users are revoked or disabled in Postgres alone.
 
 use accounts::{
     api_keys::{self, AccountRole},
@@ -112,7 +112,7 @@ async fn a_disabled_driver_gets_no_work_and_opens_nothing() {
     let (_, d1) = create_key(&t, "d1", AccountRole::Driver, Some("D1")).await;
     assert!(drivers::set_disabled(db, &"D1".into(), true).await.unwrap());
     assert!(api_keys::find_key(db, &d1).await.unwrap().is_none());
-    // Neither the driver nor an import brings the driver back.
+    // Neither the driver nor an import enables a disabled driver.
     assert!(!drivers::set_available(db, &"D1".into(), true).await.unwrap().unwrap().available);
     t.drivers(&[("D1", 100.0)]).await;
     t.order("ORD-1").await;
@@ -154,7 +154,7 @@ async fn driver_with_open_order_is_not_removed() {
 }
 
 // Fault S9
-/// While the number stays, processes believe the keys they have looked up.
+/// Processes trust their cached keys while the revision is unchanged.
 #[tokio::test]
 async fn ended_key_raises_the_key_revision() {
     let t = TestApp::start().await;

@@ -1,9 +1,9 @@
-//! The tests of API keys: who may do what, and who did it.
+//! The tests of API keys: permissions and the recorded actors.
 //!
-//! * `keys`: keys come to an end, by Postgres alone. `refused_keys`: wrong keys by the hundred, and keys that ask too often.
-//! * `names`: one name stands for one holder. `actors`: every change names a role, a person or program, and the key.
+//! * `keys`: keys end in Postgres alone. `refused_keys`: hundreds of wrong keys, and keys that exceed their rate.
+//! * `names`: one name belongs to one holder. `actors`: every change records a role, a person or program, and the key.
 
-// Futures of requests are nested deeper than the default allows.
+// Nested request futures exceed the default limit.
 #![recursion_limit = "256"]
 
 mod actors;

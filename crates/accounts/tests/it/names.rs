@@ -16,7 +16,7 @@ async fn make(api: &Api, root: &str, name: &str, more: Value) -> Answer {
     api.post(KEYS, root, new).await
 }
 
-// Rule F22: names that look alike are one name for a new key, a rotation and a revocation.
+// Rule F22: names that look alike count as one name when a key is created, rotated or revoked.
 #[tokio::test]
 async fn look_alike_names_are_one_live_key() {
     let t = TestApp::start().await;
@@ -38,7 +38,7 @@ async fn look_alike_names_are_one_live_key() {
     assert_eq!(listed.body["keys"].as_array().unwrap().len(), 2, "{listed:?}");
     let name = KeySelection::Name("ａnna".to_owned());
     assert_eq!(key_admin::revoke_keys(&mut t.app.core.db.acquire().await.unwrap(), &name).await.unwrap().len(), 2);
-    // A key whose name a revoked one had in another form is found.
+    // The revoked key has the same name in another form.
     assert_eq!(make(&api, &root, "eve", json!({})).await.status, 201);
     t.sql("UPDATE api_keys SET revoked_at = dispatchq_now() WHERE name = 'eve'").await;
     assert_eq!(make(&api, &root, "EVE", json!({})).await.status, 201);
@@ -76,7 +76,7 @@ async fn name_that_owns_orders_needs_confirmation() {
     let taken =
         "SELECT concat_ws(' ', action, subject, actor, reason) FROM audit_staff_actions WHERE action LIKE 'ORDERS%'";
     assert_eq!(t.texts(taken).await, ["ORDERS_TAKEN_OVER Shop admin:test-admin a test"]);
-    // A rotation goes on without one.
+    // A rotation needs no confirmation.
     let rotate = json!({ "name": "shop", "reason": "lost" });
     assert_eq!(api.post(&format!("{KEYS}/rotate"), &root, rotate).await.status, 200);
 }

@@ -1,4 +1,4 @@
-//! Wrong keys by the hundred, and keys that ask too often.
+//! Hundreds of wrong keys, and keys that exceed their request limit.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use test_support::{Api, TestApp, eventually, lasting_transaction, millis, secs};
 
 const AN_ORDER: &str = "/api/v1/orders/ORD-1";
 
-/// Statements that look up keys right now.
+/// Returns the number of active statements that look up keys.
 async fn lookups(t: &TestApp) -> i64 {
     t.count("SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE '-- find api key%'").await
 }
@@ -25,7 +25,7 @@ async fn hundreds_of_wrong_keys_take_one_connection_to_postgres() {
     let good = t.key(AccountRole::Producer).await;
     assert_eq!(api.get(AN_ORDER, &good).await.status, 200);
 
-    // Look-ups hang; 300 wrong keys come.
+    // A lock blocks key look-ups while 300 requests with wrong keys arrive.
     let mut lock = lasting_transaction(&t.postgres).await;
     sqlx::query("LOCK TABLE api_keys IN ACCESS EXCLUSIVE MODE").execute(&mut *lock).await.unwrap();
     let mut wrong = JoinSet::new();
@@ -34,7 +34,7 @@ async fn hundreds_of_wrong_keys_take_one_connection_to_postgres() {
         wrong.spawn(async move { api.get(AN_ORDER, &api_keys::generate_key()).await });
     }
     eventually("a look-up hangs", async || lookups(&t).await > 0).await;
-    // One connection holds the lock, one looks up keys: all others can be had at once.
+    // One connection holds the lock and one looks up keys. All others are free.
     let mut held = Vec::new();
     for _ in 0..t.app.config.database.max_connections / 2 - 2 {
         held.push(t.app.core.db.acquire().await.unwrap());
@@ -44,7 +44,7 @@ async fn hundreds_of_wrong_keys_take_one_connection_to_postgres() {
     assert!(lookups(&t).await <= 1);
     lock.rollback().await.unwrap();
     for answer in wrong.join_all().await {
-        // Those who waited too long for the lock are told so.
+        // Requests that waited too long for the lock get 503.
         assert!([(401, "UNAUTHENTICATED"), (503, "UNAVAILABLE")].contains(&answer.error()), "{answer:?}");
     }
     assert_eq!(api.get(AN_ORDER, &good).await.status, 200);
@@ -120,7 +120,7 @@ async fn a_revoked_key_ends_soon_also_while_postgres_hangs() {
     let key = t.key(AccountRole::Producer).await;
     let (db, keys) = (&t.app.core.db, &t.app.accounts.keys);
     assert!(keys.find_owner(db, &key).await.unwrap().is_some());
-    // Postgres hangs for this question, so it does not say whether the key was revoked.
+    // The lock blocks the look-up, so Postgres cannot report whether the key was revoked.
     let mut lock = lasting_transaction(&t.postgres).await;
     sqlx::query("LOCK TABLE api_keys IN ACCESS EXCLUSIVE MODE").execute(&mut *lock).await.unwrap();
     let ends = async {
@@ -128,7 +128,7 @@ async fn a_revoked_key_ends_soon_also_while_postgres_hangs() {
             tokio::time::sleep(millis(50)).await;
         }
     };
-    // It used to be believed for a minute.
+    // A cached key must expire in less than a minute.
     tokio::time::timeout(secs(45), ends).await.expect("the key is believed no longer");
     lock.rollback().await.unwrap();
     eventually("the key is known again", async || keys.find_owner(db, &key).await.is_ok()).await;
@@ -143,6 +143,6 @@ async fn used_key_is_refreshed_in_the_background() {
     assert!(keys.find_owner(db, &key).await.unwrap().is_some());
     let row = t.texts("SELECT id::text FROM api_keys").await.remove(0).parse().unwrap();
     assert!(api_keys::revoke_key(db, row).await.unwrap());
-    // No request asks Postgres by itself, and still the key's end is seen.
+    // No request waits for Postgres, but the revocation is still noticed.
     eventually("the key ends", async || keys.find_owner(db, &key).await.unwrap().is_none()).await;
 }

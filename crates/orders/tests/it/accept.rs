@@ -1,4 +1,4 @@
-//! What a driver is answered while servers or other orders keep the rest waiting.
+//! Accepts while slow servers or locks on other orders delay the rest of the work.
 
 use std::sync::Arc;
 
@@ -16,12 +16,12 @@ async fn accept_is_answered_before_offers_are_withdrawn() {
     t.run_due().await;
     let (first, second) = (t.live_offer("ORD-1").await, t.live_offer("ORD-2").await);
 
-    // The other order cannot be changed meanwhile.
+    // A lock blocks changes to the other order.
     let mut other = lasting_transaction(&t.postgres).await;
     sqlx::query("SELECT 1 FROM orders WHERE id = 'ORD-2' FOR UPDATE").execute(&mut *other).await.unwrap();
     let app = Arc::new(t.app.clone().with_core(|parts| parts.patience = millis(1)));
     accept::accept_offer(&app.orders, &id("ORD-1"), &"D1".into(), first.id, &by("driver:D1")).await.unwrap();
-    // The answer is here, and the withdrawal of the other offer is yet to come.
+    // The accept was answered before the other offer is withdrawn.
     eventually("the other offer is being withdrawn", || async {
         t.count(
             "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '-- write change%'",

@@ -1,4 +1,4 @@
-//! What a client was answered is kept, and a short outage of Postgres needs no person.
+//! Answered changes are never lost, and a short outage of Postgres needs no manual action.
 
 mod batches;
 mod commits;

@@ -1,4 +1,4 @@
-//! What drivers' apps do over HTTP, and who is found near a place.
+//! HTTP requests of drivers' apps, and the search for drivers near a place.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -100,7 +100,7 @@ async fn waiting_app_gets_offer_and_its_end() {
     assert_eq!((nothing.status, &nothing.body["offers"]), (200, &json!([])));
 }
 
-// Rule F44: an older fix never replaces a newer one, and a fix may say its time.
+// Rule F44: an older fix never replaces a newer one, and a fix may contain its time.
 #[tokio::test]
 async fn late_location_does_not_replace_a_newer_one() {
     let t = TestApp::start().await;
@@ -131,7 +131,7 @@ async fn late_location_does_not_replace_a_newer_one() {
     let near: Vec<Option<(f64, f64)>> = t.redis(&["GEOPOS", "dispatchq:drivers:RIDE", "D1"]).await;
     assert!(near[0].is_some_and(|(_, latitude)| (latitude + 6.1).abs() < 0.001), "{near:?}");
     assert_eq!(send(-6.15, Some(at(90))).await.body["recorded"], true, "of the same time the last one counts");
-    // Without a time it is now: a fix of before is late, one of after is not.
+    // A fix without a time counts as current: earlier fixes are late, later ones are not.
     assert_eq!(send(-6.2, None).await.body["recorded"], true);
     assert_eq!(send(-6.3, Some(at(99))).await.body["recorded"], false);
     assert_eq!(send(-6.3, Some(at(130))).await.body["recorded"], true, "a clock that is half a minute fast");
@@ -148,7 +148,7 @@ async fn late_location_does_not_replace_a_newer_one() {
         assert!(refused.body["errors"].to_string().contains("located_at"), "{wrong}: {refused:?}");
     }
     assert_eq!(t.count("SELECT count(*) FROM drivers WHERE lat = -6.4").await, 1);
-    // The clock of Postgres was set back by an hour since the last fix.
+    // The clock of Postgres was set back by an hour after the last fix.
     t.sql("UPDATE drivers SET located_at = located_at + interval '1 hour' WHERE id = 'D1'").await;
     assert_eq!(send(-6.6, Some(at(100))).await.body["recorded"], true);
     assert_eq!(send(-6.7, Some(at(99))).await.body["recorded"], false);
@@ -170,7 +170,7 @@ async fn a_driver_cancels_over_http() {
     t.assert_sound().await;
 }
 
-/// The order is another driver's by now, and the answer says no more than that.
+/// Asserts that the answer shows only the status of an order that now has another driver.
 fn assert_tells_nothing_of_its_driver(answer: &Answer) {
     assert_eq!((answer.status, answer.text("status")), (200, "DRIVER_ASSIGNED"));
     assert_eq!(answer.body["driver_id"], Value::Null);
@@ -222,7 +222,7 @@ async fn driver_index_is_rebuilt_after_a_flush() {
     assert!(driver_index::rebuild_if_missing(&t.app.orders).await.unwrap());
     assert!(!driver_index::rebuild_if_missing(&t.app.orders).await.unwrap(), "it is trusted for a while");
     assert_eq!((near(&t, 10).await, indexed().await), (vec!["near".into(), "middle".into(), "far".into()], 1));
-    // It is Redis who answers now: a position it does not know of changes nothing.
+    // Redis answers the search now, so a position that only Postgres has changes nothing.
     t.sql("UPDATE drivers SET lat = lat + 1 WHERE id = 'middle'").await;
     assert_eq!(near(&t, 10).await, ["near", "middle", "far"]);
 
@@ -237,7 +237,7 @@ async fn an_order_goes_to_where_its_drivers_really_are() {
     let t = TestApp::start().await;
     t.drivers(&[("gone", 50.0), ("near", 100.0)]).await;
     driver_index::rebuild_if_missing(&t.app.orders).await.unwrap();
-    // The index does not know yet; Postgres does.
+    // Postgres has a new position that is not in the index yet.
     t.sql("UPDATE drivers SET lat = lat + 1 WHERE id = 'gone'").await;
     t.order("ORD-1").await;
     t.run_due().await;

@@ -1,4 +1,4 @@
-//! What happens to an order, from its creation to its end.
+//! An order from its creation to its end.
 
 mod dispatch;
 mod ending;

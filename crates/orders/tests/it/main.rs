@@ -1,13 +1,15 @@
-//! The tests of orders, most of them with a clock moved by hand.
+//! The tests of orders, most of them with a clock that the test moves.
 //!
-//! * `lifecycle`: an order from its creation to its end. `offers`, `drivers`: who is asked. `accept`: what the driver is answered.
-//! * `scarcity`: what waiting for a driver costs, and how soon a free driver has the next order.
-//! * `races`: many want the same order, or one driver, at the same moment. `reservation`: thousands of accepts, and the gate.
-//! * `changes`: what a client was answered is kept, whatever happens to batches, commits and connections.
-//! * `refunds`: refunds through a payment service, and by hand. `owners`: an order belongs to the producer that created it.
-//! * `metrics`: what is counted, and when. `throughput`: what many orders cost Postgres together.
+//! * `lifecycle`: an order from its creation to its end. `offers`, `drivers`: choice of drivers. `accept`: answers to
+//!   the driver.
+//! * `scarcity`: the cost of waiting for a driver, and how soon a free driver gets the next order.
+//! * `races`: concurrent requests for one order or one driver. `reservation`: thousands of accepts, and the gate.
+//! * `changes`: answered changes are kept when batches, commits or connections fail.
+//! * `refunds`: refunds through a payment service, and by hand. `owners`: an order belongs to the producer that created
+//!   it.
+//! * `metrics`: metrics and when they count. `throughput`: Postgres statements of many concurrent orders.
 
-// Futures of requests are nested deeper than the default allows.
+// Nested request futures exceed the default limit.
 #![recursion_limit = "256"]
 
 mod accept;

@@ -1,9 +1,9 @@
-//! What is counted, and when.
+//! Metrics of orders, and when they count.
 
 use model::{decide::money, order::OrderStatus};
 use test_support::{Counting, TestApp, by, secs};
 
-/// Has Postgres refuse the end of every order, with this code.
+/// Returns SQL that makes Postgres refuse the end of every order with this code.
 fn refuse(code: &str) -> String {
     format!(
         "CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
@@ -26,7 +26,7 @@ async fn attempts_and_searches_are_counted_by_how_they_end() {
     t.run_for(secs(120 + 15)).await;
     let offer = t.live_offer("ORD-1").await;
     t.accept("ORD-1", &offer.driver_id, offer.id).await.unwrap();
-    // Once more, as a client does whose answer got lost.
+    // Repeats the request, as a client does after a lost answer.
     t.accept("ORD-1", &offer.driver_id, offer.id).await.unwrap();
     t.carry_out("ORD-1", &offer.driver_id).await;
     let ride = |rest: &str| format!("{{area_id=\"\",{rest}service_type=\"RIDE\"}}");
@@ -48,7 +48,7 @@ async fn attempts_and_searches_are_counted_by_how_they_end() {
     let once = ["COMPLETED", "DISPATCHING", "DRIVER_ASSIGNED", "PICKED_UP"].map(|status| entered(status, 1));
     assert_eq!(counting.of("order_status_count"), once);
 
-    // An order its customer no longer wants takes its attempt along, which is no failure.
+    // A cancelled order also ends its attempt, which is not a failure.
     t.order("ORD-2").await;
     t.run_due().await;
     t.asked("ORD-2").await;
@@ -92,7 +92,7 @@ async fn lifetime_end_counts_the_attempt_as_timeout() {
     );
     assert_eq!(counting.of("dispatchq_status_updates_total"), ["dispatchq_status_updates_total{result=\"success\"} 1"]);
 
-    // A person refunds it an hour later, which is the answer to the alert.
+    // Support starts the refund an hour later, which answers the alert.
     let refund = "{alert=\"MANUAL_REFUND_REQUIRED\"}";
     assert_eq!(
         counting.of("dispatchq_manual_interventions_total"),

@@ -1,4 +1,4 @@
-//! Who is asked, how many at once, and what becomes of an offer that cannot be answered.
+//! Choice of drivers, number of concurrent offers, and offers that cannot be answered.
 
 use axum::http::StatusCode;
 use sqlx::{Postgres, Transaction};
@@ -19,7 +19,7 @@ use orders::{
 use settings::Config;
 use test_support::{LogLines, Receiver, TestApp, by, eventually, id, ids, lasting_transaction, secs};
 
-/// Three at once.
+/// Asks three drivers at once.
 fn broadcast(config: &mut Config) {
     config.dispatch.ask_at_once = 3;
 }
@@ -32,7 +32,7 @@ async fn states(t: &TestApp, order: &str) -> Vec<OfferState> {
     offers.into_iter().map(|(_, state)| state).collect()
 }
 
-/// The live offer of this driver is answered.
+/// Accepts this driver's live offer.
 async fn accept(t: &TestApp, order: &str, driver: &str) -> Result<ChangeOutcome, ChangeError> {
     let offer = t.live_offers(order).await.into_iter().find(|o| o.driver_id == driver).expect("is being asked");
     t.accept(order, driver, offer.id).await
@@ -104,7 +104,7 @@ async fn driver_offers_are_limited_and_withdrawn_on_accept() {
         t.order(order).await;
         t.run_due().await;
     }
-    // Each further offer puts a driver 500 m farther away.
+    // Each additional offer adds 500 m to a driver's distance in the ranking.
     let held = "SELECT driver_id || ' ' || order_id FROM offers WHERE state = 'offered' ORDER BY 1";
     assert_eq!(t.texts(held).await, ["D1 ORD-1", "D1 ORD-3", "D2 ORD-2", "D2 ORD-4"]);
 
@@ -145,7 +145,7 @@ async fn concurrent_orders_get_different_drivers() {
     let waiting =
         "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '-- write change%'";
     let release = async {
-        // Both have their drivers and go on to their rankings: neither waits for the other.
+        // Both changes have locked their drivers and write their rankings. Neither waits for the other.
         eventually("both wait to write their rankings", || async { t.count(waiting).await == 2 }).await;
         other.rollback().await.unwrap();
     };
@@ -157,7 +157,7 @@ async fn concurrent_orders_get_different_drivers() {
     t.assert_sound().await;
 }
 
-/// Another session makes these drivers offers, for as long as its transaction lasts.
+/// Locks these drivers' offers in another session until the returned transaction ends.
 async fn make_offers_elsewhere(t: &TestApp, drivers: &[&str]) -> Transaction<'static, Postgres> {
     let mut other = lasting_transaction(&t.postgres).await;
     sqlx::query("SELECT pg_advisory_xact_lock($1, hashtext(d)) FROM unnest($2::text[]) d")
@@ -169,7 +169,7 @@ async fn make_offers_elsewhere(t: &TestApp, drivers: &[&str]) -> Transaction<'st
     other
 }
 
-/// It need not leave the statement that many orders share.
+/// The change stays in the statement that many orders share.
 #[tokio::test]
 async fn order_skips_taken_drivers_within_shared_statement() {
     let lines = LogLines::default();
@@ -201,7 +201,7 @@ async fn broadcast_replaces_a_taken_driver() {
     t.assert_sound().await;
 }
 
-/// The time for the answer runs meanwhile, so it is not one batch for each.
+/// The offer's deadline is already running, so the search must not use one batch per driver.
 #[tokio::test]
 async fn order_skips_taken_drivers_in_few_batches() {
     let lines = LogLines::default();
@@ -221,7 +221,7 @@ async fn order_skips_taken_drivers_in_few_batches() {
     t.assert_sound().await;
 }
 
-/// Nothing is written before one of them can be asked.
+/// Nothing is written until a driver can be asked.
 #[tokio::test]
 async fn order_with_all_drivers_taken_decides_again() {
     let t = TestApp::start().await;
@@ -237,7 +237,7 @@ async fn order_with_all_drivers_taken_decides_again() {
     t.assert_sound().await;
 }
 
-/// A program that made the offer without the lock: the unique index is the judge of a driver's slots.
+/// Another program made the offer without the lock. The unique index limits the driver's slots.
 #[tokio::test]
 async fn driver_slot_conflict_asks_the_next_driver() {
     let t = TestApp::start().await;
@@ -326,7 +326,7 @@ async fn a_driver_who_cancels_is_replaced_and_not_asked_again() {
     assert!(matches!(cancel().await.unwrap(), ChangeOutcome::No(_)), "twice is once");
     assert_eq!(t.status("ORD-1").await, OrderStatus::Dispatching);
     t.run_due().await;
-    // No lock of the first driver's keeps the second away.
+    // The first driver's lock does not block the second driver.
     assert_eq!(t.accept_offer("ORD-1").await, "D2");
     t.act("ORD-1", |s| actions::cancel_by_driver(s, &"D2".into(), None)).await.unwrap();
     t.run_for(secs(1801)).await;
@@ -483,7 +483,7 @@ async fn offers_nobody_can_deliver_end_together() {
         let outcome = t.perform(leased).await;
         t.settle(leased, outcome).await;
     }
-    // Its three messages fail at the same moment.
+    // The three messages of the order fail concurrently.
     let jobs = t.take().await;
     assert_eq!(jobs.len(), 3, "{jobs:?}");
     let outcomes = tokio::join!(t.perform(&jobs[0]), t.perform(&jobs[1]), t.perform(&jobs[2]));

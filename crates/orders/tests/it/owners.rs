@@ -7,7 +7,7 @@ use test_support::{Answer, Api, TestApp, create_key, ride_with_id, secs};
 
 const NOT_FOUND: (u16, &str) = (404, "ORDER_NOT_FOUND");
 
-/// What a key is answered on each way to an order; the way is named first.
+/// Returns the answer to this key for each request about an order, with the name of the request.
 async fn ask(api: &Api, key: &str, order: &str) -> Vec<(&'static str, Answer)> {
     let path = format!("/api/v1/orders/{order}");
     let pay = json!({ "event_id": "EV-1", "payment_status": "PAID" });
@@ -31,7 +31,7 @@ async fn a_producer_sees_and_changes_its_own_orders_only() {
     let before = t.dump().await;
     for (way, answer) in ask(&api, &other, "ORD-1").await {
         assert_eq!(answer.error(), NOT_FOUND, "{way}");
-        // As of an order that is not there, to the letter.
+        // The answer is identical to the answer for an order that does not exist.
         let absent = api.get("/api/v1/orders/ORD-404", &other).await;
         assert_eq!(answer.without_request(), absent.without_request(), "{way}");
     }
@@ -61,7 +61,7 @@ async fn new_key_of_same_name_owns_orders() {
     assert_eq!(api.get("/api/v1/orders/ORD-1", &new).await.status, 200);
 }
 
-// Rule F47: a producer reads `staff` and no free text of other people in the timeline of its order; staff read all.
+// Rule F47: a producer sees `staff` and no free text of other people in the timeline of its order; staff see everything.
 #[tokio::test]
 async fn producer_reads_no_staff_names_in_timelines() {
     let t = TestApp::start().await;

@@ -1,4 +1,4 @@
-//! Many want the same order, or one driver, at the same moment: exactly one gets it.
+//! Concurrent requests for the same order or driver: exactly one succeeds.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -22,7 +22,7 @@ fn won(answer: &Answer) -> bool {
     matches!(answer, Ok(ChangeOutcome::Yes(_)))
 }
 
-/// Performs what is due, each job in a task of its own.
+/// Runs the due jobs, each in its own task.
 async fn work(t: Arc<TestApp>) {
     loop {
         for leased in t.try_take().await.unwrap_or_default() {
@@ -36,7 +36,7 @@ async fn work(t: Arc<TestApp>) {
     }
 }
 
-/// What one order's people wanted, and whether it was theirs.
+/// Number of requests that succeeded for one order, by kind of client.
 #[derive(Default)]
 struct Wins {
     driver: usize,
@@ -44,7 +44,8 @@ struct Wins {
     customer: usize,
 }
 
-/// Drivers, a customer and a dispatcher on one order, while workers run its timers; all within some 200 ms at pace 1.
+/// Runs drivers, a customer and a dispatcher concurrently on one order while workers run its timers. The race takes
+/// about 200 ms at pace 1.
 async fn fight(t: &TestApp, order: &str, seed: u64, pace: u32) -> Wins {
     let mut rng = StdRng::seed_from_u64(seed);
     let mut pause = |most: u64| millis(rng.random_range(0..most)) * pace;
@@ -89,8 +90,8 @@ async fn fight(t: &TestApp, order: &str, seed: u64, pace: u32) -> Wins {
 
 const ROUNDS: u64 = 20;
 
-/// Lets orders be fought for, sixteen at a time, and returns how often each of the rivals has won. It ends early when one of them
-/// never wins, unless it is told to go on.
+/// Runs races for orders, sixteen at a time, and returns the number of wins of each rival. Ends early when a rival
+/// never wins, unless `goes_on` is set.
 async fn race(pace: u32, goes_on: bool) -> BTreeMap<&'static str, usize> {
     let t = TestApp::on_real_time(|config| {
         config.dispatch.attempt = millis(40) * pace;
@@ -157,7 +158,7 @@ async fn count_wins(t: &TestApp, ends: &BTreeMap<OrderStatus, usize>) -> BTreeMa
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn accept_timeout_cancel_decline_assign_and_lifetime_have_one_winner() {
     let mut wins = BTreeMap::<&str, usize>::new();
-    // On a slow machine the lifetime wins every race until there is more time for all.
+    // On a slow machine the lifetime wins every race until the pace leaves more time.
     for pace in [1, 5, 25] {
         for (rival, n) in race(pace, pace == 25).await {
             *wins.entry(rival).or_default() += n;
@@ -180,7 +181,7 @@ async fn of_accept_and_decline_one_counts() {
         t.run_due().await;
         let offer = t.live_offer(&order).await.id;
         let accept = || t.accept(&order, "D1", offer);
-        // An accept asks more before it decides: a decline comes later by a few reads.
+        // An accept reads more before it decides, so the decline is delayed by a few reads.
         let decline = || async {
             for _ in 0..round % 8 {
                 t.status(&order).await;
@@ -193,7 +194,7 @@ async fn of_accept_and_decline_one_counts() {
             tokio::join!(decline(), accept(), decline(), accept()).into()
         };
         assert_eq!(answers.iter().filter(|a| won(a)).count(), 1, "{answers:?}");
-        // The same answer once more is fine, the other one is not.
+        // A repeat of the winning answer succeeds; the other answer is refused.
         assert_eq!(answers.iter().filter(|a| matches!(a, Ok(ChangeOutcome::No(_)))).count(), 1, "{answers:?}");
         let accepted = t.status(&order).await == OrderStatus::DriverAssigned;
         *winners.entry(if accepted { "accept" } else { "decline" }).or_default() += 1;

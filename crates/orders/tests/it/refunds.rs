@@ -1,4 +1,5 @@
-//! Refunds through a payment service: asked for under one key, ended by its signed callback, and by hand where there is none.
+//! Refunds through a payment service: requested under one key and settled by its signed callback, or settled by hand
+//! without a service.
 
 mod words;
 
@@ -12,7 +13,7 @@ use test_support::{Api, Counting, PAYMENT_SECRET, PaymentSim, TestApp, by, secs}
 
 const ROWS: &str = "SELECT state || ' ' || tries FROM refunds";
 
-/// A paid order that the system has ended.
+/// Creates a paid order that the system has ended.
 async fn owed(payments: Option<&PaymentSim>) -> TestApp {
     let t = TestApp::with(|config| {
         if let Some(payments) = payments {
@@ -39,7 +40,7 @@ async fn refund_uses_idempotency_key_and_signed_callback() {
     let callbacks = api.url("/api/v1/payment-callbacks");
     assert_eq!(payments.asked().len(), 0, "nothing is paid before support says so");
     start_refund(&t).await;
-    // The process dies after the answer: the question comes again, under the same key.
+    // The worker dies after the service has answered. The job sends the request again under the same key.
     let refund = t.take().await.into_iter().find(|job| job.delivery.id.as_str() == "refund:ORD-1").unwrap();
     let outcome = t.perform(&refund).await;
     assert!(matches!(outcome, Outcome::Snooze { delay } if delay == secs(3600)), "{outcome:?}");
@@ -65,7 +66,7 @@ async fn refund_uses_idempotency_key_and_signed_callback() {
     t.assert_sound().await;
 }
 
-/// A service sends more than we asked for, and sends again what is not answered 200.
+/// A payment service sends callbacks of unknown types, and repeats each callback that is not answered 200.
 #[tokio::test]
 async fn unknown_payment_callback_is_ignored() {
     let payments = PaymentSim::start().await;
@@ -143,8 +144,8 @@ async fn without_payment_service_refunds_are_manual() {
     t.assert_sound().await;
 }
 
-// Rule F15: only the refund id that the payment service returned settles the order. Another id is recorded and told once.
-// Rule F15: a failed refund is an entry of the timeline.
+// Rule F15: only the refund id that the payment service returned settles the order. Another id is recorded and reported once.
+// Rule F15: a failed refund is recorded in the timeline.
 #[tokio::test]
 async fn callback_of_another_refund_settles_nothing() {
     let payments = PaymentSim::start().await;
@@ -186,7 +187,7 @@ async fn callback_of_another_refund_settles_nothing() {
     t.assert_sound().await;
 }
 
-// Rule F15: a payment by the service after a person settled the refund is recorded and told once.
+// Rule F15: a payment by the service after a person settled the refund is recorded and reported once.
 #[tokio::test]
 async fn payment_after_settlement_by_hand_is_told() {
     let (payments, counting) = (PaymentSim::start().await, Counting::start());
@@ -217,7 +218,7 @@ async fn payment_after_settlement_by_hand_is_told() {
     t.assert_sound().await;
 }
 
-// Rule F15: the answer's refund id is kept when it settles the order, so a later callback is judged by it.
+// Rule F15: when the answer settles the order, its refund id is kept and later callbacks are checked against it.
 #[tokio::test]
 async fn refund_of_an_answer_keeps_its_id() {
     let payments = PaymentSim::start().await;

@@ -1,4 +1,4 @@
-//! What many orders cost Postgres together, counted by itself.
+//! Counts the Postgres statements of many concurrent orders.
 
 use tokio::task::JoinSet;
 
@@ -24,7 +24,7 @@ async fn a_hundred_orders_of_the_own_fleet_share_their_statements() {
     let mut t = TestApp::start().await;
     count_statements(&mut t.postgres).await;
     let api = Api::start(&t.app).await;
-    // Farther apart than drivers are searched.
+    // The distance exceeds the search radius.
     let apart = 0.1;
     let fleet: Vec<_> = latitudes(apart)
         .map(|(n, latitude)| NewDriver {
@@ -44,7 +44,7 @@ async fn a_hundred_orders_of_the_own_fleet_share_their_statements() {
     })
     .await;
     let told = "SELECT count(*) FROM outbox WHERE kind = 'OFFER' AND state = 'delivered'";
-    // A message for which its channel had no place waits by the clock of the database.
+    // A message that finds its channel full waits by the clock of the database.
     eventually("each offer is delivered", || async {
         t.advance(millis(50)).await;
         t.count(told).await == 100

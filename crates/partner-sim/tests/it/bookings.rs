@@ -1,4 +1,4 @@
-//! Booking, asking, cancelling; and the same fate for the same seed.
+//! Booking, polling, cancelling, and identical results for the same seed.
 
 use super::*;
 
@@ -94,7 +94,7 @@ async fn search_fails_and_drivers_cancel_by_rate() {
     let deserted = partner.booked("ORD-1:2").await;
     partner.reaches(&deserted, "cancelled").await;
     assert_eq!(partner.sim.read_report().open_bookings, 0);
-    // Cancelling what is over without a passenger does no harm.
+    // Cancelling a closed booking without a passenger succeeds.
     assert_eq!(partner.cancel(&unserved).await.status, 200);
     assert_eq!(partner.cancel(&deserted).await.status, 200);
 }
@@ -106,7 +106,7 @@ async fn booking_without_job_id_stays_open() {
     partner.turn(json!({ "job_id_rate": 1.0 })).await;
     let other = partner.booked("ORD-2:1").await;
     partner.reaches(&other, "completed").await;
-    // The knob was turned after its fate was sealed.
+    // The knob was changed after the fate of this booking was decided.
     assert_eq!(partner.poll(&stuck).await.body["job_id"], Value::Null);
     assert_eq!(partner.sim.read_report().open, std::slice::from_ref(&stuck));
     assert_eq!(partner.cancel(&stuck).await.status, 200);
@@ -124,7 +124,7 @@ async fn cancelling_repeats_until_a_passenger_is_aboard() {
     assert_eq!(partner.poll(&waiting).await.body["status"], "cancelled");
 
     let aboard = partner.booked("ORD-2:1").await;
-    // Job id, driver, pickup.
+    // The three steps are job id, driver and pickup.
     for _ in 0..3 {
         assert!(partner.sim.take_step(&aboard));
     }
@@ -134,7 +134,7 @@ async fn cancelling_repeats_until_a_passenger_is_aboard() {
     assert_eq!((counters.cancels, counters.cancels_too_late), (1, 1));
 }
 
-/// How every booking ended, by reference.
+/// Returns the final state of every booking, by reference.
 async fn endings(seed: u64, references: &[String]) -> Vec<(String, Value)> {
     let knobs = PartnerKnobs { driver_rate: rate(0.6), driver_cancel_rate: rate(0.3), ..PartnerKnobs::default() };
     let partner = Partner::start(&PartnerSimOptions {

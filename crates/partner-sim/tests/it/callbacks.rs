@@ -1,4 +1,4 @@
-//! What the partner tells us: signed, repeated, doubled, withheld, and wrong when told to be.
+//! Callbacks of the partner: signed, repeated, duplicated, withheld, and wrong when the knobs say so.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 
 use super::*;
 
-/// Ours, to whom callbacks go.
+/// A server that receives the callbacks.
 struct Us {
     url: String,
     inner: Arc<Mutex<Inner>>,
@@ -23,7 +23,7 @@ struct Us {
 
 #[derive(Default)]
 struct Inner {
-    /// Answers 500 so many times first.
+    /// Number of callbacks that are first answered with 500.
     failures: usize,
     received: Vec<Received>,
 }
@@ -60,7 +60,7 @@ impl Us {
         self.received()
     }
 
-    /// A partner that calls us back.
+    /// Starts a partner that sends its callbacks to this server.
     async fn partner(&self, speed: f64, knobs: PartnerKnobs) -> Partner {
         start(speed, PartnerKnobs { callback_url: Some(self.url.clone()), ..knobs }).await
     }
@@ -141,7 +141,7 @@ async fn endings_are_told_by_their_names() {
     assert!(received[5].body.get("job_id").is_none());
 }
 
-/// Only the job id, at once.
+/// Knobs for a job id without delay, and for no further event.
 fn job_id_only() -> PartnerKnobs {
     PartnerKnobs { driver_delay: "7days".parse().unwrap(), ..smooth() }
 }
@@ -164,7 +164,7 @@ async fn a_callback_nobody_takes_is_given_up() {
     partner.booked("ORD-1:1").await;
     eventually("given up", || async { partner.sim.read_report().counters.callbacks_given_up == 1 }).await;
     assert_eq!(us.received().len(), 6);
-    // A closed port is the same.
+    // A closed port counts as a failed callback too.
     partner.turn(json!({ "callback_url": "http://127.0.0.1:1/" })).await;
     partner.booked("ORD-2:1").await;
     eventually("given up", || async { partner.sim.read_report().counters.callbacks_given_up == 2 }).await;
@@ -225,7 +225,7 @@ async fn wrong_callbacks_are_signed_and_come_beside_the_right_ones() {
     assert_ne!(unknown.text("booking_id"), booking);
     assert_eq!((right.text("booking_id"), foreign.text("booking_id")), (booking.as_str(), booking.as_str()));
     assert_eq!(right.body["job_id"], partner.poll(&booking).await.body["job_id"]);
-    // The foreign job id is that of the order's next booking.
+    // The foreign job id belongs to the order's next booking.
     let foreign = foreign.body["job_id"].clone();
     assert_ne!(foreign, right.body["job_id"]);
     let next = partner.booked("ORD-1:2").await;

@@ -1,4 +1,4 @@
-//! docs/PARTNER.md says what is so.
+//! Checks that docs/PARTNER.md matches the simulator.
 
 use clap::Args;
 use standardwebhooks::Webhook;
@@ -9,7 +9,7 @@ fn page() -> String {
     std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/PARTNER.md")).unwrap()
 }
 
-/// The first line of the page that begins so.
+/// Returns the first line of the page that starts with `begin`.
 fn line(begin: &str) -> String {
     page().lines().find(|line| line.starts_with(begin)).unwrap_or_else(|| panic!("no {begin}")).to_owned()
 }
@@ -30,7 +30,7 @@ fn every_knob_is_on_the_page_with_its_default() {
         }
         count += 1;
     }
-    // And none of which nothing is known, but for what is turned at run time.
+    // The page lists all knobs except the two that are only set at run time.
     let fields = serde_json::to_value(PartnerKnobs::default()).unwrap();
     assert_eq!(fields.as_object().unwrap().len(), count + 2);
 }

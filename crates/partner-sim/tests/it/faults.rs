@@ -1,4 +1,4 @@
-//! Errors, cut connections, limits, outages: as told, and no more than told.
+//! Errors, cut connections, limits and outages occur exactly as the knobs say.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,8 @@ async fn errors_have_no_effect_and_end_when_told() {
     }
 }
 
-/// What became of each try to book, by reference. Tries come in rounds, or one reference after the other.
+/// Returns the statuses of each booking request, by reference. Requests go round by round or one reference after
+/// another.
 async fn luck(in_rounds: bool) -> BTreeMap<String, Vec<u16>> {
     let partner = start(1.0, PartnerKnobs { error_500_rate: rate(0.3), error_503_rate: rate(0.3), ..smooth() }).await;
     let mut statuses: BTreeMap<String, Vec<u16>> = BTreeMap::new();
@@ -53,7 +54,7 @@ async fn a_lost_answer_is_found_by_asking_again() {
     let partner = start(1.0, PartnerKnobs { lost_answer_rate: EventRate::ALWAYS, ..smooth() }).await;
     partner.try_book("ORD-1:1").await.unwrap_err();
     let [lost] = &partner.sim.read_report().open[..] else { panic!("no booking") };
-    // Questions are answered: nothing is lost with them.
+    // The knob affects only bookings; polls are answered.
     assert_eq!(partner.poll(lost).await.status, 200);
     partner.turn(json!({ "lost_answer_rate": 0.0 })).await;
     let again = partner.book("ORD-1:1").await;
@@ -69,7 +70,7 @@ async fn hanging_request_is_cut_and_forgotten() {
     assert_eq!(impatient.sim.read_report().counters.hangs, 3);
     eventually("requests given up are gone", || async { impatient.sim.read_report().running == 0 }).await;
 
-    // Its end is in real time, whatever the speed.
+    // The hang lasts real time, regardless of the speed.
     let patient = Partner { client: client(secs(20)), ..impatient };
     patient.turn(json!({ "hang_duration": "100ms" })).await;
     assert!(!patient.try_book("ORD-4:1").await.unwrap_err().is_timeout());
@@ -88,7 +89,7 @@ async fn above_the_limit_the_answer_is_429_with_retry_after() {
     assert_eq!((refused.error(), refused.retry_after.as_deref()), ((429, "RATE_LIMITED"), Some("2")));
     let counters = partner.sim.read_report().counters;
     assert_eq!((counters.bookings, counters.rate_limited, counters.requests), (5, 1, 6));
-    // A bad key takes no other request's turn.
+    // A request with a wrong key does not use up the rate limit.
     let stranger = partner.send(Method::GET, "/job-status?booking_id=x", "bad", "", &Value::Null).await.unwrap();
     assert_eq!(stranger.status, 401);
 
@@ -117,7 +118,7 @@ async fn in_an_outage_connections_are_refused_and_running_ones_cut() {
 
     partner.turn(json!({ "down": false })).await;
     eventually("it is back at its old address", || async { partner.try_poll(&booking).await.is_ok() }).await;
-    // Bookings outlive an outage.
+    // Bookings survive an outage.
     assert_eq!(partner.poll(&booking).await.status, 200);
 }
 
@@ -157,7 +158,7 @@ async fn latency_lets_requests_overlap() {
     assert!(begun.elapsed() >= secs(3));
     let counters = partner.sim.read_report().counters;
     assert_eq!(counters.max_concurrent, 3);
-    // On a busy machine they need not come within one second.
+    // On a busy machine the requests may arrive in different seconds.
     assert!((1..=3).contains(&counters.max_in_a_second), "{counters:?}");
 }
 

@@ -1,4 +1,4 @@
-//! The simulated partner, asked over real HTTP: it keeps to docs/PARTNER.md, and fails as its knobs say.
+//! The simulated partner over real HTTP: it follows docs/PARTNER.md and fails as its knobs say.
 
 mod bookings;
 mod callbacks;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 const KEY: &str = "partner-sim-key";
 
-/// Everybody finds a driver who stays, and every callback is sent.
+/// Every booking finds a driver who stays, and every callback is sent.
 fn smooth() -> PartnerKnobs {
     PartnerKnobs {
         driver_rate: EventRate::ALWAYS,
@@ -24,26 +24,26 @@ fn smooth() -> PartnerKnobs {
     }
 }
 
-/// As [`smooth`], but nothing happens by itself: a test takes each step.
+/// Like [`smooth`], but a booking advances only by the steps of the test.
 fn patient() -> PartnerKnobs {
     PartnerKnobs { job_id_delay: "7days".parse().unwrap(), ..smooth() }
 }
 
-/// A rate from a literal.
+/// Converts a literal to a rate.
 fn rate(rate: f64) -> EventRate {
     rate.try_into().unwrap()
 }
 
-/// So fast that a trip takes less than a second.
+/// Speed at which a trip takes less than a second.
 const FAST: f64 = 5_000.0;
 
 async fn start(speed: f64, knobs: PartnerKnobs) -> Partner {
-    // Fast as it is, it forgets nothing during the test.
+    // The speed also shortens this time; a week outlasts the test.
     let keep_finished = secs(7 * 24 * 3600);
     Partner::start(&PartnerSimOptions { speed, knobs, keep_finished, ..PartnerSimOptions::default() }).await
 }
 
-/// A running partner and a client of it.
+/// A running partner and a client for it.
 struct Partner {
     sim: PartnerSim,
     client: reqwest::Client,
@@ -101,7 +101,7 @@ impl Partner {
         self.try_book(reference).await.unwrap()
     }
 
-    /// Books what must be a new booking, and answers its id.
+    /// Makes a booking that must be new, and returns its id.
     async fn booked(&self, reference: &str) -> String {
         let answer = self.book(reference).await;
         assert_eq!(answer.status, 201, "{answer:?}");
@@ -127,7 +127,7 @@ impl Partner {
         eventually(status, || async { self.poll(booking_id).await.body["status"] == status }).await;
     }
 
-    /// Asks `/_sim`, which answers also in an outage.
+    /// Sends a request to `/_sim`, which answers even during an outage.
     async fn control(&self, method: Method, path: &str, body: &Value) -> Answer {
         send(&self.client, method, &format!("{}/_sim{path}", self.sim.control_url()), "", "", body).await.unwrap()
     }
@@ -139,7 +139,7 @@ impl Partner {
 }
 
 fn client(timeout: Duration) -> reqwest::Client {
-    // A second test of this process finds a provider installed already.
+    // Fails in the second test of a process, because the provider is already installed.
     let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder().timeout(timeout).build().unwrap()
 }
@@ -152,7 +152,7 @@ const fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Waits for something that the simulator brings about.
+/// Waits until the simulator fulfils the condition.
 async fn eventually<F: Future<Output = bool>>(what: &str, condition: impl Fn() -> F) {
     let reached = async {
         while !condition().await {

@@ -1,4 +1,4 @@
-//! Areas hold for partners' orders, too.
+//! Area limits also apply to partners' orders.
 
 use test_support::{
     admission::full_for,

@@ -1,4 +1,4 @@
-//! What the partner says, in every order of arrival, taken by the real handlers.
+//! Partner events in every order of arrival, processed by the real handlers.
 
 use partner_sim::values::EventRate;
 use serde_json::json;
@@ -10,7 +10,7 @@ use test_support::{
     secs,
 };
 
-/// A partnership whose partner books `ORD-1` and whose answer gets lost.
+/// Starts a partnership whose partner books `ORD-1` and whose answer is lost.
 async fn unanswered() -> (Partnership, String) {
     let p = Partnership::start(silent()).await;
     p.lose_answers(EventRate::ALWAYS);
@@ -46,7 +46,7 @@ async fn a_callback_that_comes_twice_counts_once() {
     assert_eq!(p.send(&body).await.body["status"], "processed");
     let before = p.dump().await;
     assert_eq!(p.send(&body).await.body["status"], "processed");
-    // The same news in another event.
+    // Another event with the same content.
     let again = p.callback("ORD-1", 1, "job_id_assigned", json!({ "job_id": "J-1" })).await;
     assert_eq!(p.send(&again).await.body["status"], "processed");
     assert_eq!(p.dump().await, before);
@@ -69,7 +69,7 @@ async fn another_job_id_is_asked_about_and_the_answer_holds() {
     p.assert_sound().await;
 }
 
-/// The answer was true of the order as it was when the partner was asked.
+/// The partner answered for an older state of the order.
 #[tokio::test]
 async fn late_answer_is_checked_against_current_order() {
     let p = Partnership::start(silent()).await;
@@ -113,7 +113,7 @@ async fn early_pickup_is_recorded_with_its_order_of_arrival() {
         ))
         .await
     };
-    // The partner names the driver late.
+    // The partner reports the driver late.
     p.booked("ORD-1", "PAID").await;
     p.tell("ORD-1", 1, "job_id_assigned", json!({ "job_id": "J-1" })).await;
     p.tell("ORD-1", 1, "picked_up", json!({})).await;
@@ -129,7 +129,7 @@ async fn early_pickup_is_recorded_with_its_order_of_arrival() {
             "CALLBACK_OUT_OF_ORDER: driver_assigned came after picked_up: bbd:D-7",
         ]
     );
-    // A late event replaces no driver that is known.
+    // A late event does not replace a known driver.
     p.tell("ORD-1", 1, "driver_assigned", json!({ "driver_id": "D-8" })).await;
     assert_eq!(p.snapshot("ORD-1").await.order.driver_id.as_deref(), Some("bbd:D-7"));
     assert_eq!(
@@ -137,7 +137,7 @@ async fn early_pickup_is_recorded_with_its_order_of_arrival() {
         "CALLBACK_OUT_OF_ORDER: driver_assigned came after picked_up: bbd:D-8"
     );
 
-    // Before the job id, too.
+    // The pickup may also arrive before the job id.
     let booking_id = p.booked("ORD-2", "PAID").await;
     for _ in 0..3 {
         assert!(p.sim.take_step(&booking_id));
@@ -147,7 +147,7 @@ async fn early_pickup_is_recorded_with_its_order_of_arrival() {
     p.run_due().await;
     assert_eq!(p.status("ORD-2").await, OrderStatus::PickedUp);
 
-    // In turn nothing is added.
+    // Events that arrive in order add no note.
     p.booked("ORD-3", "PAID").await;
     p.tell("ORD-3", 1, "job_id_assigned", json!({ "job_id": "J-3" })).await;
     p.tell("ORD-3", 1, "driver_assigned", json!({ "driver_id": "D-1" })).await;
@@ -156,7 +156,7 @@ async fn early_pickup_is_recorded_with_its_order_of_arrival() {
     p.assert_sound().await;
 }
 
-// Rule F45: `completed` before the events that it follows is noted, and those are recorded when they come.
+// Rule F45: `completed` before the events that it follows is recorded as out of order, and those events are recorded when they arrive.
 #[tokio::test]
 async fn a_completion_that_comes_first_completes() {
     let p = Partnership::start(silent()).await;
@@ -192,7 +192,7 @@ async fn a_completion_that_comes_first_completes() {
 
 #[tokio::test]
 async fn what_comes_after_a_cancel_is_cancelled_at_the_partner() {
-    // The answer to the booking is lost, the customer cancels, and only then a callback says what was booked.
+    // The answer to the booking is lost and the customer cancels. Only then does a callback report the booking.
     let (p, booking_id) = unanswered().await;
     p.cancel("ORD-1").await.unwrap();
     assert_eq!(p.booking("ORD-1", 1).await.state, BookingState::CancelWanted);
@@ -223,7 +223,7 @@ async fn a_driver_found_after_the_lifetime_is_too_late() {
     let booking_id = p.booked("ORD-1", "PAID").await;
     assert!(p.sim.take_step(&booking_id) && p.sim.take_step(&booking_id));
     p.advance(secs(1800)).await;
-    // Before the lifetime's job has run.
+    // The lifetime has expired, but its job has not run yet.
     p.tell("ORD-1", 1, "driver_assigned", json!({ "job_id": "J-1", "driver_id": "D-7" })).await;
     assert_eq!(p.status("ORD-1").await, OrderStatus::PendingJobId);
     p.run_due().await;

@@ -1,4 +1,4 @@
-//! Which callbacks are taken, and what becomes of those without a booking.
+//! Accepted and rejected callbacks, and callbacks without a booking.
 
 use chrono::Utc;
 use partner_sim::{PartnerKnobs, values::EventRate};
@@ -14,7 +14,7 @@ use test_support::{
     secs,
 };
 
-/// Neither of the two.
+/// A secret that is not configured.
 const A_THIRD_SECRET: &str = "whsec_bm9ib2R5IGhhcyBldmVyIHVzZWQgdGhpcw==";
 
 async fn inbox(p: &Partnership) -> i64 {
@@ -35,7 +35,7 @@ async fn what_is_not_signed_by_the_partner_lately_is_refused() {
     ] {
         assert_eq!(answer.error(), (401, "BAD_SIGNATURE"), "{what}");
     }
-    // The signature of something else.
+    // The signature belongs to another body.
     let mut other = body.clone();
     other["job_id"] = json!("J-2");
     let signature = standardwebhooks::Webhook::new(SECRET).unwrap();
@@ -93,7 +93,7 @@ async fn unreadable_callback_is_refused_with_reason() {
     let unknown = p.send_signed("unknown", &good, SECRET, Utc::now().timestamp()).await;
     assert_eq!(unknown.error(), (401, "BAD_SIGNATURE"));
     assert_eq!(inbox(&p).await, 0);
-    // A word of a newer partner is kept, and changes nothing.
+    // An event of an unknown type, from a newer partner, is stored and changes nothing.
     assert_eq!(p.send(&with("type", json!("driver_waves"))).await.body["status"], "ignored");
     assert_eq!((inbox(&p).await, p.status("ORD-1").await), (1, OrderStatus::PendingJobId));
 }
@@ -128,7 +128,7 @@ async fn reconciler_finds_callback_of_concurrent_booking() {
     let booking_id = p.sim.read_report().open.remove(0);
     let said = json!({ "booking_id": booking_id, "job_id": "J-1", "reference": null });
     assert_eq!(p.tell("ORD-1", 1, "job_id_assigned", said).await, "unmatched");
-    // The transaction that learnt the booking's id looked for callbacks before this one was committed.
+    // The transaction that stored the booking id searched for callbacks before this callback was committed.
     p.sql(&format!("UPDATE bookings SET state = 'booked', booking_id = '{booking_id}', next_try_at = NULL")).await;
     assert_eq!(p.texts("SELECT state FROM inbox").await, ["unmatched"]);
 
@@ -139,8 +139,8 @@ async fn reconciler_finds_callback_of_concurrent_booking() {
     assert_eq!(p.snapshot("ORD-1").await.order.job_id.as_deref(), Some("J-1"));
 }
 
-/// The simulated partner at its worst: each callback is preceded by a forgery and by one about nothing, comes twice, and
-/// names another job id in between.
+/// The simulated partner at its worst. A forged callback and one for an unknown booking precede each callback. Each
+/// callback is sent twice, with one that names another job id in between.
 #[tokio::test]
 async fn wrong_callbacks_around_the_right_ones_change_nothing() {
     let always = EventRate::ALWAYS;
@@ -193,7 +193,7 @@ async fn unknown_type_of_event_is_ignored() {
         p.texts("SELECT concat_ws(' ', state, result) FROM inbox ORDER BY id").await,
         ["ignored unknown type"; 2]
     );
-    // As a version that knows the type may have stored it.
+    // A version that knows the type may have stored the event as pending.
     p.sql("UPDATE inbox SET state = 'pending', result = NULL, processed_at = NULL WHERE order_id = 'ORD-1'").await;
     reconciler::reconcile_in_full(&p.app.maintenance).await.unwrap().unwrap();
     p.run_due().await;
@@ -205,7 +205,7 @@ async fn unknown_type_of_event_is_ignored() {
 async fn a_callback_is_stored_with_what_it_leads_to() {
     let p = Partnership::start(silent()).await;
     p.booked("ORD-1", "PAID").await;
-    // It may be of an order that is not known yet: it is stored first.
+    // The order of this callback may not be known yet, so it is stored first.
     let unknown = p.callback("ORD-1", 1, "job_id_assigned", json!({ "job_id": "J-9", "booking_id": "B-other" })).await;
     p.tell("ORD-1", 1, "job_id_assigned", json!({ "job_id": "J-1" })).await;
     p.tell("ORD-1", 1, "job_id_assigned", json!({ "job_id": "J-1" })).await;
@@ -218,7 +218,7 @@ async fn a_callback_is_stored_with_what_it_leads_to() {
     p.assert_sound().await;
 }
 
-/// As after a commit whose answer was lost: the change is written, and nothing was sent.
+/// The commit succeeded but its answer was lost, so no timer was sent to Redis.
 #[tokio::test]
 async fn repeated_event_restores_the_timers() {
     let p = Partnership::start(silent()).await;
@@ -290,7 +290,8 @@ async fn locked_callback_is_left_to_its_job() {
     let p = Partnership::start(silent()).await;
     p.booked("ORD-1", "PAID").await;
     assert_eq!(p.tell("ORD-1", 1, "job_id_assigned", json!({ "job_id": "J-1" })).await, "processed");
-    // The same news in another event, stored by a process that died. Its row is locked when this one says that nothing came of it.
+    // Another event with the same content, stored by a process that died. Its row is locked when this process marks it
+    // as ignored.
     let again = p.callback("ORD-1", 1, "job_id_assigned", json!({ "job_id": "J-1" })).await;
     p.sql(&format!(
         "INSERT INTO inbox (partner, event_id, order_id, booking_id, body, state, received_at)

@@ -1,4 +1,4 @@
-//! Orders that end without a job id: what counters, log and support say of each.
+//! Orders that end without a job id, as metrics, log and refund alert report them.
 
 use partner_sim::{PartnerKnobs, values::EventRate};
 
@@ -25,7 +25,7 @@ async fn refund_reason(p: &Partnership, order: &str) -> Vec<String> {
     .await
 }
 
-// Rule L1: An order outside the polled share, and an order whose partner is down for its whole lifetime, are one failure each.
+// Rule L1: An order outside the polled share, and an order whose partner is down for its whole lifetime, count as one failure each.
 // Rule L1: The failure has its reason in the metric, in one ERROR line and in the refund alert.
 // Rule L9: Compensation writes the three log lines of the requirement document.
 // Rule L15: Only orders that a partner serves count as cancelled by the partner track.
@@ -45,7 +45,7 @@ async fn unpolled_and_unbooked_orders_count_as_failures() {
     }
     assert_eq!(p.status("ORD-UNPAID").await, OrderStatus::CancelledBySystem);
 
-    // Each failure is an attempt, too: the alert on their quotient sees all of them.
+    // Each failure also counts as an attempt, so the alert on their ratio includes all of them.
     let counted = [
         "job_id_retrieval_attempts_total 3",
         "job_id_retrieval_failed_total{reason=\"never_booked\"} 2",
@@ -92,7 +92,7 @@ async fn unpolled_and_unbooked_orders_count_as_failures() {
     assert!(unpaid.contains("INFO") && unpaid.contains("order_id=ORD-UNPAID"), "{unpaid}");
 }
 
-// Rule L1: An order with several bookings counts once: with its first job id, or with its end without one.
+// Rule L1: An order with several bookings counts once: at its first job id, or at its end without one.
 #[tokio::test]
 async fn orders_count_once_over_several_bookings() {
     let counting = Counting::start();
@@ -102,10 +102,10 @@ async fn orders_count_once_over_several_bookings() {
     p.run_for(secs(30)).await;
     let second = p.booking_id("ORD-1", 2).await;
     p.sim_steps(&second, "ORD-1", OrderStatus::Assigned).await;
-    // The order is read as assigned before the change is counted.
+    // A reader may see the order as assigned before the metric is updated.
     eventually("both job ids are counted", || async { counting.of("job_id_total") == ["job_id_total 2"] }).await;
     assert_eq!(counting.of("dispatchq_orders_with_job_id_total"), ["dispatchq_orders_with_job_id_total 1"]);
-    // Its lifetime ends without a driver: that is no failure of the retrieval.
+    // The lifetime ends without a driver, which is not a failure of the retrieval.
     p.run_for(secs(LIFETIME_S)).await;
     assert_eq!(p.status("ORD-1").await, OrderStatus::CancelledBySystemAfterPayment);
     assert_eq!(counting.of("job_id_retrieval_failed_total"), Vec::<String>::new());

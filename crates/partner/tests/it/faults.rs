@@ -1,5 +1,5 @@
-//! A partner that fails in every way it can: one booking for each attempt, no call while it wants to be left alone, and
-//! orders that keep their lifetime.
+//! A partner that fails in every way. Each attempt makes one booking, calls stop while the partner asks for a pause,
+//! and orders keep their lifetime.
 
 use partner_sim::{OutageKind, PartnerKnobs, values::EventRate};
 
@@ -11,7 +11,7 @@ use test_support::{
     secs,
 };
 
-/// Everybody finds a driver who stays; no callback is sent.
+/// Every booking finds a driver who stays; no callback is sent.
 fn mute() -> PartnerKnobs {
     PartnerKnobs {
         driver_rate: EventRate::ALWAYS,
@@ -26,7 +26,7 @@ fn rate(rate: f64) -> EventRate {
     rate.try_into().unwrap()
 }
 
-/// Asks every tenth of a second, and never takes the partner for dead.
+/// Polls every 50 to 200 ms, and never opens the breaker.
 fn insist(config: &mut Config) {
     let partner = partner(config);
     (partner.poll.first, partner.poll.initial, partner.poll.max) = (millis(100), millis(50), millis(200));
@@ -34,7 +34,7 @@ fn insist(config: &mut Config) {
     (partner.timeout, partner.breaker.failures) = (secs(2), 1_000_000);
 }
 
-/// So many orders are all carried out, each by one booking.
+/// Asserts that this number of orders completes, each with one booking.
 async fn assert_all_arrive(p: &Partnership, orders: usize) {
     let _work = p.work();
     for n in 0..orders {
@@ -81,7 +81,7 @@ async fn a_partner_that_wants_a_pause_gets_it() {
     let mut p = Partnership::start(silent()).await;
     let booking_id = p.booked("ORD-1", "PAID").await;
     assert!(p.sim.take_step(&booking_id));
-    // From here on everything is too much.
+    // From here on the partner answers 429 to nearly every request.
     p.sim
         .change_knobs(|knobs| {
             (knobs.rate_limit, knobs.rate_burst, knobs.retry_after) = (Some(0.0001), Some(1.0), secs(25));
@@ -126,7 +126,7 @@ async fn a_refused_key_is_told_once_and_cancels_no_order() {
     let booking_id = p.booking_id("ORD-4", 1).await;
     p.sim_steps(&booking_id, "ORD-4", OrderStatus::Assigned).await;
 
-    // Refused to the end: the lifetime ends them, not the partner.
+    // The partner refuses the key until the lifetime ends the orders.
     p.sim.change_knobs(|knobs| knobs.reject_keys = true).unwrap();
     p.restart();
     p.run_for(secs(1099)).await;

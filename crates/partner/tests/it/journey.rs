@@ -5,10 +5,10 @@ use partner_sim::{PartnerKnobs, values::EventRate};
 use model::order::{BookingState, OrderStatus};
 use test_support::partnership::Partnership;
 
-/// So fast that a trip takes seconds.
+/// Speed at which a trip takes seconds.
 const FAST: f64 = 1_000.0;
 
-/// Everybody finds a driver who stays, and every callback is sent.
+/// Every booking finds a driver who stays, and every callback is sent.
 fn smooth() -> PartnerKnobs {
     PartnerKnobs {
         driver_rate: EventRate::ALWAYS,
@@ -21,7 +21,7 @@ fn smooth() -> PartnerKnobs {
 
 #[tokio::test]
 async fn an_order_goes_from_booking_to_completion_by_callbacks_alone() {
-    // So far apart that no callback overtakes another.
+    // The delays are long enough that no callback overtakes another.
     let apart = || "2000s".parse().unwrap();
     let knobs = PartnerKnobs { driver_delay: apart(), pickup_delay: apart(), trip_duration: apart(), ..smooth() };
     let p = Partnership::on_real_time(FAST, knobs, |_| {}).await;

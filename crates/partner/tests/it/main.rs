@@ -1,18 +1,19 @@
-//! The tests of orders served by a partner: the real handlers, the real API as the target of callbacks, and the simulated partner.
+//! The tests of orders that a partner serves: the real handlers, the real API as the target of callbacks, and the
+//! simulated partner.
 //!
-//! * `arrivals`: what the partner says, in every order of arrival, taken by the real handlers.
-//! * `callbacks`: which are taken, and what becomes of those without a booking.
+//! * `arrivals`: partner events in every order of arrival.
+//! * `callbacks`: accepted and rejected callbacks, and callbacks without a booking.
 //! * `faults`: a partner that fails in every way. `failures`: orders that end without a job id.
-//! * `payments`: what the producer says of the money.
-//! * `recovery`: Redis loses jobs, jobs die, old orders go.
+//! * `payments`: payment reports of the producer.
+//! * `recovery`: Redis loses jobs, jobs die, old orders are removed.
 //! * `journey`: one order from its booking to its end, by real workers.
-//! * `shuffled`: whole lives of real orders, in which everything happens in a random order.
+//! * `shuffled`: complete lives of orders whose events occur in random order.
 //! * `retrieval`: the tests that the design of the job id retrieval names.
 //! * `several`: two partners for one service type.
-//! * `metrics`: what is counted of all this; `told`: what people see of it. `areas`: full ones.
-//! * `throughput`: what many orders cost Postgres together.
+//! * `metrics`: metrics of partner orders. `told`: log lines, messages and order fields. `areas`: full areas.
+//! * `throughput`: Postgres statements of many concurrent orders.
 
-// Futures of requests are nested deeper than the default allows.
+// Nested request futures exceed the default limit.
 #![recursion_limit = "256"]
 
 mod areas;

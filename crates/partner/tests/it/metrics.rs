@@ -1,4 +1,4 @@
-//! What is counted of a partner's orders.
+//! Metrics of a partner's orders.
 
 use partner_sim::{PartnerKnobs, values::EventRate};
 
@@ -9,7 +9,7 @@ use test_support::{
     secs,
 };
 
-/// Of the metrics of the job id's way to us, those that count something.
+/// Returns the job id metrics with a nonzero value.
 fn job_ids(counting: &Counting) -> Vec<String> {
     counting.of("job_id_")
 }
@@ -45,7 +45,7 @@ async fn polls_of_one_job_id_count_once() {
     assert_eq!(put, average);
     assert!(baseline >= 15.0, "half a minute has 15 questions of the baseline: {baseline}");
 
-    // What is asked after that, of driver and trip, is not about the job id.
+    // Later polls are about the driver and the trip, not about the job id.
     p.sim.take_step(&booking_id);
     p.run_for(secs(1200)).await;
     assert_eq!(p.status("ORD-1").await, OrderStatus::DriverAssigned);
@@ -65,16 +65,16 @@ async fn a_job_id_that_comes_by_callback_is_no_retrieval() {
     p.run_due().await;
     let by_callback = ["job_id_retrieval_duration_seconds_count 1", "job_id_total 1", "job_id_via_callback_total 1"];
     assert_eq!(job_ids(&counting), by_callback);
-    // The baseline asks once at least.
+    // The baseline counts at least one poll.
     assert_eq!(counting.of("dispatchq_job_id_questions"), ["dispatchq_job_id_questions_baseline_total 1"]);
-    // The trip is asked for now and then.
+    // The trip is polled occasionally.
     p.sim_steps(&booking_id, "ORD-1", OrderStatus::DriverAssigned).await;
     p.run_for(secs(1200)).await;
     assert!(p.polls() > 0);
     assert_eq!(job_ids(&counting), by_callback);
 }
 
-// Rule L1: An order whose job id never comes fails once, with its end, also when the time for questions is shorter.
+// Rule L1: An order that never gets a job id counts as one failure when it ends, even if polling ended earlier.
 #[tokio::test]
 async fn asking_in_vain_fails_once_whichever_time_is_over_first() {
     let failed = [

@@ -1,4 +1,5 @@
-//! What the producer says of the money, over HTTP: once, forward only, and also after the end.
+//! Payment reports of the producer over HTTP: each counts once, statuses only advance, and reports after the end of the
+//! order count too.
 
 use serde_json::json;
 
@@ -108,12 +109,12 @@ async fn support_refunds_step_by_step_and_each_step_once() {
     }
     assert_eq!(p.refund(&support, "undo").await.status, 422);
     assert_eq!(p.reasons("ORD-1").await.iter().filter(|r| r.starts_with("REFUND")).count(), 2);
-    // The payment provider confirms in a word of its own.
+    // The payment provider confirms with a payment report.
     assert_eq!(p.pay(&producer, "P-1", "REFUNDED").await.status, 200);
     p.assert_at_rest().await;
 }
 
-// Rule U12: the answer to a cancel with the passenger aboard says that the trip continues and what the customer is owed.
+// Rule U12: the answer to a cancel with the passenger aboard states that the trip continues and which refund is owed.
 #[tokio::test]
 async fn late_cancel_tells_of_trip_and_debt() {
     let (p, key) = with_key("PAID").await;
@@ -126,7 +127,7 @@ async fn late_cancel_tells_of_trip_and_debt() {
         assert_eq!(answer.body["trip_continues"], true, "{answer:?}");
         assert_eq!(answer.body["refund"], json!({ "state": "owed", "amount_minor": 150_000, "currency": "IDR" }));
     }
-    // Before the pickup the partner cancels, too.
+    // Before the pickup the partner cancels as well.
     p.booked("ORD-2", "UNPAID").await;
     p.tell("ORD-2", 1, "driver_assigned", json!({ "job_id": "J-2", "driver_id": "D-2" })).await;
     let answer = p.api.post("/api/v1/orders/ORD-2/cancel", &key, json!({})).await;
@@ -143,7 +144,7 @@ async fn nothing_paid_is_nothing_to_refund() {
 }
 
 // Fault F11
-/// One rule for both tracks: the partner's driver who cancels after the lifetime leaves what a driver of ours leaves.
+/// A partner's driver who cancels after the lifetime has the same effect as an own driver.
 #[tokio::test]
 async fn late_partner_cancel_notifies_customer_and_support() {
     for (payment, about_money) in
@@ -156,7 +157,7 @@ async fn late_partner_cancel_notifies_customer_and_support() {
         p.tell("ORD-1", 1, "driver_cancelled", json!({})).await;
         assert_eq!(p.status("ORD-1").await, OrderStatus::CancelledByDriver, "{payment}");
 
-        // A driver of ours, in the same position.
+        // The same order with an own driver.
         p.t.drivers(&[("D1", 100.0)]).await;
         p.t.order_of("OWN-1", "RIDE", payment).await;
         p.run_due().await;
@@ -168,7 +169,7 @@ async fn late_partner_cancel_notifies_customer_and_support() {
         for order in ["ORD-1", "OWN-1"] {
             assert_eq!(p.messages_of(order, ORDER_CANCELLED).await, 1, "{order} {payment}: the customer is told");
             for kind in [MANUAL_REFUND_REQUIRED, UNEXPECTED_STATE] {
-                // Of an unknown word support was told before.
+                // Support was already notified of the unknown status.
                 let told = if kind == UNEXPECTED_STATE { 2 } else { 1 };
                 let expected = if about_money == Some(kind) { told } else { 0 };
                 assert_eq!(p.messages_of(order, kind).await, expected, "{order} {payment}: {kind}");

@@ -1,4 +1,4 @@
-//! Redis loses the jobs of a partner's orders, jobs die, and old orders go.
+//! Redis loses the jobs of partner orders, jobs die, and old orders are removed.
 
 use partner_sim::values::EventRate;
 use serde_json::json;
@@ -20,7 +20,8 @@ use test_support::{
     redis_command, secs,
 };
 
-/// One order for each kind of job: a booking without an answer, a poll, a cancel, a callback that was not acted on.
+/// Creates one order for each kind of job: a booking without an answer, a poll, a cancel, and a callback that was not
+/// processed.
 async fn waiting() -> (Partnership, [(&'static str, String); 4]) {
     let p = Partnership::start(silent()).await;
     for order in ["POLLED", "CANCELLED", "CALLED"] {
@@ -30,7 +31,7 @@ async fn waiting() -> (Partnership, [(&'static str, String); 4]) {
     p.taxi("BOOKING", "PAID").await;
     p.run_due().await;
     p.cancel("CANCELLED").await.unwrap();
-    // As the API stores it before it acts.
+    // The API stores the callback like this before it processes it.
     let raw = p.callback("CALLED", 1, "job_id_assigned", json!({ "job_id": "J-1" })).await;
     let body: CallbackBody = serde_json::from_value(raw.clone()).unwrap();
     let row = inbox::store_callback(&p.app.orders.rows, &PARTNER.into(), &body, &raw).await.unwrap();
@@ -74,7 +75,7 @@ async fn a_flush_takes_no_booking_poll_cancel_or_callback_along() {
 async fn lost_overdue_job_is_put_back() {
     let (p, jobs) = waiting().await;
     for (queue, job) in &jobs {
-        // The callback's was never there.
+        // The job of the callback was never enqueued.
         p.redis::<i64>(&["ZREM", &p.app.core.store.keys().due_set(queue), job]).await;
     }
     p.advance(secs(9)).await;
@@ -97,7 +98,7 @@ async fn a_partner_that_is_away_needs_no_repair() {
     p.assert_sound().await;
 }
 
-/// The job dies with its next delivery, and the reconciler notices.
+/// Makes the job die with its next delivery. Checks that the reconciler holds its order for review once.
 async fn killed(p: &Partnership, job: &str) {
     loop {
         for leased in p.take().await {
@@ -120,10 +121,10 @@ async fn killed(p: &Partnership, job: &str) {
 #[tokio::test]
 async fn a_dead_job_puts_its_order_on_a_persons_desk() {
     for (n, order, states) in [
-        // No row asks for these any more ...
+        // The rows of these bookings ask for no further job ...
         (0, "BOOKING", BookingState::Cancelled),
         (1, "POLLED", BookingState::Cancelled),
-        // ... and for this one none does by itself.
+        // ... and the row of this one does not trigger one without manual action.
         (2, "CANCELLED", BookingState::CancelWanted),
     ] {
         let (p, jobs) = waiting().await;
@@ -155,7 +156,7 @@ async fn cleanup_takes_what_hangs_on_an_old_order_along() {
         p.cancel(order).await.unwrap();
     }
     p.run_for(secs(5)).await;
-    // A booking that was never confirmed as cancelled keeps its order.
+    // An order is kept while the cancel of its booking is not confirmed.
     p.sql("UPDATE bookings SET state = 'cancel_wanted', next_try_at = dispatchq_now(), closed_at = NULL WHERE order_id = 'STUCK'")
         .await;
     let tables = ["orders", "bookings", "inbox", "payment_events"];

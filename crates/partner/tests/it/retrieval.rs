@@ -1,5 +1,5 @@
-//! The tests that the design of the job id retrieval names, under its names. The wait for the callback is 5 s, polls come
-//! after pauses of 2 s doubled up to 60 s with 30 % jitter, and all of it lasts 30 minutes.
+//! The tests that the design of the job id retrieval names. Polling starts 5 s after the booking. Pauses start at 2 s
+//! and double up to 60 s, with 30 % jitter. Polling lasts 30 minutes.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use test_support::{
     secs,
 };
 
-/// The callback comes before the 5 s are over: the partner is never asked.
+/// The callback arrives within the first 5 s, so the partner is never polled.
 #[tokio::test]
 async fn success_first_attempt() {
     let p = Partnership::start(patient()).await;
@@ -31,7 +31,7 @@ async fn success_first_attempt() {
     p.assert_sound().await;
 }
 
-/// No callback: the third poll brings the job id.
+/// No callback arrives; the third poll returns the job id.
 #[tokio::test]
 async fn success_after_retries() {
     let p = Partnership::start(silent()).await;
@@ -61,20 +61,20 @@ async fn polls_follow_the_backoff_exactly() {
     let same = SeededRng::new(11);
     let drawn = (1..=3).map(|polls| backoff::poll_pause(&poll, polls, same.next_unit()).as_secs_f64());
     for (pause, expected) in pauses.iter().zip([5.0].into_iter().chain(drawn)) {
-        // Rows know milliseconds.
+        // Rows store milliseconds.
         assert!((pause - expected).abs() <= 0.001, "{pauses:?}: {expected}");
     }
     assert_eq!(pauses.len(), 4);
 }
 
-/// 30 minutes of polls without a job id end the order, and its booking.
+/// 30 minutes of polls without a job id end the order and its booking.
 #[tokio::test]
 async fn max_retries_exceeded() {
     let p = Partnership::start(silent()).await;
     p.booked("ORD-1", "UNPAID").await;
     p.run_for(secs(1799)).await;
     assert_eq!(p.status("ORD-1").await, OrderStatus::PendingJobId);
-    // 34 without jitter.
+    // 34 polls without jitter.
     assert!((27..=46).contains(&p.polls()), "{}", p.polls());
     p.run_for(secs(1)).await;
     let polls = p.polls();
@@ -85,7 +85,7 @@ async fn max_retries_exceeded() {
     p.assert_at_rest().await;
 }
 
-/// A budget shorter than the lifetime ends the questions, not the order: a callback may still come.
+/// A budget shorter than the lifetime ends only the polling. A later callback still changes the order.
 #[tokio::test]
 async fn polling_ends_with_its_budget_and_the_callback_still_counts() {
     let p = Partnership::with(patient(), |config| partner(config).poll.budget = secs(600)).await;
@@ -99,7 +99,7 @@ async fn polling_ends_with_its_budget_and_the_callback_still_counts() {
     p.assert_sound().await;
 }
 
-/// The partner does not know the booking: after a grace of 60 s the partner is asked no more, and the order is compensated.
+/// The partner does not know the booking. After a grace time of 60 s polling stops and the order is compensated.
 #[tokio::test]
 async fn permanent_error() {
     let mut p = Partnership::start(silent()).await;
@@ -108,7 +108,7 @@ async fn permanent_error() {
     p.run_for(secs(59)).await;
     assert_eq!(p.status("ORD-1").await, OrderStatus::PendingJobId);
     assert!(p.polls() >= 3, "{}", p.polls());
-    // A question within the grace, and after it one more.
+    // One poll within the grace time, and one after it.
     p.run_for(secs(90)).await;
     assert_eq!(p.status("ORD-1").await, OrderStatus::CancelledBySystemAfterPayment);
     let why = p.texts("SELECT payload->>'reason' FROM outbox WHERE kind = 'MANUAL_REFUND_REQUIRED'").await;
@@ -122,7 +122,7 @@ async fn permanent_error() {
     p.assert_at_rest().await;
 }
 
-/// Created over HTTP; 5 s later the partner is asked, and asked again until the trip is over.
+/// An order that is created over HTTP is polled after 5 s and until the trip ends.
 #[tokio::test]
 async fn end_to_end() {
     let p = Partnership::start(silent()).await;
@@ -153,7 +153,7 @@ async fn end_to_end() {
     p.assert_at_rest().await;
 }
 
-/// The callback comes 7 s after the booking, when polling has begun: it ends the polling.
+/// The callback arrives 7 s after the booking and ends the polling, which has already started.
 #[tokio::test]
 async fn delayed_callback() {
     let p = Partnership::start(patient()).await;
@@ -168,7 +168,7 @@ async fn delayed_callback() {
     p.assert_sound().await;
 }
 
-/// No job id within 30 minutes, and paid: support is told to refund.
+/// A paid order without a job id after 30 minutes: support is asked to refund.
 #[tokio::test]
 async fn status_update_after_timeout() {
     for payment in ["PAID", "SETTLEMENT"] {
@@ -183,7 +183,7 @@ async fn status_update_after_timeout() {
     }
 }
 
-/// No job id within 30 minutes, and not paid: cancelled, and no person has to act.
+/// An unpaid order without a job id after 30 minutes: it is cancelled without manual action.
 #[tokio::test]
 async fn simple_cancel() {
     for payment in ["UNPAID", "PENDING"] {
@@ -196,7 +196,7 @@ async fn simple_cancel() {
     }
 }
 
-/// The database refuses the order's end: support is told that, without the database, and once.
+/// The database refuses the end of the order. Support is notified once, without the database.
 #[tokio::test]
 async fn status_update_failure() {
     let receiver = Receiver::start().await;

@@ -1,4 +1,4 @@
-//! Two partners for one service type: shares, fail-over, and bookings that stay with their partner.
+//! Two partners for one service type: shares, failover, and bookings that stay with their partner.
 
 use chrono::Utc;
 use partner_sim::{OutageKind, PartnerSim, PartnerSimOptions};
@@ -19,7 +19,7 @@ use test_support::{
 
 const OTHER: &str = "xyz";
 
-/// A partnership with `bbd` and, for the same service type, `xyz`; with these shares, or else `bbd` is preferred.
+/// Starts a partnership with `bbd` and, for the same service type, `xyz`. Without shares, `bbd` is preferred.
 async fn two_partners(shares: Option<[u32; 2]>) -> (Partnership, PartnerSim) {
     let other =
         PartnerSim::start(&PartnerSimOptions { knobs: silent(), ..PartnerSimOptions::default() }).await.unwrap();
@@ -43,7 +43,7 @@ async fn explained(p: &Partnership, order: &str) -> String {
     gather::explain_order(&p.app.desk, &id(order)).await.unwrap().expect("the order exists").why
 }
 
-/// The breaker of this partner opens for two minutes.
+/// Opens the breaker of this partner for two minutes.
 async fn trip(p: &Partnership, partner: &str) {
     let policy = BreakerPolicy { failures: 1, open: secs(120), max_open: secs(120) };
     p.app.core.store.breaker_tripped(&format!("partner:{partner}"), &policy, "down").await.unwrap();
@@ -78,7 +78,7 @@ async fn open_breaker_moves_attempt_to_next_partner() {
     let chosen = "dispatchq_partner_choices_total{partner=\"xyz\",reason=\"failover\"} 1";
     assert_eq!(counting.of("dispatchq_partner_choices_total"), [chosen]);
 
-    // Asked for its job id and its driver, it is xyz who answers.
+    // Polls for the job id and the driver go to xyz.
     let booking_id = p.booking_id("ORD-1", 1).await;
     assert!(other.take_step(&booking_id));
     p.run_for(secs(10)).await;
@@ -89,13 +89,13 @@ async fn open_breaker_moves_attempt_to_next_partner() {
     assert!(order.driver_id.as_ref().is_some_and(|driver| driver.starts_with("xyz:")), "{order:?}");
     assert_eq!(p.sim.read_report().counters.requests, 0, "bbd is left alone");
 
-    // With both left alone no attempt begins.
+    // With both breakers open, no attempt starts.
     trip(&p, OTHER).await;
     let p = restarted(p);
     p.taxi("ORD-2", "PAID").await;
     p.run_due().await;
     assert_eq!(partners_of(&p, "ORD-2").await, Vec::<String>::new());
-    // The time of the first is over: the attempt tries whether it is back.
+    // The first breaker's open time is over, and the attempt tries that partner again.
     p.run_for(secs(60)).await;
     let p = restarted(p);
     p.run_for(secs(40)).await;
@@ -103,7 +103,7 @@ async fn open_breaker_moves_attempt_to_next_partner() {
     p.assert_sound().await;
 }
 
-/// What a process remembers of breakers lasts by the real clock: one that has just started asks Redis.
+/// Restarts the process. A process caches breaker states by the real clock; a new process reads them from Redis.
 fn restarted(mut p: Partnership) -> Partnership {
     p.restart();
     p
@@ -119,13 +119,13 @@ async fn late_callback_changes_only_its_own_booking() {
     assert_eq!(p.at_partner(&first).await["status"], "cancelled");
     let second = p.booking_id("ORD-1", 2).await;
 
-    // Another partner's word about a booking that is not its own counts for nothing, whatever ids it names.
+    // A partner cannot change another partner's booking, whatever ids its callback contains.
     let foreign = p.callback("ORD-1", 1, "driver_assigned", json!({ "job_id": "J-9", "driver_id": "D-9" })).await;
     assert_eq!(p.send_signed(OTHER, &foreign, SECRET, Utc::now().timestamp()).await.status, 200);
     assert_eq!(p.texts("SELECT state FROM inbox WHERE partner = 'xyz'").await, ["ignored"]);
     assert_eq!(p.booking_states("ORD-1").await, [BookingState::Cancelled, BookingState::Booked]);
 
-    // A driver after all: the first booking is cancelled again, the second stays.
+    // The first partner reports a driver late: its booking is cancelled again, and the second booking stays.
     p.tell("ORD-1", 1, "driver_assigned", json!({ "job_id": "J-1", "driver_id": "D-7" })).await;
     assert_eq!(p.booking_states("ORD-1").await, [BookingState::CancelWanted, BookingState::Booked]);
     let order = p.snapshot("ORD-1").await.order;

@@ -1,4 +1,4 @@
-//! Whole lives of real orders, in which everything happens in an order that follows from a seed.
+//! Complete lives of partner orders whose events occur in an order that depends on a seed.
 
 use partner_sim::values::EventRate;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
@@ -11,14 +11,14 @@ use test_support::{
     secs,
 };
 
-/// What the partner's news of a booking are, told when the test wants.
+/// A partner event, which the test delivers later.
 struct Letter {
     attempt: i32,
     kind: &'static str,
     fields: Value,
 }
 
-/// Everything that can happen to an order, in an order that follows from the seed.
+/// Runs an order through random events in an order that depends on the seed.
 async fn shuffled_life(p: &Partnership, seed: u64) {
     let order = format!("ORD-{seed}");
     let mut rng = StdRng::seed_from_u64(seed);
@@ -60,7 +60,7 @@ async fn shuffled_life(p: &Partnership, seed: u64) {
         }
     }
     p.lose_answers(EventRate::NEVER);
-    // A passenger who rides arrives; one who waits is not served.
+    // An order with its passenger aboard completes; a waiting order is not served.
     while p.snapshot(&order).await.order.closed_at.is_none() {
         p.run_for(secs(700)).await;
         if p.status(&order).await.occupies_driver() {
@@ -71,14 +71,14 @@ async fn shuffled_life(p: &Partnership, seed: u64) {
         }
     }
     p.run_for(secs(60)).await;
-    // Who rides for an order that was cancelled too late arrives, too.
+    // Trips of orders that were cancelled too late are completed too.
     for booking_id in p.sim.read_report().open {
         assert_eq!(p.at_partner(&booking_id).await["status"], "picked_up");
         p.sim.take_step(&booking_id);
     }
 }
 
-/// The order's open booking goes one step on.
+/// Advances the order's open booking by one step and returns the resulting event.
 async fn partner_goes_on(p: &Partnership, order: &str) -> Option<Letter> {
     let open = p.sim.read_report().open;
     let booking_id = open.first()?;

@@ -1,4 +1,4 @@
-//! What many orders at a partner cost Postgres together.
+//! Counts the Postgres statements of many concurrent orders at a partner.
 
 use model::order::OrderStatus;
 use test_support::{
@@ -22,7 +22,7 @@ async fn a_hundred_orders_at_a_partner_share_their_statements() {
     eventually("all are booked", || async { p.count(all_booked).await == 100 }).await;
     let polls = async || p.timers().await.keys().filter(|id| id.starts_with("poll:")).count();
     eventually("all are to be asked about", || async { polls().await == 100 }).await;
-    // The partner is asked, and has no news.
+    // The partner is polled and has no news.
     p.advance(secs(6)).await;
     eventually("all are asked about", || async {
         p.count("SELECT count(*) FROM orders WHERE poll_no = 1").await == 100

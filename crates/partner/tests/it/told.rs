@@ -1,4 +1,4 @@
-//! What people see of the job id retrieval: in the log, in messages, in the order.
+//! Reports of the job id retrieval in the log, in messages and in the order.
 
 use model::messages::ProducerEvent;
 use serde_json::json;
@@ -113,7 +113,7 @@ async fn subscribed_job_id_events_reach_the_producer() {
     p.assert_sound().await;
 }
 
-/// Of two bookings both had their questions: event, alert and row say the sum of them.
+/// Both bookings were polled. The event, the alert and the row contain the sum of their polls.
 #[tokio::test]
 async fn total_attempts_sum_the_polls_of_all_bookings() {
     let p = Partnership::with(silent(), |config| config.notifications.producer = vec!["log".to_owned()]).await;

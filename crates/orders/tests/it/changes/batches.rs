@@ -1,4 +1,4 @@
-//! Changes of many orders that share a statement and a commit: each has its own fate.
+//! Changes of many orders that share a statement and a commit. Each change succeeds or fails separately.
 
 use std::sync::Arc;
 
@@ -21,10 +21,10 @@ use orders::{
 };
 use test_support::{TestApp, app_behind, by, eventually, id, lasting_transaction};
 
-/// Any number: the lock a COMMIT waits for.
+/// Id of the lock that a COMMIT waits for. The number is arbitrary.
 const LOCK: i64 = 4712;
 
-/// A change that is decided on the order as it is.
+/// Builds a change from the current state of the order.
 async fn change_of(t: &TestApp, order: &str, alter: impl FnOnce(&mut Change)) -> (Uuid, OrderWrite) {
     let before = t.snapshot(order).await;
     let mut change = Change::new(&before, Actor::SYSTEM);
@@ -76,12 +76,12 @@ async fn failing_change_leaves_its_batch_intact() {
     assert_eq!(busy.as_database_error().unwrap().constraint(), Some("orders_one_active_per_driver"), "{busy}");
     let told = "SELECT order_id FROM order_events WHERE detail = 'a test' ORDER BY seq";
     assert_eq!(t.texts(told).await, ["ORD-1", "ORD-5"]);
-    // A write is known again by its id, and by nothing else.
+    // Only the write id identifies a write.
     assert!(orders.find_written(&id("ORD-1"), plain_id).await.unwrap().is_some());
     assert!(orders.find_written(&id("ORD-4"), busy_id).await.unwrap().is_none());
 }
 
-/// Has a change start an attempt that asks this driver.
+/// Makes a change start an attempt that offers the order to this driver.
 fn ask_driver(change: &mut Change, driver: &str) {
     let deadline = change.at + TimeDelta::seconds(120);
     change.order.attempt_no += 1;
@@ -99,7 +99,7 @@ async fn offer_to_busy_driver_leaves_its_batch_intact() {
         t.order(&format!("ORD-{n}")).await;
     }
     t.act("ORD-4", |s| actions::assign_driver(s, &by("operator:test"), &"D4".into())).await.unwrap();
-    // Another session makes D1 an offer.
+    // Another session is making D1 an offer.
     let mut other = lasting_transaction(&t.postgres).await;
     sqlx::query("SELECT pg_advisory_xact_lock($1, hashtext('D1'))")
         .bind(0x6f66_6672)
@@ -110,7 +110,7 @@ async fn offer_to_busy_driver_leaves_its_batch_intact() {
     let (_, free) = change_of(&t, "ORD-2", |change| ask_driver(change, "D2")).await;
     let (_, busy) = change_of(&t, "ORD-3", |change| ask_driver(change, "D4")).await;
     let orders = &t.app.orders.rows;
-    // There is no use in asking the next driver for an order that has changed.
+    // The order of this change is outdated, so asking the next driver would be useless.
     let (_, outdated) = change_of(&t, "ORD-5", |change| {
         ask_driver(change, "D1");
         change.version += 1;
@@ -127,7 +127,7 @@ async fn offer_to_busy_driver_leaves_its_batch_intact() {
     assert_eq!(outdated.unwrap(), WriteVerdict::Conflict);
     assert_written(&free);
     other.rollback().await.unwrap();
-    // By now D2 has no slot left.
+    // D2 has no free slot left.
     let (_, late) = change_of(&t, "ORD-1", |change| ask_driver(change, "D2")).await;
     assert_eq!(orders.write_change(late).await.unwrap(), taken("D2"));
     let asked = "SELECT concat_ws(' ', f.order_id, f.driver_id, f.state, f.rank, f.slot, m.kind)
@@ -158,7 +158,7 @@ async fn locked_order_delays_no_other_order() {
     let waiting =
         "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '-- write change%'";
     eventually("the locked one waits for its turn", || async { t.count(waiting).await == 1 }).await;
-    // The two were committed together.
+    // Both changes were committed together.
     let commits = "SELECT count(DISTINCT xmin::text) FROM orders WHERE id IN ('ORD-1', 'ORD-3')";
     assert_eq!(t.count(commits).await, 1);
     other.commit().await.unwrap();
@@ -167,7 +167,7 @@ async fn locked_order_delays_no_other_order() {
     t.assert_sound().await;
 }
 
-/// A change that frees a driver waits for the row of its order, and locks the driver after it.
+/// A change that frees a driver locks the row of its order first, and the driver after it.
 #[tokio::test]
 async fn waiting_change_locks_no_driver() {
     let t = TestApp::start().await;
@@ -184,7 +184,7 @@ async fn waiting_change_locks_no_driver() {
     let waiting =
         "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '-- write change%'";
     eventually("the change waits for its order", || async { t.count(waiting).await == 1 }).await;
-    // As one would that has the order, and frees the driver.
+    // The session holds the order and locks the driver, as a change that frees the driver does.
     let locked = sqlx::query("SELECT 1 FROM drivers WHERE id = 'D1' FOR UPDATE NOWAIT").execute(&mut *other).await;
     assert!(locked.is_ok(), "each would wait for the other: {locked:?}");
     other.commit().await.unwrap();
@@ -193,7 +193,7 @@ async fn waiting_change_locks_no_driver() {
     t.assert_sound().await;
 }
 
-/// Postgres ends one of two that wait for each other, and one that another was quicker than.
+/// Postgres rolls back a transaction on a deadlock or a serialization failure.
 #[tokio::test]
 async fn rolled_back_change_is_retried_at_once() {
     let t = TestApp::start().await;
@@ -219,7 +219,7 @@ async fn rolled_back_change_is_retried_at_once() {
 /// Sessions whose commit waits for [`LOCK`].
 const COMMITTING: &str = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'advisory'";
 
-/// Every commit of a change to an order waits from now on until the connection that is returned gives back its lock.
+/// Makes every commit of a change to an order wait until the returned connection releases its lock.
 async fn hold_commits(t: &TestApp) -> sqlx::PgConnection {
     t.sql(&format!(
         "CREATE FUNCTION wait_for_lock() RETURNS trigger LANGUAGE plpgsql AS
@@ -237,7 +237,7 @@ async fn release_commits(holder: &mut sqlx::PgConnection) {
     sqlx::query("SELECT pg_advisory_unlock($1)").bind(LOCK).execute(holder).await.unwrap();
 }
 
-/// Two orders are cancelled in one commit, which waits for the lock that is returned.
+/// Cancels two orders in one commit, which waits for the returned lock.
 async fn cancelled_slowly(
     t: &TestApp,
     proxy: &TcpProxy,
@@ -299,7 +299,7 @@ async fn killed_batch_changes_nothing_and_can_repeat() {
     t.assert_sound().await;
 }
 
-/// The batch is halved for the sake of the unlawful change; the connection of the first half that can be written is killed in its
+/// The batch is halved because of the invalid change. The connection of the first valid half is killed during its
 /// commit.
 #[tokio::test]
 async fn killed_connection_fails_one_half_of_batch() {
@@ -337,7 +337,7 @@ async fn killed_connection_fails_one_half_of_batch() {
     assert_eq!(unlawful.as_database_error().unwrap().code().as_deref(), Some("23514"), "{unlawful}");
     assert_written(&third);
     assert_written(&fourth);
-    // It is known not to have been written, and is written by its maker's next try.
+    // The lost change was not written, and its caller's next try writes it.
     assert!(t.app.orders.rows.find_written(&id("ORD-1"), lost_id).await.unwrap().is_none());
     assert_written(&t.app.orders.rows.write_change(again).await);
     let told = "SELECT order_id FROM order_events WHERE detail = 'a test' ORDER BY seq";

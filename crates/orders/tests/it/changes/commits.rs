@@ -1,4 +1,4 @@
-//! What is committed, and what follows from it.
+//! Commits whose answer is lost or that fail.
 
 use serde_json::json;
 use servers::TcpProxy;
@@ -15,10 +15,10 @@ use orders::{
 };
 use test_support::{Counting, PATIENCE, TestApp, app_behind, by, config_behind, eventually, id};
 
-/// Any number: the lock a COMMIT waits for.
+/// Id of the lock that a COMMIT waits for. The number is arbitrary.
 const LOCK: i64 = 4711;
 
-/// From now on the COMMIT of an INSERT or UPDATE of an order waits for [`LOCK`], which the returned session holds.
+/// Makes the COMMIT of an INSERT or UPDATE of an order wait for [`LOCK`], which the returned session holds.
 async fn commits_wait(t: &TestApp, of: &str) -> PgConnection {
     t.sql(&format!(
         "CREATE FUNCTION wait_for_lock() RETURNS trigger LANGUAGE plpgsql AS
@@ -32,7 +32,7 @@ async fn commits_wait(t: &TestApp, of: &str) -> PgConnection {
     holder
 }
 
-/// Returns when a COMMIT waits for [`LOCK`].
+/// Waits until a COMMIT waits for [`LOCK`].
 async fn until_committing(t: &TestApp) {
     let committing = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'advisory'";
     eventually("it is being committed", || async { t.count(committing).await == 1 }).await;
@@ -57,7 +57,7 @@ async fn lost_commit_is_found_by_write_id() {
     proxy.cut_connections();
     let_commit(holder).await;
 
-    // The answer was lost, the change was not; and it is made once.
+    // The answer was lost, but the change was committed exactly once.
     let changed = cancel.await.unwrap().unwrap();
     assert!(matches!(changed, ChangeOutcome::Yes(_)), "it was decided twice: {changed:?}");
     assert_eq!(changed.snapshot().order.status, OrderStatus::CancelledByUser);
@@ -65,7 +65,7 @@ async fn lost_commit_is_found_by_write_id() {
     assert_eq!(t.messages_of("ORD-1", "MANUAL_REFUND_REQUIRED").await, 1);
 }
 
-/// The answer is lost on the way, and the order is cancelled before its maker looks for it.
+/// The answer is lost on the way, and the order is cancelled before its creator looks for it.
 #[tokio::test]
 async fn creation_with_lost_commit_is_recognized_after_change() {
     let t = TestApp::start().await;
@@ -93,14 +93,14 @@ async fn creation_with_lost_commit_is_recognized_after_change() {
     let created = creation.await.unwrap().unwrap();
     assert_eq!(created.order.status, OrderStatus::CancelledByUser, "the order as it is now");
     assert_eq!(t.reasons("ORD-1").await, ["ORDER_CREATED", "CANCELLED_BY_USER"]);
-    // Of another creation of this id the row says nothing.
+    // The row does not match the id of another creation.
     assert!(t.app.orders.rows.find_created(&id("ORD-1"), Uuid::now_v7()).await.unwrap().is_none());
     let again = create::create_order(&t.app.orders, id("ORD-1"), &new, &by("producer:test")).await;
     assert!(matches!(again, Err(CreateError::Exists(_))), "{again:?}");
 }
 
 // Fault F19i
-/// Four updates find that another process was quicker, the fifth is written under the lock of the row, and its COMMIT fails.
+/// Four updates lose against another process. The fifth is written under the row lock, and its COMMIT fails.
 #[tokio::test]
 async fn locked_change_is_counted_after_commit() {
     let counting = Counting::start();

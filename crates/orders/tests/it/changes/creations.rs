@@ -1,4 +1,4 @@
-//! Orders are created by one INSERT of many or by a function for each: the rows are the same.
+//! A batched INSERT and the SQL function create identical order rows.
 
 use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
@@ -6,7 +6,7 @@ use uuid::Uuid;
 use orders::order_store::create::{CreateVerdict, CreationKey, OrderCreation, create_alone};
 use test_support::{TestApp, eventually, id, lasting_transaction};
 
-/// A creation of which each column has a value of its own.
+/// Returns a creation with a distinct value in each column.
 fn creation(order: &str, service_type: &str) -> OrderCreation {
     OrderCreation {
         id: id(order),
@@ -34,7 +34,7 @@ fn creation(order: &str, service_type: &str) -> OrderCreation {
     }
 }
 
-/// The same with what every order has, and no more.
+/// Returns the creation with only the columns that every order has.
 fn without_extras(item: OrderCreation) -> OrderCreation {
     OrderCreation {
         amount_minor: None,
@@ -52,7 +52,7 @@ fn without_extras(item: OrderCreation) -> OrderCreation {
     }
 }
 
-/// All that a creation wrote about an order, without its id and the numbers that are drawn.
+/// Returns all rows that a creation wrote, without ids and generated numbers.
 async fn rows_of(t: &TestApp, order: &str) -> Vec<String> {
     let select = format!(
         "SELECT (r - ARRAY['id', 'order_id', 'seq', 'tx', 'write_id', 'creation_id'])::text
@@ -77,14 +77,14 @@ async fn an_order_has_the_same_rows_whichever_statement_creates_it() {
         assert!(matches!(create_alone(&t.app.core.db, &item).await, Ok(CreateVerdict::Created(_))));
         assert!(matches!(create_alone(&t.app.core.db, &item).await, Ok(CreateVerdict::Exists)));
         if item.area_id.is_some() {
-            // Places are counted here, so the function is called.
+            // This creation counts waiting orders, so it calls the function.
             let counted = OrderCreation { max_waiting: Some(100), ..alter(creation(&alone, "RIDE")) };
             assert!(matches!(create_alone(&t.app.core.db, &counted).await, Ok(CreateVerdict::Created(_))));
         } else {
             let in_sql =
                 format!("SELECT dispatchq_create_order('{alone}', 'RIDE', 1.5, 2.5, 'PAID', actor => 'producer:shop')");
             t.sql(&in_sql).await;
-            // With the key of its request.
+            // The same creation with the idempotency key of its request.
             let (keyed, api_key, work_id) = (format!("ORD-{n}-C"), Uuid::now_v7(), Uuid::now_v7());
             let key = CreationKey { holder: api_key, key: "k1".to_owned(), request_hash: vec![1, 255], work_id };
             let keyed_item = OrderCreation { key: Some(key), ..alter(creation(&keyed, "RIDE")) };
@@ -108,7 +108,7 @@ async fn an_order_has_the_same_rows_whichever_statement_creates_it() {
     }
 }
 
-/// Any number: the lock that the clock waits for.
+/// Id of the lock that the clock waits for. The number is arbitrary.
 const LOCK: i64 = 4713;
 
 #[tokio::test]
@@ -117,7 +117,7 @@ async fn order_of_new_service_type_is_complete() {
     let unknown = create_alone(&t.app.core.db, &creation("ORD-1", "LATE")).await.unwrap_err().to_string();
     assert!(unknown.contains("unknown service type LATE"), "{unknown}");
 
-    // The statement has seen which types there are, and waits; then one more is committed.
+    // The statement has read the service types and waits. Then another session commits a new type.
     t.sql(&format!(
         "ALTER FUNCTION dispatchq_now() RENAME TO dispatchq_moved_now;
          CREATE FUNCTION dispatchq_now() RETURNS timestamptz LANGUAGE plpgsql VOLATILE AS $$
@@ -131,7 +131,7 @@ async fn order_of_new_service_type_is_complete() {
     sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(LOCK).execute(&mut *adding).await.unwrap();
     let add = "INSERT INTO service_types (service_type, lifetime) VALUES ('LATE', interval '20 minutes')";
     sqlx::query(add).execute(&mut *adding).await.unwrap();
-    // It has planned nothing with the clock before.
+    // This session has no cached plan with the previous clock function.
     let mut session = PgConnection::connect(&t.postgres.url()).await.unwrap();
     let item = creation("ORD-1", "LATE");
     let add_meanwhile = async {

@@ -1,4 +1,4 @@
-//! Clients that hang up: what others were answered is kept, and no connection is left inside a transaction.
+//! Clients that hang up. Answered changes of other clients are kept, and no connection stays inside a transaction.
 
 use std::{
     future::poll_fn,
@@ -22,7 +22,7 @@ use test_support::{Api, TestApp, eventually, lasting_transaction, millis, secs};
 
 const SECRET: &str = "whsec_ZGlzcGF0Y2hxIHBhcnRuZXIgc2ltdWxhdG9y";
 
-/// A request as it goes over the wire.
+/// Returns an HTTP request as bytes on the wire.
 fn request(path: &str, headers: &str, body: &Value) -> String {
     let body = body.to_string();
     format!(
@@ -45,7 +45,7 @@ async fn drop_halfway<T>(begin: impl Future<Output = T>) -> bool {
     poll_fn(|context| Poll::Ready(begin.as_mut().poll(context).is_pending())).await
 }
 
-/// Rows that are committed after twenty dropped `begin()` on one connection.
+/// Returns the number of committed rows after twenty dropped `begin()` calls on one connection.
 async fn count_kept(t: &TestApp, begin: impl AsyncFn() -> bool, insert: impl AsyncFn(i32)) -> i64 {
     t.sql("CREATE TABLE probe (n integer)").await;
     let mut dropped = 0;
@@ -55,7 +55,7 @@ async fn count_kept(t: &TestApp, begin: impl AsyncFn() -> bool, insert: impl Asy
             insert(dropped).await;
         }
     }
-    // Another session sees what is committed, and nothing else.
+    // Another session sees only committed rows.
     t.count("SELECT count(*) FROM probe").await
 }
 
@@ -78,13 +78,13 @@ async fn a_begin_dropped_halfway_leaves_no_transaction_behind() {
     assert_eq!(count_kept(&t, begin, insert).await, 20);
     assert_no_open_transaction(&t).await;
 
-    // On the connection itself, with a statement after it and without handing it back.
+    // The same on one connection, which runs another statement before it returns to the pool.
     let mut connection = ours.acquire().await.unwrap();
     while !drop_halfway(connection.begin()).await {}
     sqlx::query(INSERT_PROBE).bind(21).execute(&mut connection).await.unwrap();
     assert_eq!(t.count("SELECT count(*) FROM probe").await, 21);
 
-    // The same with nothing of ours shows what the pool is guarded against.
+    // A plain sqlx pool shows the failure that the application's pool prevents.
     t.sql("DROP TABLE probe").await;
     let plain = PgPoolOptions::new().max_connections(1).connect(&t.postgres.url()).await.unwrap();
     let begin = async || {
@@ -101,7 +101,8 @@ async fn a_begin_dropped_halfway_leaves_no_transaction_behind() {
 }
 
 // Fault F1
-/// As when a job is given up at its deadline: the statement goes on, its transaction must not.
+/// A job that is aborted at its deadline drops its transaction: the statement continues, but the transaction must not
+/// be committed.
 #[tokio::test]
 async fn a_transaction_dropped_inside_a_statement_leaves_nothing_behind() {
     let t = TestApp::start().await;
@@ -126,7 +127,7 @@ async fn assert_no_open_transaction(t: &TestApp) {
 }
 
 // Fault F1
-// F19b: its answer is kept for a repeat.
+// F19b: the answer is kept for a repeated request.
 #[tokio::test]
 async fn cancel_finishes_after_its_client_hangs_up() {
     let t = TestApp::start().await;
@@ -143,7 +144,7 @@ async fn cancel_finishes_after_its_client_hangs_up() {
     let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
     eventually("the cancel waits for the row", || async { t.count(waiting).await == 1 }).await;
     drop(client);
-    // Requests on one runtime are served in turn: by this one's answer the server has seen the client go.
+    // One runtime serves requests in turn. After these answers, the server has noticed that the client hung up.
     for _ in 0..20 {
         assert_eq!(api.get("/healthz", "").await.status, 200);
     }
@@ -154,18 +155,18 @@ async fn cancel_finishes_after_its_client_hangs_up() {
     assert_eq!(t.reasons("ORD-1").await, ["ORDER_CREATED", "CANCELLED_BY_USER"]);
 }
 
-/// Work shared by many clients.
+/// Requests that several clients share.
 struct Wave {
     address: String,
-    /// Requests to be cut short.
+    /// Requests whose client hangs up.
     cut: Mutex<Vec<String>>,
-    /// Requests to be waited for, with what must be in the table once they are answered.
+    /// Requests whose client waits, with the row that must exist after the answer.
     ordinary: Mutex<Vec<(String, Value, String)>>,
     answered: Mutex<Vec<String>>,
     cut_off: AtomicUsize,
 }
 
-/// The seed's rows: so many orders of this kind.
+/// Creates `count` orders whose ids have this prefix.
 async fn seed(t: &TestApp, prefix: &str, count: usize, payment: &str) {
     t.sql(&format!(
         "SELECT dispatchq_create_order('{prefix}-' || n, 'RIDE', -6.2088, 106.8456, '{payment}', 100, 'IDR', NULL, NULL, 'producer:test', NULL)
@@ -175,7 +176,7 @@ async fn seed(t: &TestApp, prefix: &str, count: usize, payment: &str) {
 }
 
 // Fault F1
-/// 2,000 requests whose client hangs up 0 to 8 ms after sending, beside 1,000 ordinary ones.
+/// 2,000 requests whose client hangs up 0 to 8 ms after sending, together with 1,000 ordinary requests.
 #[tokio::test]
 async fn no_answered_change_is_lost_beside_clients_that_hang_up() {
     const CUT: usize = 400;
@@ -188,7 +189,7 @@ async fn no_answered_change_is_lost_beside_clients_that_hang_up() {
     let api = Api::start(&t.app).await;
     let producer = t.key(AccountRole::Producer).await;
     let admin = t.key(AccountRole::Admin).await;
-    // Offers to answer, then orders that are not dispatched meanwhile.
+    // Creates offers to answer, and then orders that are not dispatched during the test.
     let drivers: Vec<String> = (0..CUT).map(|n| format!("D{n}")).collect();
     t.drivers(&drivers.iter().map(|d| (d.as_str(), 100.0)).collect::<Vec<_>>()).await;
     seed(&t, "ACC", CUT, "UNPAID").await;
@@ -251,7 +252,7 @@ async fn no_answered_change_is_lost_beside_clients_that_hang_up() {
     assert_eq!(answered.len(), 2 * ORDINARY, "every ordinary request was answered 200 or 201");
 
     assert_no_open_transaction(&t).await;
-    // What a session of its own sees is committed.
+    // Another session sees only committed rows.
     let mut other = PgConnection::connect(&t.postgres.url()).await.unwrap();
     let rows: Vec<String> =
         sqlx::query_scalar("SELECT id || ' ' || status FROM orders").fetch_all(&mut other).await.unwrap();
@@ -266,8 +267,8 @@ async fn no_answered_change_is_lost_beside_clients_that_hang_up() {
     );
 }
 
-/// Sends two requests and hangs up on each 0 to 8 ms later, then sends one and waits for its answer; again and again. So there
-/// is never more to do than the server gets done.
+/// Repeatedly sends two requests, hangs up on each 0 to 8 ms later, then sends one request and waits for its answer.
+/// The server can therefore keep up with the load.
 async fn hang_up_and_ask(wave: Arc<Wave>, key: String, seed: u64) {
     let client = outbound::build_client(secs(30)).unwrap();
     let mut pause = seed;
@@ -283,9 +284,9 @@ async fn hang_up_and_ask(wave: Arc<Wave>, key: String, seed: u64) {
         }
         let Some((path, body, row)) = wave.ordinary.lock().await.pop() else { return };
         let url = format!("http://{}{path}", wave.address);
-        // A key has no blank.
+        // Idempotency keys contain no spaces.
         let idempotency_key = row.replace(' ', "-");
-        // A database that is too busy says so, and is asked again.
+        // An overloaded database answers 503, and the request is retried.
         loop {
             let request = client.post(&url).bearer_auth(&key).header("idempotency-key", &idempotency_key);
             let sent = request.json(&body).send().await;

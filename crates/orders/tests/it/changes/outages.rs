@@ -1,4 +1,4 @@
-//! Postgres answers, and takes no writes for a while, as in a failover: nothing of it needs a person.
+//! Postgres answers but refuses writes for a while, as in a failover. The processes recover without manual action.
 
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
@@ -6,7 +6,7 @@ use app::App;
 use foundation::db::{self, readiness::PostgresState};
 use test_support::{TestApp, eventually};
 
-/// Runs each statement on a session of its own, which refuses nothing.
+/// Runs each statement on a separate session that accepts writes.
 async fn as_owner(url: &str, statements: &[&str]) {
     let mut session = PgConnection::connect(url).await.unwrap();
     sqlx::raw_sql("SET default_transaction_read_only = off").execute(&mut session).await.unwrap();
@@ -16,7 +16,7 @@ async fn as_owner(url: &str, statements: &[&str]) {
 }
 
 // Fault F2
-/// A session keeps what it began with: one that began read-only would refuse writes for as long as it lives.
+/// A session keeps the read-only default with which it started, so it would refuse writes until it is closed.
 #[tokio::test]
 async fn a_connection_that_began_read_only_is_replaced() {
     let t = TestApp::start().await;
@@ -32,7 +32,7 @@ async fn a_connection_that_began_read_only_is_replaced() {
 }
 
 // Fault F2
-/// The gate only asks. Its session, too, would be read-only for as long as it lives.
+/// The readiness gate only reads. Its session would also stay read-only until it is closed.
 #[tokio::test]
 async fn a_gate_whose_session_began_read_only_opens() {
     let mut t = TestApp::start().await;

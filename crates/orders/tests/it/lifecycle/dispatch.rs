@@ -1,4 +1,4 @@
-//! Drivers are asked one after the other until one accepts.
+//! Drivers are asked one after another until one accepts.
 
 use model::{
     decide::actions,
@@ -20,7 +20,7 @@ async fn an_accepted_order_is_carried_out() {
     assert_eq!(t.status("ORD-1").await, OrderStatus::Completed);
     let history = ["ORDER_CREATED", "ATTEMPT_STARTED", "OFFER_ACCEPTED", "PICKED_UP", "COMPLETED"];
     assert_eq!(t.reasons("ORD-1").await, history);
-    // The lifetime is left in Redis, and finds itself superseded.
+    // The lifetime job is still in Redis and finds itself superseded.
     t.run_for(secs(1801)).await;
     assert_eq!(t.reasons("ORD-1").await, history);
     assert_eq!(t.timers().await.len(), 0);
@@ -57,7 +57,7 @@ async fn driver_who_declined_is_never_asked_again() {
     assert_eq!(ids(&t.run_due().await)[0], "timeout:ORD-1:1");
     assert_eq!(t.asked("ORD-1").await, "D2");
 
-    // Round after round until the lifetime ends, D1 stays unasked.
+    // D1 gets no further offer in any round until the lifetime ends.
     t.run_for(secs(1801)).await;
     let asked: Vec<_> = t.offers("ORD-1").await.into_iter().map(|(driver, _)| driver).collect();
     assert!(asked.len() > 10, "{asked:?}");
@@ -131,7 +131,7 @@ async fn few_drivers_are_shared_by_many_orders_one_offer_each() {
     assert_eq!(t.count("SELECT count(*) FROM offers WHERE state = 'offered'").await, 3);
     assert_eq!(t.count("SELECT count(DISTINCT driver_id) FROM offers WHERE state = 'offered'").await, 3);
 
-    // A driver who accepts is busy, and free again at the end of the trip; in time every order has its turn.
+    // A driver who accepts is busy until the end of the trip. Every order eventually gets a driver.
     for _ in 0..12 {
         for order in t.texts("SELECT order_id FROM offers WHERE state = 'offered'").await {
             let driver = t.accept_offer(&order).await;

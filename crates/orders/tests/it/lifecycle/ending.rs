@@ -1,4 +1,4 @@
-//! Orders that find no driver end at their lifetime, and what was paid for them decides how.
+//! Orders without a driver end with their lifetime. The payment decides the final status.
 
 use model::{
     decide::{OrderRefusal, actions},
@@ -89,7 +89,7 @@ async fn whatever_job_comes_first_after_the_lifetime_ends_the_order() {
     t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
     t.order("ORD-1").await;
     t.run_due().await;
-    // The worker was away; the attempt's timeout and the lifetime are due together.
+    // No worker ran, so the attempt's timeout and the lifetime are due together.
     t.advance(secs(70)).await;
     t.run_due().await;
     assert_eq!(
@@ -110,7 +110,7 @@ async fn a_paid_order_cancelled_by_its_customer_is_refunded_too() {
     t.run_due().await;
     assert_eq!(t.status("ORD-1").await, OrderStatus::CancelledByUser);
     assert_eq!(t.messages_of("ORD-1", MANUAL_REFUND_REQUIRED).await, 1);
-    // Its driver is free again.
+    // The driver of the order is free again.
     t.order("ORD-2").await;
     t.run_due().await;
     assert_eq!(t.asked("ORD-2").await, "D1");

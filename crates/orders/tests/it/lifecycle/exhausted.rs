@@ -1,4 +1,4 @@
-//! No driver is left to ask, and the service type says to tell the dispatchers: the order waits for a person.
+//! No driver is left to ask, and the service type notifies the dispatchers. The order waits for a dispatcher.
 
 use accounts::api_keys::AccountRole;
 use model::{decide::actions, messages::DISPATCH_FAILED, order::OrderStatus};
@@ -7,7 +7,7 @@ use test_support::{TestApp, by, secs};
 
 const PENDING_HISTORY: [&str; 2] = ["ORDER_CREATED", "NO_CANDIDATES"];
 
-/// A RENT that found no driver.
+/// Creates a RENT order that finds no driver.
 async fn pending(t: &TestApp) {
     t.order_of("ORD-1", "RENT", "UNPAID").await;
     t.run_due().await;
@@ -43,7 +43,7 @@ async fn an_order_waits_for_a_person_once_everybody_was_asked() {
     assert_eq!(t.timers().await.into_keys().collect::<Vec<_>>(), ["lifetime:ORD-1", "remind:ORD-1:1"]);
     t.assert_sound().await;
 
-    // A new search asks the driver who let the offer lapse, and not the one who declined it.
+    // A new search asks the driver whose offer expired, but not the driver who declined.
     t.act("ORD-1", |s| actions::redispatch_order(s, &by("operator:test"))).await.unwrap();
     t.run_due().await;
     assert_eq!(t.asked("ORD-1").await, "D2");

@@ -1,4 +1,5 @@
-//! Payment words and the refund queue: an order that was ever paid is owed its refund, whatever is reported later.
+//! Payment statuses and the refund queue: an order that was ever paid keeps its refund debt, regardless of later
+//! reports.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +44,7 @@ impl Desk {
         self.api.post(&format!("/api/v1/orders/{order}/payment"), &self.producer, body).await
     }
 
-    /// Sends the event again, and returns whether the answer has a Warning header.
+    /// Sends the event and returns whether the answer has a Warning header.
     async fn warns(&self, order: &str, event: &str, word: &str) -> bool {
         let request = http_client()
             .post(self.api.url(&format!("/api/v1/orders/{order}/payment")))
@@ -57,7 +58,7 @@ impl Desk {
         self.api.post(&path, &self.support, json!({ "action": "start" })).await
     }
 
-    /// How often the order is in the queue.
+    /// Returns how often the order is in the refund queue.
     async fn queued(&self, order: &str) -> usize {
         let page = self.api.get("/api/v1/refunds?limit=500", &self.support).await;
         assert_eq!(page.status, 200, "{page:?}");
@@ -65,9 +66,9 @@ impl Desk {
     }
 }
 
-// Rule F13: after an order was once paid, a cancellation owes a refund whatever words came in between.
+// Rule F13: after an order was once paid, its cancellation owes a refund, whatever payment words arrived in between.
 // Rule F14: PAID after REFUNDED raises UNEXPECTED_STATE and creates no new debt.
-// Rule F16b: no later word takes a refund out of the queue, and an unknown word has a Warning header and an alert.
+// Rule F16b: a later word never removes a refund from the queue, and an unknown word causes a Warning header and an alert.
 #[tokio::test]
 async fn owed_refund_survives_every_later_word() {
     let desk = Desk::open().await;
@@ -107,7 +108,7 @@ async fn owed_refund_survives_every_later_word() {
         let answer = desk.start(order).await;
         assert_eq!((answer.status, answer.text("status")), (200, "REFUND_PENDING"), "{order}");
     }
-    // Where the producer reports REFUNDED the service is not asked: it could pay twice.
+    // The producer reports REFUNDED, so the service is not asked: it could pay twice.
     assert_eq!(t.texts("SELECT order_id FROM refunds ORDER BY 1").await, ["A", "B", "C", "D", "F"]);
     t.act("E", |s| money::finish_refund(s, &by("support:test"), None)).await.unwrap();
     assert_eq!(desk.pay("E", "late", "PAID").await.text("status"), "REFUNDED");
@@ -134,7 +135,7 @@ async fn free_order_owes_no_refund() {
     assert_eq!(desk.start("BY-USER").await.error(), (409, "NOTHING_PAID"));
     assert_eq!(desk.payments.asked(), []);
     t.assert_sound().await;
-    // Retention removes it: nothing is owed.
+    // Retention removes the order because no refund is owed.
     t.sql("UPDATE orders SET closed_at = closed_at - interval '2 years', created_at = created_at - interval '2 years'")
         .await;
     t.sql("UPDATE outbox SET state = 'delivered' WHERE state = 'pending'; UPDATE alerts SET acked_at = raised_at, acked_by = 'x'").await;
@@ -143,7 +144,7 @@ async fn free_order_owes_no_refund() {
 }
 
 // Rule F14: once the producer reports REFUNDED, the payment service is no longer asked for a refund that it has not accepted.
-// Rule F16b: support is told of the unknown word of an order that SQL creates, and an alert is counted when it is raised.
+// Rule F16b: support is notified of the unknown word of an order that SQL creates, and an alert is counted when it is raised.
 #[tokio::test]
 async fn words_stop_requests_and_count_alerts_once() {
     let desk = Desk::open().await;
@@ -173,7 +174,7 @@ async fn words_stop_requests_and_count_alerts_once() {
     t.assert_sound().await;
 }
 
-/// Rows of every status, payment word, payment and amount.
+/// Rows with every combination of status, payment status, payment time and amount.
 const EVERY_ROW: &str = "
     INSERT INTO orders (id, service_type, pickup_lat, pickup_lng, payment_status, paid_at, amount_minor, currency, status, driver_id,
                         partner, lifetime_deadline, created_at, updated_at, closed_at)
@@ -225,7 +226,7 @@ async fn queue_in_sql_follows_the_decisions() {
     }
 }
 
-// Rule F13: a row keeps when it was first paid, whichever program writes it.
+// Rule F13: a row keeps the time of its first payment, whichever program writes it.
 #[tokio::test]
 async fn row_keeps_its_first_payment() {
     let t = TestApp::start().await;
@@ -233,7 +234,7 @@ async fn row_keeps_its_first_payment() {
     t.sql(made).await;
     let at = t.snapshot("SQL").await.order.paid_at;
     assert_eq!(at, Some(t.snapshot("SQL").await.order.created_at));
-    // A program that does not write the column.
+    // Programs that do not write the column `paid_at`, or clear it.
     for set in
         ["payment_status = 'DISPUTE'", "payment_status = 'PENDING', updated_at = dispatchq_now()", "paid_at = NULL"]
     {

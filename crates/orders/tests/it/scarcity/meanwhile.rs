@@ -1,4 +1,4 @@
-//! What happens while a driver who is free is being asked: no driver is dropped, and no order.
+//! Changes while a free driver is being asked. Neither the driver nor an order is forgotten.
 
 use tokio::task::JoinSet;
 
@@ -11,7 +11,7 @@ use orders::{
 };
 use test_support::{TestApp, eventually, lasting_transaction, retry_as_shipped, secs};
 
-/// Postgres refuses to store offers of these orders.
+/// Makes Postgres refuse offers of these orders.
 async fn refuse_offers(t: &TestApp, orders: &str, sqlstate: &str) {
     t.sql(&format!(
         "CREATE FUNCTION refuse_offer() RETURNS trigger LANGUAGE plpgsql AS
@@ -65,7 +65,7 @@ async fn unwritable_orders_do_not_hold_up_drivers() {
     t.assert_sound().await;
 }
 
-/// Changes of orders that wait for a row that another session has locked.
+/// Counts changes of orders that wait for a row lock of another session.
 const WRITES_WAIT: &str =
     "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '-- write change%'";
 
@@ -104,7 +104,7 @@ async fn freed_driver_supersedes_the_pending_search() {
     t.run_due().await;
     assert_eq!(t.asked("ORD-1").await, "D1");
     t.advance(secs(120)).await;
-    // The search that follows has read that no driver is free, and has not written it when D2 begins to work.
+    // The next search has found no free driver but has not stored the result when D2 becomes available.
     let read = t.snapshot("ORD-1").await;
     let found_none =
         decide::time_out_attempt(&read, DriverRanking::default(), &t.app.areas.policy_for_order(&read.order));
