@@ -78,7 +78,7 @@ fn with_values(world: &World, line: &str) -> String {
     format!("{before}{value}{after}")
 }
 
-/// Returns a table with placeholders. Each line has the number of equal lines, and column widths depend on the values.
+/// Returns a table with placeholders. Consecutive equal lines become one line with their count.
 fn as_table(out: &str, keeps_durations: bool) -> String {
     let with_placeholders = if keeps_durations { placeholders::in_text(out) } else { placeholders::in_table(out) };
     counted(with_placeholders.lines().map(str::to_owned))

@@ -1,4 +1,4 @@
-//! Pages that list something are compared with what they list.
+//! Compares pages that contain lists with the listed items.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -8,7 +8,7 @@ fn read(file: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap()
 }
 
-/// The texts in quotes of a line.
+/// Returns the quoted texts of a line.
 fn quoted(line: &str) -> impl Iterator<Item = &str> {
     line.split('"').skip(1).step_by(2)
 }
@@ -124,7 +124,7 @@ fn code_names_each_design_page() {
     assert!(missing.is_empty(), "code names pages of docs/design that do not exist: {missing:?}");
 }
 
-/// The page of all settings, made of the comments of config.toml.
+/// Generates the page of all settings from the comments of config.toml.
 fn configuration_page(config: &str) -> String {
     let mut page = String::new();
     let mut section: Option<String> = None;
@@ -158,7 +158,7 @@ fn configuration_page(config: &str) -> String {
             }
             comment.clear();
         }
-        // What stands by itself: the head of the file, and examples.
+        // A comment without a setting: the head of the file, or an example.
         if !comment.is_empty() {
             let text = comment.join("\n");
             if section.is_none() {

@@ -1,4 +1,4 @@
-//! The words of this project: plain English that names who acts, and names that say which of two things is meant.
+//! The vocabulary of this project: plain English with named actors, and names that distinguish two things.
 
 use std::{
     collections::BTreeMap,
@@ -6,13 +6,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Lines that still hold one of [`WORDS`]. Lower it with each of them that goes; never raise it.
+/// Number of lines that contain one of [`WORDS`]. Lower it when such a line is removed; never raise it.
 const BUDGET: usize = 9;
 
-/// Words that hide who acts, a line each. Name the actor instead: producer, driver, partner, dispatcher, operator, worker.
+/// Words that hide the actor, one per line. Name the actor instead: producer, driver, partner, dispatcher, operator,
+/// worker.
 const WORDS: &str = include_str!("language/words.txt");
 
-/// Names that more than one type of the product may have, beside those that clap's commands have by custom.
+/// Number of names that more than one type may have, in addition to the customary names of clap commands.
 const SHARED_NAMES: usize = 12;
 const CUSTOMARY: [&str; 2] = ["Args", "Command"];
 
@@ -60,7 +61,7 @@ fn no_text_hides_who_acts() {
     assert!(count <= BUDGET, "{count} lines hold one of {words:?}, {BUDGET} are allowed: name who acts");
 }
 
-/// The name of the type that this line defines, if it does.
+/// Returns the name of the type that this line defines, if any.
 fn defined_type(line: &str) -> Option<&str> {
     let line = line.trim_start();
     let line = match line.strip_prefix("pub(") {

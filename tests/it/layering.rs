@@ -1,5 +1,5 @@
-//! The layers of docs/ARCHITECTURE.md that Cargo holds are asked of Cargo; what it cannot hold is read in the source.
-//! Design: docs/design/builds-and-dependencies.md.
+//! Checks the layers of docs/ARCHITECTURE.md: with Cargo for dependencies between crates, and in the source for
+//! everything else. Design: docs/design/builds-and-dependencies.md.
 
 use std::{
     collections::BTreeSet,
@@ -29,13 +29,13 @@ fn rust_files(dir: &Path) -> Vec<PathBuf> {
     files_in(dir, &["rs"])
 }
 
-/// The file without its unit tests.
+/// Returns the file without its unit tests.
 fn code(path: &Path) -> String {
     let text = fs::read_to_string(path).unwrap();
     text.split("#[cfg(test)]").next().unwrap_or_default().to_owned()
 }
 
-/// The packages that one package is built with, itself included.
+/// Returns the packages with which a package is built, including itself.
 fn built_with(package: &str, more: &[&str]) -> BTreeSet<String> {
     let tree = Command::new(env!("CARGO"))
         .args([
@@ -79,7 +79,7 @@ fn a_producer_links_neither_engine_nor_services() {
     assert_without("job-contract", &[], &["jobs", "queue", "redis", "tokio"]);
 }
 
-/// What each capability may be built with, of the crates that are above `foundation` and `settings`.
+/// Crates above `foundation` and `settings` that each capability may use.
 const CAPABILITIES: [(&str, &[&str]); 12] = [
     ("foundation", &[]),
     ("settings", &[]),
@@ -129,7 +129,7 @@ fn an_image_holds_no_laboratory() {
     assert!(laboratory.iter().all(|package| usual.contains(*package)), "does this test still read {usual:?}?");
 }
 
-/// The shared harness of the tests links the whole product, and none of the product links it.
+/// The shared test harness links the whole product. The product never links the harness.
 #[test]
 fn no_crate_is_built_with_test_support() {
     let crates = fs::read_dir(root().join("crates")).unwrap().map(|entry| entry.unwrap().path());
@@ -145,7 +145,7 @@ fn no_crate_is_built_with_test_support() {
     assert!(checked > 20, "does this test still find crates?");
 }
 
-/// An example in a crate with `doctest = false` would be read and never run.
+/// In a crate with `doctest = false`, examples never run.
 #[test]
 fn examples_are_where_they_are_run() {
     const NO_RUST: [&str; 4] = ["json", "sh", "text", "toml"];
@@ -160,7 +160,7 @@ fn examples_are_where_they_are_run() {
             let text = fs::read_to_string(&file).unwrap();
             let lines = text.lines().map(str::trim_start);
             let fences = lines.filter_map(|line| line.strip_prefix("//! ```").or_else(|| line.strip_prefix("/// ```")));
-            // Every second one ends a block.
+            // Every second fence closes a block.
             for language in fences.step_by(2) {
                 assert!(NO_RUST.contains(&language), "{} has an example that is not run", file.display());
             }
@@ -204,7 +204,7 @@ fn the_console_writes_no_sql() {
 #[test]
 fn one_place_writes_orders() {
     let crates = fs::read_dir(root().join("crates")).unwrap().map(|entry| entry.unwrap().path());
-    // Benchmarks and tests fill databases of their own.
+    // Benchmarks and tests fill their own databases.
     let product = crates.filter(|folder| !folder.ends_with("lab") && !folder.ends_with("test-support"));
     let mut writers: Vec<_> = product
         .map(|folder| folder.join("src"))
@@ -217,7 +217,7 @@ fn one_place_writes_orders() {
         .map(|file| file.strip_prefix(root()).unwrap().to_owned())
         .collect();
     writers.sort();
-    // The second statement invalidates decisions that run at the same time.
+    // The second statement invalidates concurrent decisions.
     assert_eq!(
         writers,
         [

@@ -1,7 +1,7 @@
-//! Metrics and the rules and dashboards that live by them.
+//! Metrics, and the rules and dashboards that use them.
 //!
-//! * `exposed`: what real processes show after orders of each kind, to the letter of docs/METRICS.md and in every panel.
-//! * `rules`: alert rules, by `promtool`; dashboard and runbook fit them.
+//! * `exposed`: metrics of real processes after orders of each kind, compared with docs/METRICS.md and every panel.
+//! * `rules`: alert rules, checked by `promtool`, and their agreement with dashboard and runbook.
 
 mod exposed;
 mod rules;

@@ -1,7 +1,7 @@
-//! Real processes with a partner. The other tests of partners are in crates/partner.
+//! Real processes with a partner. The other partner tests are in crates/partner.
 //!
-//! * `crashes`: processes that die at every side effect.
-//! * `limits`: what a partner bears, shared by all processes.
+//! * `crashes`: processes that die at each side effect.
+//! * `limits`: partner limits shared by all processes.
 
 mod crashes;
 mod limits;

@@ -1,4 +1,4 @@
-//! serve and work with the rights of their role alone.
+//! `serve` and `work` with only the rights of their role.
 
 use std::{fs, path::Path};
 
@@ -11,7 +11,7 @@ use app::{App, settings};
 
 const DATABASE: &str = "least";
 
-/// A database made by its roles on an empty server, and the Redis and the directory of a fleet that does not run.
+/// A database created by its roles on an empty server, and the Redis and directory of a fleet that does not run.
 struct Roles {
     fleet: Fleet,
     _postgres: PostgresServer,
@@ -35,7 +35,7 @@ impl Roles {
         roles
     }
 
-    /// As an operator does, with the file that is shipped.
+    /// Runs the shipped roles file as an operator does.
     async fn grant(&self) {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/postgres/roles.sql");
         let text = fs::read_to_string(file).unwrap();
@@ -72,7 +72,7 @@ impl Roles {
         Child::spawn(self.fleet.dir(), name, args, &settings)
     }
 
-    /// The SQLSTATE a statement of this role ends with; empty when it succeeds.
+    /// Returns the SQLSTATE of a failed statement of this role, or an empty string if it succeeds.
     async fn refusal(&self, role: &str, statement: &str) -> String {
         let done = sqlx::raw_sql(AssertSqlSafe(statement)).execute(&mut self.connect(Some(role)).await).await;
         let Err(error) = done else { return String::new() };
@@ -111,7 +111,7 @@ async fn serve_and_work_need_only_run_role() {
         .await;
         assert_eq!(created.status().as_u16(), 201);
     }
-    // A producer in SQL needs no more than to call the function.
+    // A producer in SQL needs only the right to call the function.
     let create = "SELECT dispatchq_create_order('SQL-1', 'RIDE', -6.2, 106.8, actor => 'shop')";
     assert_eq!(roles.refusal("dispatchq_producer", create).await, "");
     let count = async |query: &'static str| -> i64 { sqlx::query_scalar(query).fetch_one(&app.core.db).await.unwrap() };
@@ -212,7 +212,7 @@ async fn each_role_may_do_its_own_and_no_more() {
             "SQL-5 sql:dispatchq_producer shop"
         ]
     );
-    // The programs themselves say who asked for an order.
+    // The programs may name any producer as the creator of an order.
     let asked = "SELECT dispatchq_create_order('SQL-6', 'RIDE', 1, 2, actor => 'admin:root', owner => 'any')";
     assert_eq!(roles.refusal("dispatchq_run", asked).await, "");
 
@@ -228,7 +228,7 @@ async fn each_role_may_do_its_own_and_no_more() {
     assert_eq!(left, ["cli:new"]);
     let unmade = "SELECT dispatchq_redact_staff_actions(ARRAY(SELECT id FROM staff_actions), 'D1', 'erased-1')";
     assert_eq!(roles.refusal("dispatchq_run", unmade).await, DENIED, "without a recorded erasure");
-    // An erasure that a program records itself opens no other record than those that name the driver.
+    // An erasure that a program records itself opens only records that name the driver.
     let made = "INSERT INTO staff_actions (at, actor, action, subject, reason) VALUES
         (dispatchq_now(), 'cli:new', 'A', 'x', 'not to be hidden'), (dispatchq_now(), 'cli:new', 'A', 'x', 'as D1 asked'),
         (dispatchq_now(), 'cli:new', 'A', 'key D1', 'lost');
@@ -255,7 +255,7 @@ async fn each_role_may_do_its_own_and_no_more() {
     ] {
         assert_eq!(roles.refusal("dispatchq_auditor", &format!("SELECT * FROM {view}")).await, "", "{view}");
     }
-    // A function of the caller's own is not called in its place.
+    // The search path is fixed, so a function of the caller cannot replace one of these.
     let unsafe_functions: i64 = sqlx::query_scalar(
         "SELECT count(*) FROM pg_proc WHERE prosecdef AND pronamespace = 'public'::regnamespace
          AND NOT coalesce(proconfig::text LIKE '%search_path=pg_catalog, public, pg_temp%', false)",
@@ -280,7 +280,7 @@ async fn later_tables_are_usable_at_run_time() {
         roles.refusal("dispatchq_migrate", "CREATE TABLE later (id bigint GENERATED ALWAYS AS IDENTITY, note text)");
     assert_eq!(made.await, "");
     assert_eq!(roles.refusal("dispatchq_run", "INSERT INTO later (note) VALUES ('x'); DELETE FROM later").await, "");
-    // And a day that migrate has added is dropped by maintenance.
+    // Maintenance drops a day that migrate has added.
     assert_eq!(roles.refusal("dispatchq_migrate", "SELECT dispatchq_add_history_day('2001-01-01')").await, "");
     let kept = roles.command("dispatchq_run", &["migrate", "--partitions", "--json"]);
     let kept: Value = serde_json::from_str(&kept.stdout).unwrap_or_else(|_| panic!("{kept:?}"));

@@ -1,11 +1,12 @@
-//! The page of rules, made of the comments `// Rule F12: ...` above the tests that hold them.
+//! The page of rules, generated from the comments `// Rule F12: ...` above the tests.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-/// Number of rules of each group: F for inputs, money and access, L for the requirement documents, U for what people meet.
+/// Number of rules in each group: F for inputs, money and access, L for the requirement documents, U for user
+/// interfaces.
 const GROUPS: [(char, u32); 3] = [('F', 48), ('L', 15), ('U', 18)];
 
-/// A rule's sentence and the test that holds it.
+/// A rule's sentence and its test.
 struct Held {
     sentence: String,
     file: String,
@@ -83,7 +84,7 @@ fn the_page_of_rules_lists_every_rule() {
         for number in 1..=last {
             let label = format!("{group}{number}");
             let tested = rules.contains_key(&(group, number, label.clone()));
-            // A requirement without a test has a row that says why on the page of its document.
+            // A requirement without a test has a row with the reason on the page of its document.
             let explained = pages.contains(&format!("| {label} |"));
             assert!(tested || explained, "rule {label} has no test and no row in docs/requirements");
         }

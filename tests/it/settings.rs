@@ -1,4 +1,4 @@
-//! Settings, secrets and the environment fail early and give nothing away.
+//! Invalid settings, secrets and environment variables fail early without disclosure.
 
 mod doctor;
 mod environment;

@@ -1,4 +1,4 @@
-//! The schema, the statements against it, and what costs an index write.
+//! The schema, its statements, and changes that write to an index.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -12,7 +12,8 @@ use foundation::{
 };
 use maintenance::audit::{invariants::INVARIANTS, trail::trail_statement};
 
-/// The statements in the source of a folder, without its tests: each is one text that begins with its name, as in `-- load order`.
+/// Collects the statements in the source of a folder, without its tests. Each is a string that starts with its name,
+/// for example `-- load order`.
 fn statements(folder: &Path, found: &mut Vec<String>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -27,8 +28,8 @@ fn statements(folder: &Path, found: &mut Vec<String>) {
     }
 }
 
-/// Adds the statements in the `.sql` files that a source file includes. Such a file is one statement that begins with its name, a part
-/// of one, or a script that fills a database.
+/// Adds the statements in the `.sql` files that a source file includes. Such a file contains one statement that starts
+/// with its name, a part of one, or a script that fills a database.
 fn statements_of_sql_files(path: &Path, source: &str, found: &mut Vec<String>) {
     let included = source.split("include_str!(\"").skip(1).filter_map(|rest| rest.split('"').next());
     let texts = included.filter(|name| name.ends_with(".sql"));
@@ -37,10 +38,11 @@ fn statements_of_sql_files(path: &Path, source: &str, found: &mut Vec<String>) {
     found.extend(statements.map(|text| fill_placeholders(&text)));
 }
 
-/// Returns a statement without the placeholders that the code replaces. They name columns, or optional parts that other tests run.
+/// Removes the placeholders that the code replaces in a statement. They are columns or optional parts, which other
+/// tests run.
 fn fill_placeholders(text: &str) -> String {
     let text = text.replace("{BINDING_COLUMNS}", "b.*").replace("{COLUMNS}", "id");
-    // The events of a change give the second parameter its type.
+    // The events of a change determine the type of the second parameter.
     let text = text.replace("o.driver_id){parts}", "o.driver_id), e AS (SELECT $2::json)");
     let parts = ["{lock_wait}", "{first}", "{unlocked_driver}", "{checks}", "{parts}"];
     let bare = parts.iter().fold(text, |text, part| text.replace(part, ""));
@@ -52,12 +54,12 @@ fn statements_of_file(path: &Path, found: &mut Vec<String>) {
     let source = fs::read_to_string(path).unwrap();
     statements_of_sql_files(path, &source, found);
     let texts = source.split("\"-- ").skip(1).filter_map(|rest| rest.split('"').next());
-    // The audit trail is made of many tables: it is looked at as it is asked.
+    // The audit trail statement combines many tables. It is checked in its final form.
     let texts = texts.filter(|text| !text.contains("{pages}"));
     found.extend(texts.map(|text| format!("-- {}", fill_placeholders(text))));
 }
 
-/// Has the server behind this pool look at every statement.
+/// Makes the server behind this pool prepare every statement.
 async fn assert_statements_fit(db: &Pool) {
     let mut found = vec![trail_statement().to_owned()];
     for folder in ["crates", "src", "workers"] {
@@ -65,13 +67,14 @@ async fn assert_statements_fit(db: &Pool) {
     }
     assert!(found.len() > 30, "{} statements", found.len());
     let mut untyped = Vec::new();
-    // One connection: behind a pooler another would give its statements the names of the first, in the same session.
+    // All statements use one connection. Behind a pooler, a second connection could reuse statement names of the first
+    // in the same session.
     let mut connection = db.acquire().await.unwrap();
     for statement in &found {
         let prepared = (&mut connection).prepare(AssertSqlSafe(statement.clone()).into_sql_str()).await;
         let Err(error) = prepared else { continue };
         let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
-        // "operator is not unique": fits once its parameters are bound, which other tests do.
+        // "operator is not unique": the statement works after its parameters are bound, which other tests do.
         assert_eq!(code.as_deref(), Some("42725"), "{error} in\n{statement}");
         untyped.extend(statement.lines().next().map(str::to_owned));
     }
@@ -83,7 +86,7 @@ async fn assert_statements_fit(db: &Pool) {
 async fn every_named_statement_fits_the_schema() {
     let t = TestApp::start().await;
     assert_statements_fit(&t.app.core.db).await;
-    // Asking those of the checker is preparing them.
+    // The invariant check prepares the checker's statements.
     assert!(!INVARIANTS.is_empty());
     t.assert_sound().await;
 }
@@ -96,14 +99,14 @@ async fn every_named_statement_is_understood_through_a_pooler() {
     assert_statements_fit(&db::connect_pool(&pooled).await.unwrap()).await;
 }
 
-/// Of a bitmap, the part that reads the index.
+/// Returns whether a plan line reads an index. For a bitmap scan, this is the part that reads the index.
 fn is_index_scan(line: &str) -> bool {
     ["Index Scan using ", "Index Only Scan using ", "Index Scan Backward using ", "Bitmap Index Scan on "]
         .iter()
         .any(|node| line.contains(node))
 }
 
-/// How many parameters a statement has.
+/// Returns the number of parameters of a statement.
 fn parameter_count(statement: &str) -> usize {
     let numbers =
         statement.split('$').skip(1).map(|rest| rest.split(|c: char| !c.is_ascii_digit()).next().unwrap_or(""));
@@ -139,11 +142,11 @@ async fn batch_statements_use_indexes_on_empty_tables() {
         let arguments = if nothing.is_empty() { nothing } else { format!("({nothing})") };
         let plan: Vec<String> =
             sqlx::query_scalar(run(format!("EXPLAIN EXECUTE p{arguments}"))).fetch_all(&mut connection).await.unwrap();
-        // Providers have a handful of servers, and their limits are one row.
+        // A provider has a few servers, and their limits are one row.
         let has_few_rows = |line: &str| line.contains("provider_servers") || line.contains("binding_limits");
         let scans = |line: &str| line.contains("Seq Scan on ") && !has_few_rows(line);
         let reads_all = plan.iter().any(|line| scans(line) || line.contains("Hash Join"));
-        // All of an index, such as that of what waits, is few rows now and many after an outage.
+        // A full index scan, for example of waiting rows, reads few rows now and many after an outage.
         let reads_index = plan.iter().enumerate().any(|(at, line)| {
             is_index_scan(line)
                 && !has_few_rows(line)
@@ -156,7 +159,7 @@ async fn batch_statements_use_indexes_on_empty_tables() {
     t.assert_sound().await;
 }
 
-/// A small fleet with a long history: Postgres expects a refusal of each driver in whatever few rows it reads first.
+/// A small fleet with a long history. Postgres expects a refusal of each driver in the first few rows that it reads.
 const LONG_HISTORY: &str = "
     INSERT INTO drivers (id, service_types, lat, lng, available, idle_since)
     SELECT 'D' || n, ARRAY['RIDE'], -6.2, 106.8, true, dispatchq_now() FROM generate_series(1, 20) n;
@@ -202,7 +205,7 @@ async fn candidate_search_never_scans_all_offers() {
     t.assert_sound().await;
 }
 
-/// Each would be written with every row, for what the other one answers, too.
+/// Such an index is written with every row, although the longer index answers its queries.
 #[tokio::test]
 async fn no_index_is_the_beginning_of_another() {
     let t = TestApp::start().await;
@@ -225,14 +228,14 @@ async fn statements_reuse_the_latest_healthy_session() {
     for _ in 0..5 {
         assert_eq!(session().await.unwrap(), first);
     }
-    // One that was given up in the middle leaves its answer to none of the next.
+    // A cancelled query leaves no answer for the next query on its connection.
     let slow = sqlx::query_scalar::<_, i32>("SELECT -1 FROM pg_sleep(1)").fetch_one(&t.app.core.batches);
     assert!(tokio::time::timeout(Duration::from_millis(20), slow).await.is_err());
     for n in 0..20 {
         let answer: i32 = sqlx::query_scalar("SELECT $1").bind(n).fetch_one(&t.app.core.batches).await.unwrap();
         assert_eq!(answer, n);
     }
-    // A session that has ended fails one statement at most.
+    // A session that has ended fails at most one statement.
     let latest = session().await.unwrap();
     sqlx::query("SELECT pg_terminate_backend($1)").bind(latest).execute(&t.app.core.db).await.unwrap();
     let mut failures = 0;
@@ -294,7 +297,7 @@ async fn attempts_and_rounds_write_no_index_of_orders() {
         assert!(version >= last);
         last = version;
     }
-    // A backend reports what it counted when it ends.
+    // A backend reports its statistics when it ends.
     t.app.core.close().await;
     let db = db::connect_pool(&t.app.config.database).await.unwrap();
     let counts = "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'orders'";
@@ -333,7 +336,7 @@ async fn a_schema_that_lacks_what_this_version_uses_is_refused() {
     assert_eq!(db::read_schema_state(&t.app.core.db).await.unwrap(), SchemaState::Expanded(99_990_101));
     db::check_schema(&t.app.core.db).await.unwrap();
     db::migrate_schema(&t.app.core.db).await.unwrap();
-    // What this version has stopped to use may go.
+    // A migration may remove objects that this version no longer uses.
     t.sql("UPDATE _sqlx_migrations SET description = 'contract 1 the past' WHERE version = 99990101").await;
     assert_eq!(db::read_schema_state(&t.app.core.db).await.unwrap(), SchemaState::Expanded(99_990_101));
     t.sql("UPDATE _sqlx_migrations SET description = 'contract 99990100 the past' WHERE version = 99990101").await;
@@ -387,7 +390,7 @@ async fn producers_in_sql_are_told_what_is_wrong() {
     assert!(!create("RIDE").await.unwrap(), "an order of this id exists already");
     assert_eq!(t.texts("SELECT actor FROM order_events").await, ["shop"]);
 
-    // A producer's own transaction: with it the order goes.
+    // The producer's own transaction: its rollback removes the order.
     let mut tx = t.app.core.db.begin().await.unwrap();
     sqlx::query("SELECT dispatchq_create_order('ORD-2', 'RIDE', 1.0, 2.0)").execute(&mut *tx).await.unwrap();
     tx.rollback().await.unwrap();

@@ -1,4 +1,4 @@
-//! What is built is what Cargo.lock says, and none of it is published by mistake.
+//! Builds follow Cargo.lock, and no crate is published by mistake.
 
 use std::{fs, path::Path};
 
@@ -10,7 +10,7 @@ fn read(file: &str) -> String {
     fs::read_to_string(Path::new(ROOT).join(file)).unwrap_or_else(|e| panic!("{file}: {e}"))
 }
 
-/// The commands of a script or Makefile that run cargo, one a line, without what is only printed.
+/// Returns the cargo commands of a script or Makefile, one per line, without lines that only print text.
 fn cargo_commands(text: &str) -> Vec<&str> {
     text.lines()
         .map(str::trim)

@@ -1,8 +1,8 @@
-//! This version on the schema of the previous release. `process::bench_upgrade` and the wire format of `jobs` test the rest of an
-//! upgrade.
+//! This version on the schema of the previous release. `process::bench_upgrade` and the wire format of `jobs` test the
+//! rest of an upgrade.
 //!
-//! `tests/upgrade/migrations` has the checksums of the release's migrations. Until the first release it does not exist, and this
-//! version stands in for the previous one.
+//! `tests/upgrade/migrations` contains the checksums of the release's migrations. Until the first release it does not
+//! exist, and this version is compared with itself.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -39,12 +39,12 @@ async fn migrations() -> Vec<Migration> {
     Migrator::new(folder).await.unwrap().iter().cloned().collect()
 }
 
-/// What a program counts on.
+/// Properties of a schema on which a program depends.
 #[derive(Debug)]
 struct SchemaPromises {
     /// Tables, columns with their types, columns that may be null, functions.
     facts: BTreeSet<String>,
-    /// Columns without which no row can be inserted, after their table.
+    /// Required columns of an insert, with their table.
     demands: BTreeSet<(String, String)>,
 }
 
@@ -75,7 +75,7 @@ impl SchemaPromises {
         Self { facts: facts.into_iter().collect(), demands: demands.into_iter().collect() }
     }
 
-    /// What a program that counts on these misses in later ones.
+    /// Returns the properties that a program needs and a later schema lacks.
     fn broken_by(&self, later: &Self) -> Vec<String> {
         let mut broken: Vec<String> = self.facts.difference(&later.facts).map(|fact| format!("gone: {fact}")).collect();
         let new_demands = later.demands.difference(&self.demands);
@@ -106,7 +106,7 @@ async fn migrations_since_the_release_only_add() {
         migrations().await.into_iter().partition(|migration| before.contains_key(&migration.version));
     Migrator::with_migrations(old.clone()).run(&mut db).await.unwrap();
     let promises = SchemaPromises::read(&mut db).await;
-    // A contract says by its name whom it bars.
+    // The name of a contract migration states the versions that it excludes.
     let adding = new.into_iter().filter(|migration| !migration.description.starts_with("contract "));
     Migrator::with_migrations(old.into_iter().chain(adding).collect()).run(&mut db).await.unwrap();
     let kept = SchemaPromises::read(&mut db).await;

@@ -223,7 +223,7 @@ async fn open_calls_are_judged_per_server_and_account() {
     let judge = provider.sim.read_report().judge;
     assert_eq!((judge.max_open, judge.max_open_per_server, judge.max_open_per_account), (5, 3, 2));
     assert_eq!((judge.over_admissions, judge.overlaps), (2, 1), "D at S1, and A in all");
-    // A caller that dies closes its connection and thereby its call.
+    // When the caller dies, its connection and therefore its call end.
     calls.abort_all();
     provider.reaches_open(0).await;
     provider.sim.reset_judge();

@@ -1,4 +1,4 @@
-//! Alert rules and recording rules by `promtool`, and that rules, dashboard and runbook fit each other and what /metrics shows.
+//! Alert and recording rules, checked by `promtool`, and the agreement of rules, dashboard and runbook with /metrics.
 
 use std::{
     collections::BTreeSet,
@@ -19,7 +19,7 @@ fn file(path: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// Runs `promtool`, and shows what it says when it is not content.
+/// Runs `promtool` and prints its output when it fails.
 fn promtool(args: &[&str], files: &[&Path]) {
     let output = Command::new("promtool").args(args).args(files).output().unwrap_or_else(|e| {
         panic!(
@@ -34,7 +34,6 @@ fn deployed(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/prometheus").join(name)
 }
 
-/// One alert of alerts.yml.
 #[derive(Debug, Default)]
 struct Alert {
     name: String,
@@ -44,7 +43,7 @@ struct Alert {
     runbook: String,
 }
 
-/// Reads the rules as they are laid out: `promtool` sees to it that they are valid.
+/// Parses the rules by their layout. `promtool` checks that they are valid.
 fn alerts() -> Vec<Alert> {
     let text = file("deploy/prometheus/alerts.yml");
     let mut alerts: Vec<Alert> = Vec::new();
@@ -69,7 +68,7 @@ fn alerts() -> Vec<Alert> {
     alerts
 }
 
-/// Title and expression of every query of the dashboard.
+/// Returns the title and expression of every dashboard query.
 pub(super) fn queries() -> Vec<(String, String)> {
     let dashboard: Value = serde_json::from_str(&file("deploy/grafana/dispatchq.json")).unwrap();
     let mut queries = Vec::new();
@@ -82,7 +81,7 @@ pub(super) fn queries() -> Vec<(String, String)> {
     queries
 }
 
-/// Name and expression of every rule of kpis.yml.
+/// Returns the name and expression of every rule of kpis.yml.
 fn recorded() -> Vec<(String, String)> {
     let text = file("deploy/prometheus/kpis.yml");
     let text = text.lines().filter(|line| !line.trim().starts_with('#')).collect::<Vec<_>>().join("\n");
@@ -94,7 +93,7 @@ fn recorded() -> Vec<(String, String)> {
     text.split("- record: ").skip(1).map(rule).collect()
 }
 
-/// The metrics an expression names: its words that are neither functions nor operators, labels nor values.
+/// Returns the metrics in an expression: its words except functions, operators, labels and values.
 fn metrics_of(expr: &str) -> BTreeSet<String> {
     const WORDS: [&str; 10] = ["and", "or", "unless", "bool", "by", "without", "on", "ignoring", "inf", "nan"];
     let mut text = without(expr, '"', '"');
@@ -123,7 +122,7 @@ fn metrics_of(expr: &str) -> BTreeSet<String> {
     found
 }
 
-/// The text without what stands between these.
+/// Removes the text between these characters.
 fn without(text: &str, open: char, close: char) -> String {
     let mut kept = String::new();
     let mut rest = text;
@@ -177,7 +176,7 @@ fn every_alert_has_a_firing_and_a_silent_case() {
 
 #[test]
 fn rules_and_dashboard_use_metrics_that_are_shown() {
-    // Prometheus' own word on whom it could scrape.
+    // Prometheus itself creates the metric for scrape success.
     let mut known = documented_names();
     known.insert("up".to_owned());
     let alerts = alerts();
@@ -192,7 +191,7 @@ fn rules_and_dashboard_use_metrics_that_are_shown() {
             assert!(known.contains(&name) || is_recorded, "{place}: /metrics shows no {name}: {expr}");
         }
     }
-    // Each KPI has a case, a row on its page, and a panel.
+    // Each KPI has a test case, a row on its page, and a panel.
     let (cases, page) = (file("deploy/prometheus/kpis_test.yml"), file("docs/METRICS.md"));
     for (name, _) in &kpis {
         let is_asked = cases.lines().any(|line| line.trim().starts_with("- expr:") && line.contains(name.as_str()));
@@ -200,7 +199,7 @@ fn rules_and_dashboard_use_metrics_that_are_shown() {
         let is_drawn = queries().iter().any(|(_, expr)| expr.contains(name.as_str()));
         assert_eq!((is_asked, is_described, is_drawn), (true, true, true), "{name}");
     }
-    // What the tests of the rules feed them is the real thing too.
+    // The rule tests use only metrics that exist.
     let test = file("deploy/prometheus/alerts_test.yml") + &cases;
     for series in test.lines().filter_map(|line| line.trim().strip_prefix("- series: ")) {
         let name = series.split('{').next().unwrap();
@@ -269,7 +268,7 @@ fn rollout_commands_exist() {
     }
 }
 
-/// As a shell would take it apart: blanks, and texts in quotes.
+/// Splits a command as a shell would, at blanks and quotes.
 fn words(command: &str) -> Vec<String> {
     let mut words = Vec::new();
     for (n, part) in command.split('"').enumerate() {

@@ -1,4 +1,4 @@
-//! `doctor` warns of what works and is unwise.
+//! `doctor` warns about settings that work but are unwise.
 
 use crate::support::{Fleet, redis_command};
 

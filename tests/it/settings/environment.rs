@@ -2,7 +2,7 @@
 
 use crate::support::run_binary;
 
-/// What Kubernetes sets for a Service named `dispatchq`.
+/// Variables that Kubernetes sets for a Service named `dispatchq`.
 const SERVICE: [(&str, &str); 4] = [
     ("DISPATCHQ_PORT", "tcp://10.0.0.1:8080"),
     ("DISPATCHQ_SERVICE_HOST", "10.0.0.1"),
@@ -25,7 +25,7 @@ fn a_kubernetes_service_of_our_name_stops_no_process() {
     assert!(misspelt.stdout.contains("DISPATCHQ_REDIS_URL is ignored: write DISPATCHQ_REDIS__URL"), "{misspelt:?}");
     assert!(misspelt.code == Some(0) && !misspelt.stdout.contains("hunter2"), "{misspelt:?}");
 
-    // Without servers it ends, but not because of the variables.
+    // Without servers the process exits, but the variables are not the cause.
     let nowhere = ("DISPATCHQ_DATABASE__URL", "postgres://127.0.0.1:1/dispatchq");
     let settings: Vec<_> = SERVICE.into_iter().chain([nowhere, ("DISPATCHQ_REDIS_URL", "redis://hunter2")]).collect();
     let ended = run_binary(dir.path(), &["work"], &settings);

@@ -1,4 +1,4 @@
-//! Keys cannot be guessed, every secret may lie in a file or a variable, and no error or listing shows one.
+//! Guessable keys are refused, every secret may come from a file or a variable, and no error or listing shows one.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use crate::support::{Printed, run_binary};
 
 const GOOD: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
-/// `config check` with this file.
+/// Runs `config check` with this file.
 fn check(dir: &Path, text: &str, variables: &[(&str, &str)]) -> Printed {
     std::fs::write(dir.join("config.toml"), text).unwrap();
     run_binary(dir, &["config", "check"], variables)
@@ -24,7 +24,7 @@ fn a_key_that_could_be_guessed_is_refused() {
              callback_url = \"https://d.example.com\"\n{token}\n"
         )
     };
-    // 23 bytes; 24 are enough.
+    // The first key has 23 bytes; the minimum is 24.
     let (short, least) = ("whsec_QUFBQUFBQUFBQUFBQUFBQUFBQUFBQUE=", "whsec_QUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFB");
     for key in ["whsec_", "whsec_c2hvcnQ=", short, " whsec_ "] {
         for text in [
@@ -36,7 +36,7 @@ fn a_key_that_could_be_guessed_is_refused() {
             assert_eq!(refused.code, Some(1), "{text}: {refused:?}");
             assert!(refused.stderr.contains("at least 24 bytes"), "{text}: {refused:?}");
         }
-        // As it comes out of a file or a variable.
+        // The value as read from a file or a variable.
         std::fs::write(dir.path().join("key"), format!("{key}\n")).unwrap();
         for how in ["callback_secret_file = \"key\"", "callback_secret_env = \"OUR_KEY\""] {
             let refused = check(dir.path(), &partner(how), &[("OUR_KEY", key)]);
@@ -127,7 +127,7 @@ fn config_error_names_place_never_text() {
         assert!(refused.stderr.contains("line 3") || refused.stderr.contains("line 4"), "{slip}: {refused:?}");
         assert!(!refused.stderr.contains("hunter2"), "{slip}: {refused:?}");
     }
-    // Well written, but a secret where something else belongs.
+    // Valid syntax with a secret in the wrong setting.
     for slip in [
         "database = \"postgres://u:hunter2@h/d\"",
         "[database]\nmax_connections = \"hunter2\"",

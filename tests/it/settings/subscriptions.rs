@@ -1,4 +1,4 @@
-//! Subscriptions of producers go to safe addresses, signed, and show no secret.
+//! Producer subscriptions use safe addresses and signatures, and show no secret.
 
 use crate::support::run_binary;
 use model::{messages::ProducerEvent, order::OrderStep};

@@ -1,4 +1,4 @@
-//! Jobs run at least once: doubled, early, stale or interrupted, they change nothing that has happened already.
+//! Jobs run at least once. Repeated, early, stale or interrupted jobs change nothing that has already happened.
 
 mod crashes;
 mod repeats;

@@ -1,8 +1,8 @@
-//! The tests of the processors.
+//! Tests of the processors.
 //!
-//! * `at_least_once`: jobs that are doubled, early, stale or interrupted change nothing.
+//! * `at_least_once`: repeated, early, stale or interrupted jobs change nothing.
 
-// Futures of requests are nested deeper than the default allows.
+// Request futures are nested deeper than the default allows.
 #![recursion_limit = "256"]
 
 mod at_least_once;

@@ -1,4 +1,4 @@
-//! Who may do what, and which requests are understood.
+//! Permissions of roles, and requests that are malformed.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ async fn a_request_needs_a_living_key() {
         key_admin::create_permanent_key(&t.app.core.db, "old", AccountRole::Admin, None).await.unwrap();
     assert_eq!(api.post("/api/v1/orders", &revoked, ride()).await.status, 201);
     assert!(api_keys::revoke_key(&t.app.core.db, row.id).await.unwrap());
-    // A key that was seen is believed for a second.
+    // A key that was accepted is cached for a second.
     tokio::time::sleep(test_support::millis(1_100)).await;
     for key in ["", "dq_unknown", revoked.as_str()] {
         let answer = api.post("/api/v1/orders", key, ride()).await;
@@ -219,7 +219,7 @@ async fn unknown_field_is_accepted_and_named() {
         send("/api/v1/orders/ORD-1/cancel", json!({ "reason": "late", "rating": 1 })).await,
         (200, Some("rating".to_owned()))
     );
-    // Where a field that is not read would change what is done to many, it is refused: docs/design/http-api.md.
+    // A bulk action refuses an unknown field, because ignoring it could change the action: docs/design/http-api.md.
     let operator = t.key(AccountRole::Operator).await;
     let flag = json!({ "enabled": true, "shadow_mod": true }).to_string();
     let refused = api.send(Method::PUT, "/api/v1/admin/dispatcher/flag", &operator, "", flag).await;

@@ -1,11 +1,11 @@
-//! What becomes of offers, orders and their customers' wishes.
+//! Results of offers, orders and customer requests.
 
 use serde_json::{Value, json};
 
 use accounts::api_keys::AccountRole;
 use test_support::{Api, TestApp, by, http_client, ride, secs};
 
-/// An order offered to D1; its path, D1's key, and the answer that names the offer.
+/// Creates an order offered to D1. Returns D1's key and the body that names the offer.
 async fn offered(t: &TestApp) -> (String, Value) {
     t.drivers(&[("D1", 100.0)]).await;
     t.order("ORD-1").await;
@@ -62,7 +62,7 @@ async fn an_expired_offer_is_gone() {
     let api = Api::start(&t.app).await;
     let (driver, offer) = offered(&t).await;
     t.advance(secs(120)).await;
-    // Before and after the timeout has run.
+    // Before and after the timeout job has run.
     for _ in 0..2 {
         assert_eq!(
             api.post("/api/v1/orders/ORD-1/accept", &driver, offer.clone()).await.error(),
@@ -159,7 +159,7 @@ async fn late_driver_gets_required_text_or_translation() {
     };
     let said = "Chuyến đi đã có người nhận";
 
-    // Another driver is at it, and has yet to reach the row.
+    // Another driver holds the gate and has not yet written the row.
     let _: () = t.redis(&["SET", "trip_lock:ORD-1", "D1", "EX", "10"]).await;
     let beside = api.post(path, &key, body.clone()).await;
     assert_eq!((beside.error(), beside.text("message")), ((409, "RESERVATION_IN_PROGRESS"), said));

@@ -1,4 +1,4 @@
-//! Every operation of staff in the OpenAPI document leaves a line of the audit: who, why, and from which value to which.
+//! Every staff operation in the OpenAPI document writes an audit row with actor, reason, old value and new value.
 
 use std::net::Ipv4Addr;
 
@@ -15,8 +15,8 @@ use settings::PartnerConfig;
 use test_support::{Answer, Api, TestApp, dead_letters::bury_due, secs};
 
 const AUDIT: &str = "/api/v1/admin/audit?limit=500";
-/// Have no row here: what they do, workers do by themselves, or it has a record of its own, or (shards) it would move the queue of this
-/// test.
+/// Operations without an audit row. Workers also do their work periodically, they have their own record, or (shards)
+/// they would move the queue of this test.
 const UNRECORDED: [&str; 7] = [
     "/api/v1/admin/shards",
     "/api/v1/admin/cleanup",
@@ -28,16 +28,16 @@ const UNRECORDED: [&str; 7] = [
 ];
 const STAFF: [&str; 3] = ["dispatcher", "support", "operator"];
 
-/// An operation of staff that changes something.
+/// A staff operation that changes data.
 struct StaffOperation {
     method: Method,
-    /// As the document writes it.
+    /// Path as the document writes it.
     path: String,
-    /// Example of its body.
+    /// Example body.
     example: Value,
 }
 
-/// Returns the operations that a role of staff, or admin alone, may call and that change something.
+/// Returns the changing operations that a staff role, or only an admin, may call.
 fn staff_operations() -> Vec<StaffOperation> {
     let document: Value = serde_json::from_str(&api::openapi::OPENAPI).unwrap();
     let mut found = Vec::new();
@@ -85,7 +85,7 @@ impl Office {
         self.api.send(method, path, &self.admin, "", body).await
     }
 
-    /// Prepares what an operation needs.
+    /// Sends a request that prepares an operation and asserts that it succeeds.
     async fn prepare(&self, method: Method, path: &str, body: Value) -> Answer {
         let answer = self.ask(method.clone(), path, &body).await;
         assert!((200..300).contains(&answer.status), "{method} {path}: {answer:?}");
@@ -117,7 +117,7 @@ impl Office {
         made.body["plan"]["id"].as_str().unwrap().to_owned()
     }
 
-    /// A RENT that waits for a dispatcher: no driver is there.
+    /// Creates a RENT order without a driver. It waits for a dispatcher.
     async fn let_wait(&self, order: &str) {
         self.t.order_of(order, "RENT", "PAID").await;
         self.t.run_due().await;
@@ -163,8 +163,8 @@ impl Office {
         self.prepare(Method::PUT, &format!("/api/v1/admin/users/{user}"), body).await;
     }
 
-    /// Brings about what an operation needs. Returns its path with ids, and its body. An operation that is not named here is asked for
-    /// with the example of the document.
+    /// Prepares the data of an operation. Returns its path with ids, and its body. An operation that is not listed here
+    /// uses the example of the document.
     async fn stage(&self, operation: &StaffOperation, why: &str) -> (String, Value) {
         let because = json!({ "reason": why });
         let with = |field: &str, value: Value| {
@@ -414,7 +414,7 @@ fn merged(mut body: Value, more: &Value) -> Value {
     body
 }
 
-/// A collection of one area, far from all others.
+/// Returns a collection with one area, far from all others.
 fn collection(area: &str) -> Value {
     let ring = json!([[10.0, 10.0], [10.1, 10.0], [10.1, 10.1], [10.0, 10.1], [10.0, 10.0]]);
     json!({ "type": "FeatureCollection", "features": [{
@@ -463,7 +463,7 @@ async fn audit_holds_old_and_new_server_address() {
         (&rows[0]["old"]["base_url"], &rows[0]["new"]["base_url"], rows[0]["reason"].as_str()),
         (&json!(office.sim.server_url("S1")), &moved["base_url"], Some("S1 moves"))
     );
-    // The same again changes nothing.
+    // Repeating the request changes nothing.
     office.prepare(Method::PATCH, "/api/v1/provider-servers/S1", moved).await;
     assert_eq!(changed(office.entries().await).len(), 1);
     for (method, path, body) in [

@@ -1,4 +1,4 @@
-//! What those who run bindings are answered, with a provider that is really called.
+//! Answers to operators of bindings, with real calls to a provider.
 
 mod access;
 mod lists;
@@ -21,7 +21,7 @@ use test_support::{Answer, Api, OTP_KEY, TestApp};
 pub(super) const BINDINGS: &str = "/api/v1/bindings";
 const SERVERS: &str = "/api/v1/provider-servers";
 
-/// A provider `acme` and a key for OTPs are configured.
+/// Configures a provider `acme` and a key for OTPs.
 pub(super) fn configure_bindings(config: &mut Config) {
     let acme = ProviderConfig {
         api_key: "provider-sim-key".to_owned(),
@@ -37,7 +37,7 @@ pub(super) fn configure_bindings(config: &mut Config) {
 struct Desk {
     t: TestApp,
     api: Api,
-    /// `None`: it has gone away.
+    /// `None` after the provider is stopped.
     sim: Option<ProviderSim>,
     operator: String,
     support: String,
@@ -52,7 +52,7 @@ impl Deref for Desk {
 }
 
 impl Desk {
-    /// With a provider whose every call succeeds at once.
+    /// Starts with a provider that answers every call with success at once.
     async fn open() -> Self {
         Self::with(|_| {}).await
     }
@@ -67,7 +67,7 @@ impl Desk {
         let support = t.key(AccountRole::Support).await;
         let desk = Self { t, api, sim: Some(sim), operator, support };
         assert_eq!(desk.create_server("S1").await.status, 201);
-        // As the reconciler does every few seconds.
+        // The reconciler does this every few seconds.
         servers::publish_limits(&desk.app.bindings).await.unwrap();
         desk
     }
@@ -87,7 +87,7 @@ impl Desk {
         self.post(BINDINGS, body).await
     }
 
-    /// A binding that was started.
+    /// Creates and starts a binding.
     async fn run_binding(&self, id: &str, config: Value) {
         assert_eq!(self.create(id, config).await.status, 201);
         assert_eq!(self.verb(id, "start").await.status, 200);
@@ -113,14 +113,14 @@ impl Desk {
         self.api.send(Method::DELETE, &format!("{BINDINGS}/{id}"), &self.operator, "", "").await
     }
 
-    /// State and phase of a binding.
+    /// Returns the state and phase of a binding.
     async fn standing(&self, id: &str) -> (String, String) {
         let shown = self.get(&format!("{BINDINGS}/{id}")).await;
         (shown.text("state").to_owned(), shown.text("phase").to_owned())
     }
 }
 
-/// State, whether something changed, and the note of an answer to a verb.
+/// Returns the state, the `changed` flag and the note of an answer to a verb.
 fn outcome(answer: &Answer) -> (&str, bool, &str) {
     assert_eq!(answer.status, 200, "{answer:?}");
     let note = answer.body["note"].as_str().unwrap_or("");

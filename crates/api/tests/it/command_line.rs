@@ -21,10 +21,10 @@ const ROLES: [AccountRole; 7] = [
     AccountRole::Operator,
     AccountRole::Admin,
 ];
-/// What only the command line may send: a change without a reason.
+/// A request that only the command line may send: a change without a reason.
 const PAUSE: &str = "/api/v1/admin/queues/notify-queue/pause";
 const BODY: &str = r#"{"reason":null}"#;
-/// Headers by which a request might claim the role.
+/// Headers with which a request might claim the role.
 const CLAIMS: [(&str, &str); 8] = [
     ("x-role", "cli"),
     ("x-actor", "cli:root"),
@@ -55,7 +55,7 @@ async fn no_key_session_or_header_grants_role_cli() {
         let refused = if may_pause { 422 } else { 403 };
         let bearer = format!("Bearer {key}");
         assert_eq!(send_with_claims(&api, &[("authorization", &bearer)]).await, refused, "{role:?}");
-        // A session of the console is none of the API.
+        // A console session is not valid for the API.
         let browser = outbound::build_client(secs(30)).unwrap();
         let login = browser.post(api.url("/console/login")).header("sec-fetch-site", "same-origin");
         let login = login.header(CONTENT_TYPE, "application/x-www-form-urlencoded").body(format!("key={key}"));
@@ -101,7 +101,7 @@ async fn command_line_acts_without_reason_or_limit() {
     let paused = local.send(Method::POST, &url(PAUSE), kind("application/json"), BODY.as_bytes().to_vec().into()).await;
     assert_eq!(paused.unwrap().status, 200);
     assert_eq!(t.count("SELECT count(*) FROM staff_actions WHERE actor = 'cli:anna' AND reason IS NULL").await, 1);
-    // Longer than HTTP takes, by one line.
+    // The body exceeds the HTTP limit by one line.
     let line = "{\"id\": \"D-1\", \"service_types\": [\"RIDE\"], \"latitude\": -6.2, \"longitude\": 106.8}\n";
     let text = " ".repeat(17 * 1024 * 1024) + "\n" + line;
     let body = LocalBody::read(Box::new(std::io::Cursor::new(text.clone().into_bytes())));

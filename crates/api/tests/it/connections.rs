@@ -1,4 +1,4 @@
-//! Sockets that say nothing or send their bodies slowly, and drivers' apps that wait many times.
+//! Sockets that send nothing or send their bodies slowly, and driver apps with many waiting requests.
 
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ use accounts::api_keys::AccountRole;
 use foundation::outbound;
 use test_support::{Api, TestApp, eventually, http_client, secs};
 
-/// A request on this socket, whose answer is 200.
+/// Sends a request on this socket and expects 200.
 async fn ask(stream: &mut TcpStream) {
     stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: dispatchq\r\n\r\n").await.unwrap();
     let mut said = String::new();
@@ -26,7 +26,7 @@ async fn ask(stream: &mut TcpStream) {
     assert!(said.starts_with("HTTP/1.1 200"), "{said}");
 }
 
-/// The server has hung up on this socket.
+/// Returns whether the server has closed this socket.
 async fn is_closed(stream: &mut TcpStream) -> bool {
     let mut part = [0; 16];
     let read = tokio::time::timeout(secs(30), stream.read(&mut part)).await.expect("the server hangs up");
@@ -57,12 +57,12 @@ async fn silent_sockets_never_displace_a_working_client() {
         for early in &mut silent[..17] {
             assert!(is_closed(early).await);
         }
-        // Twenty later the good one is still there; so are the last three.
+        // After twenty more sockets the working client is still connected, and so are the last three.
         ask(&mut good).await;
         for late in &mut silent[17..] {
             ask(late).await;
         }
-        // Now all have asked; the one that has waited longest goes.
+        // All sockets have sent a request, so the server closes the one that was idle longest.
         let mut fifth = connect(&api).await;
         ask(&mut fifth).await;
         assert!(is_closed(&mut good).await);
@@ -81,14 +81,14 @@ async fn a_driver_waits_with_two_requests_at_most() {
         tokio::spawn(async move { http_client().get(url).bearer_auth(key).send().await.unwrap() })
     };
     let mut waiting: Vec<_> = (0..12).map(|_| wait()).collect();
-    // Ten of them are sent away long before their 50 s are over; the two youngest wait.
+    // Ten requests are answered long before their 50 s are over. The two latest continue to wait.
     eventually("ten are answered", async || waiting.iter().filter(|w| w.is_finished()).count() == 10).await;
     let (done, left): (Vec<_>, Vec<_>) = waiting.drain(..).partition(tokio::task::JoinHandle::is_finished);
     for answer in done {
         let answer = answer.await.unwrap();
         assert_eq!((answer.status().as_u16(), &answer.headers()["retry-after"]), (429, &"10".parse().unwrap()));
     }
-    // Another driver's staff who look are not counted among those who wait.
+    // Requests of staff do not count as waiting requests of the driver.
     let staff = t.key(AccountRole::Support).await;
     for _ in 0..3 {
         assert_eq!(api.get("/api/v1/drivers/D1/offers", &staff).await.status, 200);
@@ -102,7 +102,8 @@ async fn a_driver_waits_with_two_requests_at_most() {
     }
 }
 
-/// Sends the head of a request, as a form of this site, and half of its body. The server may have hung up already.
+/// Sends the head of a request, as a form of this site, and half of its body. The server may have closed the socket
+/// already.
 async fn send_half(stream: &mut TcpStream, path: &str) {
     let head = format!(
         "POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 10\r\nSec-Fetch-Site: same-origin\r\n\
@@ -111,7 +112,7 @@ async fn send_half(stream: &mut TcpStream, path: &str) {
     let _ = stream.write_all(head.as_bytes()).await;
 }
 
-/// Returns what the server says until it hangs up, and when that was.
+/// Reads until the server closes the socket. Returns the text and the time.
 async fn read_end(mut stream: TcpStream) -> (String, Instant) {
     let mut said = Vec::new();
     let _ = stream.read_to_end(&mut said).await;
@@ -153,7 +154,7 @@ async fn slow_bodies_of_strangers_delay_no_client() {
         });
         slow.buffer_unordered(8).collect::<Vec<TcpStream>>().await
     });
-    // Each request comes over a connection of its own, as those of new clients do.
+    // Each request uses its own connection, like requests of new clients.
     let client = outbound::client_builder().pool_max_idle_per_host(0).timeout(secs(10)).build().unwrap();
     let order = json!({ "service_type": "RIDE", "pickup": { "latitude": -6.2, "longitude": 106.8 } });
     let mut taken = Vec::new();
@@ -180,7 +181,7 @@ async fn slow_bodies_of_strangers_delay_no_client() {
         let (said, ended) = stream.await.unwrap();
         let waited = ended - begun;
         assert!(said.starts_with("HTTP/1.1 408"), "{said}");
-        // The machine may be slow to say so.
+        // The upper limit allows for a slow machine.
         assert!(waited >= secs(5) && waited < secs(20), "{waited:?}: {said}");
     }
 }

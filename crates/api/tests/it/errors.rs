@@ -1,4 +1,4 @@
-//! Errors as callers read them: the members of RFC 9457 beside ours, the headers, and the page of each code.
+//! Errors as callers read them: the fields of RFC 9457 and ours, the headers, and the page of each code.
 
 use std::{collections::BTreeSet, fs};
 
@@ -27,7 +27,7 @@ fn the_page_of_errors_has_every_code() {
     assert!(!made.contains("(HTTP )"), "each code comes with a status");
 }
 
-/// The API, and a client whose requests have an id of their own.
+/// The API, and a client that sends its own request ids.
 struct Shop {
     api: Api,
     client: reqwest::Client,
@@ -40,7 +40,7 @@ impl Shop {
         request.header("x-request-id", "shop-1:42").header("content-type", "application/json")
     }
 
-    /// Sends the request, and checks what all errors have. Returns the answer's headers and body.
+    /// Sends the request and checks the common parts of errors. Returns the headers and body of the answer.
     async fn refused(&self, request: RequestBuilder, status: u16, code: &str) -> (reqwest::header::HeaderMap, Value) {
         let request = request.build().unwrap();
         let path = request.url().path().to_owned();
@@ -76,7 +76,7 @@ async fn errors_name_page_request_and_field() {
     let shop = Shop { api, client: foundation::outbound::build_client(secs(30)).unwrap(), key };
     let post = |path: &str, body: &str| shop.request(Method::POST, path).body(body.to_owned());
 
-    // Of the router, and of axum.
+    // Errors from the router and from axum.
     shop.refused(shop.request(Method::GET, "/nowhere"), 404, "NOT_FOUND").await;
     let (headers, _) = shop.refused(shop.request(Method::DELETE, ORDERS), 405, "METHOD_NOT_ALLOWED").await;
     assert!(headers["allow"].to_str().unwrap().contains("POST"));
@@ -89,14 +89,14 @@ async fn errors_name_page_request_and_field() {
     shop.refused(shop.request(Method::GET, "/errors/NO_SUCH_CODE"), 404, "ERROR_CODE_NOT_FOUND").await;
     shop.refused(shop.request(Method::GET, "/api/v1/orders/ORD-1"), 404, "ORDER_NOT_FOUND").await;
 
-    // 401 says what is asked for.
+    // 401 names the required authentication.
     let nameless = shop.client.get(shop.api.url("/api/v1/orders/ORD-1")).header("x-request-id", "shop-1:42");
     let (headers, _) = shop.refused(nameless, 401, "UNAUTHENTICATED").await;
     assert_eq!(headers["www-authenticate"], "Bearer realm=\"dispatchq\"");
     let (headers, _) = shop.refused(post("/api/v1/callbacks/bbd", "{}"), 401, "BAD_SIGNATURE").await;
     assert_eq!(headers["www-authenticate"], "Signature realm=\"dispatchq\"");
 
-    // Fields of bodies, of queries and of headers.
+    // Fields of bodies, queries and headers.
     let mut order = ride();
     order["pickup"]["latitude"] = json!("north");
     assert_eq!(shop.order_refused(order.clone()).await, "#/pickup/latitude");

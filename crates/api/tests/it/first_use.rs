@@ -1,4 +1,4 @@
-//! What a new user of the API meets first: creating an order, finding it again, and answering it as a driver.
+//! The first requests of a new API user: creating an order, finding it, and answering it as a driver.
 
 use reqwest::{Method, header::LOCATION};
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use test_support::{Api, TestApp, ride, secs};
 
 const ORDERS: &str = "/api/v1/orders";
 
-/// The ids of the orders that a key lists.
+/// Returns the ids of the orders that a key lists.
 async fn listed(api: &Api, key: &str, query: &str) -> Vec<String> {
     let answer = api.get(&format!("{ORDERS}{query}"), key).await;
     assert_eq!(answer.status, 200, "{query}: {answer:?}");
@@ -16,7 +16,7 @@ async fn listed(api: &Api, key: &str, query: &str) -> Vec<String> {
     orders.iter().map(|order| order["order_id"].as_str().unwrap().to_owned()).collect()
 }
 
-/// The `Location` of the answer to a creation, which must be 201.
+/// Sends a creation that must return 201, and returns its `Location`.
 async fn location(api: &Api, path: &str, key: &str, idempotency_key: Option<&str>, body: &Value) -> String {
     let mut request = api.client.request(Method::POST, api.url(path)).bearer_auth(key).json(body);
     if let Some(idempotency_key) = idempotency_key {
@@ -60,7 +60,7 @@ async fn new_user_creates_finds_and_serves_orders() {
     let plan = location(&api, "/api/v1/admin/dead/actions", &operator, None, &plan).await;
     assert_eq!(api.get(&plan, &operator).await.status, 200, "{plan}");
 
-    // The older names mean the same, and nothing of the body goes unread.
+    // The older names have the same meaning, and the API reads every field.
     let old = json!({ "order_id": "ORD-3", "service_type": "RIDE", "pickup_location": pickup, "user_id": "CUS-1" });
     let answer = api.client.post(api.url(ORDERS)).bearer_auth(&other).json(&old).send().await.unwrap();
     assert!(answer.status() == 201 && !answer.headers().contains_key("x-ignored-fields"), "{answer:?}");
@@ -75,7 +75,7 @@ async fn new_user_creates_finds_and_serves_orders() {
         assert!(answer.status() == 200 && !answer.headers().contains_key("x-ignored-fields"), "{answer:?}");
     }
 
-    // A driver answers the oldest order, and sees where to go for as long as the order is the driver's.
+    // A driver answers the oldest order. The driver sees the pickup while the order is assigned to the driver.
     t.run_due().await;
     let offers = api.get("/api/v1/drivers/D1/offers", &driver).await.body["offers"].clone();
     let offer = &offers[0];
@@ -93,7 +93,7 @@ async fn new_user_creates_finds_and_serves_orders() {
     assert_eq!(api.get(&path, &driver).await.body["pickup"], Value::Null);
     assert_eq!(api.get(&path, &shop).await.body["pickup"], pickup);
 
-    // The completed order is the producer's older one.
+    // The completed order is the older order of the producer.
     let completed = path.trim_start_matches("/api/v1/orders/").to_owned();
     assert_eq!(listed(&api, &shop, "").await, ["ORD-2".to_owned(), completed.clone()]);
     assert_eq!(listed(&api, &shop, "?closed=false").await, ["ORD-2"]);

@@ -30,7 +30,7 @@ impl Shop {
         self.t.count("SELECT count(*) FROM orders").await
     }
 
-    /// The process that had the request in hand died before it kept the answer.
+    /// Simulates a process that died before it stored the answer.
     async fn lose_answer(&self) {
         self.t.sql("UPDATE idempotency_keys SET status = NULL, body = NULL").await;
     }
@@ -48,7 +48,7 @@ async fn a_repeated_request_gets_the_same_answer() {
     assert_eq!(shop.orders().await, 2);
 }
 
-/// It is rendered in the statement that creates the order.
+/// The statement that creates the order also renders the stored answer.
 #[tokio::test]
 async fn kept_answer_equals_the_given_answer() {
     let shop = Shop::open().await;
@@ -58,7 +58,7 @@ async fn kept_answer_equals_the_given_answer() {
         "language": "id", "channel": "WEB", "loyalty_level": "ELITE",
     });
     for (n, order) in [ride(), full].into_iter().enumerate() {
-        // Times of whole seconds and of milliseconds are written differently.
+        // Whole seconds and milliseconds have different formats.
         for ms in [0, 70, 7] {
             shop.t.advance(millis(ms)).await;
             let (mut order, key) = (order.clone(), format!("k{n}-{ms}"));
@@ -77,7 +77,7 @@ async fn kept_answer_equals_the_given_answer() {
     shop.t.assert_sound().await;
 }
 
-/// Two sessions keep one key at the same moment: of each order one is made.
+/// Two sessions claim one key concurrently. Only one order is created.
 #[tokio::test]
 async fn concurrent_use_of_one_key_waits() {
     let shop = Shop::open().await;
@@ -123,7 +123,7 @@ async fn repeat_with_a_rotated_key_creates_no_second_order() {
     let again = shop.api.post_once(ORDERS, &rotated, "basket-7", ride()).await;
     assert_eq!(again, Answer { replayed: true, ..first.clone() });
     assert_eq!(shop.create("basket-7").await, again, "the old key in its overlap");
-    // The same where the order names an area, which is claimed and answered by itself.
+    // The same for an order with an area, which is claimed and answered separately.
     let mut in_area = ride();
     in_area["area_id"] = json!("JKT");
     let located = shop.api.post_once(ORDERS, &rotated, "basket-8", in_area.clone()).await;
@@ -258,10 +258,10 @@ async fn a_repeated_cancel_gets_the_same_answer() {
 #[tokio::test]
 async fn request_with_lost_answer_is_resumed_once() {
     let shop = Shop::open().await;
-    // The order is committed, then keeping the answer fails.
+    // The order is committed, and then storing the answer fails.
     shop.t.sql("CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no'; END $$").await;
     shop.t.sql("CREATE TRIGGER refuse BEFORE UPDATE ON idempotency_keys FOR EACH ROW WHEN (NEW.status > 0) EXECUTE FUNCTION refuse()").await;
-    // One that names an area is claimed, made and answered one by one.
+    // A request with an area is claimed, executed and answered in separate statements.
     let mut in_area = ride();
     in_area["area_id"] = json!("JKT");
     let create = || shop.api.post_once(ORDERS, &shop.key, "k1", in_area.clone());
@@ -275,7 +275,7 @@ async fn request_with_lost_answer_is_resumed_once() {
     assert_eq!(again.text("order_id"), first.text("order_id"));
 }
 
-/// As at its time limit: the key is claimed after the request has gone.
+/// Simulates the time limit: the key is claimed after the request was cancelled.
 #[tokio::test]
 async fn abandoned_request_releases_its_idempotency_key() {
     let t = TestApp::start().await;
@@ -306,7 +306,7 @@ async fn abandoned_request_releases_its_idempotency_key() {
     let lapsed = "SELECT count(*) FROM idempotency_keys WHERE created_at < dispatchq_now() - interval '1 minute'";
     eventually("it is released", || async { t.count(lapsed).await == 1 }).await;
 
-    // The retry goes on with the same work, and keeps its key while it is at it.
+    // The retry continues with the same work and keeps its key until it is done.
     let retry = rows.claim_key(claim()).await.unwrap().expect("the key is free");
     assert_eq!(retry.work_id, work_id);
     assert!(rows.claim_key(claim()).await.unwrap().is_none());

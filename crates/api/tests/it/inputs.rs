@@ -1,5 +1,5 @@
-//! Every input of the API, found in the served OpenAPI document: each field of each body, each parameter and each header is sent
-//! values of every wrong kind. A later field or route is covered without a change here.
+//! Tests every input of the API from the served OpenAPI document: each body field, parameter and header gets values of
+//! every wrong kind. A new field or route is covered without a change here.
 //!
 //! * `values`: the wrong values, and whether a schema allows a value.
 
@@ -18,12 +18,12 @@ use accounts::api_keys::AccountRole;
 use settings::Config;
 use test_support::{Api, TestApp};
 
-/// Requests under way at the same time.
+/// Number of concurrent requests.
 const AT_ONCE: usize = 6;
-/// Refusals for want of room: the walk itself closes areas.
+/// Refusals because an area is full or closed. The test itself closes areas.
 const BUSY: [&str; 2] = ["DISPATCHER_THRESHOLD_REACHED", "DISPATCHER_AREA_DISABLED"];
 
-/// One operation of the document that asks for a key.
+/// An operation of the document that requires a key.
 struct Operation<'a> {
     spec: &'a Value,
     path: &'a str,
@@ -31,10 +31,10 @@ struct Operation<'a> {
     said: &'a Value,
 }
 
-/// Where a value goes.
+/// Part of a request that contains a value.
 #[derive(Debug, Clone, PartialEq)]
 enum Place {
-    /// A member of the body, by its path.
+    /// A body field, by its path.
     Member(Vec<String>),
     Query(String),
     Path(String),
@@ -60,11 +60,11 @@ impl<'a> Operation<'a> {
                 said,
             })
         });
-        // Other shards need workers, which put the timers there.
+        // A new shard count would need workers that move the timers.
         let is_tried = |operation: &Operation| operation.name() != "PUT /api/v1/admin/shards";
         let keyed = all.filter(|operation| operation.said["x-roles"].is_array() && is_tried(operation));
         let mut keyed: Vec<_> = keyed.collect();
-        // What other operations are about is removed last.
+        // Deletions run last, because other operations need the objects.
         keyed.sort_by_key(|operation| operation.method == Method::DELETE);
         keyed
     }
@@ -78,7 +78,7 @@ impl<'a> Operation<'a> {
         all.filter(move |parameter| parameter["in"] == place)
     }
 
-    /// The address of the examples, with one parameter replaced.
+    /// Returns the example address, with one parameter replaced.
     fn url(&self, replaced: Option<(&Place, &str)>) -> String {
         let given = |place: Place, example: &Value| match replaced {
             Some((at, text)) if *at == place => Some(text.to_owned()),
@@ -112,7 +112,7 @@ impl<'a> Operation<'a> {
         self.content().map(|content| &content["example"])
     }
 
-    /// The members of the body that a schema names, with the path of each.
+    /// Returns the body fields of a schema with their paths.
     fn members(&self) -> Vec<(Vec<String>, &'a Value)> {
         let mut found = Vec::new();
         if let Some(content) = self.content() {
@@ -121,7 +121,7 @@ impl<'a> Operation<'a> {
         found
     }
 
-    /// Requests with one wrong value each.
+    /// Returns requests with one wrong value each.
     fn probes(&self) -> Vec<Probe<'a>> {
         let body = self.example().map(Value::to_string).unwrap_or_default();
         let mut probes = Vec::new();
@@ -137,7 +137,7 @@ impl<'a> Operation<'a> {
             let name = parameter["name"].as_str().unwrap().to_owned();
             let place = if parameter["in"] == "query" { Place::Query(name) } else { Place::Path(name) };
             for text in wrong_texts(&parameter["schema"]) {
-                // An empty part of a path is another path, and a request that waits holds the walk up.
+                // An empty path segment is another path, and a waiting request delays the test.
                 let waits = matches!(&place, Place::Query(name) if name.starts_with("wait"))
                     && text.parse::<u64>().is_ok_and(|n| n < 51);
                 if waits || (matches!(place, Place::Path(_)) && ["", "."].contains(&text.as_str())) {
@@ -175,7 +175,7 @@ fn set_member(body: &mut Value, path: &[String], value: Value) {
     at[last] = value;
 }
 
-/// An answer as the walk looks at it.
+/// Parts of an answer that the test checks.
 struct Outcome {
     status: u16,
     accept_encoding: bool,
@@ -214,7 +214,7 @@ impl Walk {
     }
 }
 
-/// What every answer has: it is no failure of ours, an error has a code, and an invalid request names its part.
+/// Checks every answer: it is not a server error, an error has a code, and an invalid request names its part.
 fn find_fault(outcome: &Outcome) -> Option<String> {
     let code = outcome.body["error_code"].as_str();
     if outcome.status >= 500 && !code.is_some_and(|code| BUSY.contains(&code)) {
@@ -232,7 +232,7 @@ fn find_fault(outcome: &Outcome) -> Option<String> {
     (outcome.status == 422 && !named).then(|| "it names no part of the request".to_owned())
 }
 
-/// Whether the errors name this place, a part of it, or what it is a part of.
+/// Returns whether the errors name this place, a part of it, or its parent.
 fn names(outcome: &Outcome, place: &Place) -> bool {
     outcome.body["errors"].as_array().into_iter().flatten().any(|error| match place {
         Place::Member(path) => error["pointer"].as_str().is_some_and(|pointer| {
@@ -301,7 +301,7 @@ async fn every_input_is_checked_by_its_schema() {
     t.assert_sound().await;
 }
 
-/// Reads back what a request made, if the document has an operation for it.
+/// Reads back a created object, if the document has an operation for it.
 async fn find_unread(walk: &Walk, operation: &Operation<'_>, outcome: &Outcome) -> Option<String> {
     let id = outcome.body["order_id"].as_str().or(outcome.body["id"].as_str())?;
     if outcome.status != 201 {
@@ -354,7 +354,7 @@ async fn every_route_has_the_same_edge() {
                 "{name}: {}",
                 marked.body
             );
-            // The whole body of another type, and a member that comes twice.
+            // The whole body has another type, or a field occurs twice.
             for whole in ["null", "true", "5", "\"text\"", "[]", "[{}]"] {
                 let outcome = sent(Some("application/json"), whole.to_owned()).await;
                 assert_eq!((outcome.status, find_fault(&outcome)), (422, None), "{name}: {whole}: {}", outcome.body);

@@ -1,13 +1,14 @@
-//! The tests of the HTTP API: what producers, drivers, staff and monitoring are answered.
+//! Tests of the HTTP API: answers to producers, drivers, staff and monitoring.
 //!
-//! * `access`: who may ask what. `first_use`: a newcomer's first requests. `answers`, `errors`, `openapi`: bodies, codes, the document.
-//! * `idempotency`: a request that is sent again. `inputs`, `texts`, `plain_text`: every field, with values that are wrong.
-//! * `staff`: the work of staff. `bindings`: bindings, plans and OTPs. `command_line`: what the command line asks for.
-//! * `stream`: the feed of events. `audit`: what is recorded of each change. `seen`: each request has an id and is counted.
-//! * `outages`: servers that are away. `waits`: every wait on a server ends. `connections`: sockets that say nothing.
-//! * `metrics`: gauges that are read at each scrape, also while a server is away.
+//! * `access`: permissions. `first_use`: the first requests of a new user. `answers`, `errors`, `openapi`: bodies,
+//!   codes, the document.
+//! * `idempotency`: repeated requests. `inputs`, `texts`, `plain_text`: every field with wrong values.
+//! * `staff`: staff actions. `bindings`: bindings, plans and OTPs. `command_line`: requests of the command line.
+//! * `stream`: the event feed. `audit`: the record of each change. `seen`: each request has an id and is counted.
+//! * `outages`: servers that are down. `waits`: every wait on a server ends. `connections`: sockets that send nothing.
+//! * `metrics`: gauges read at each scrape, also while a server is down.
 
-// Futures of requests are nested deeper than the default allows.
+// Request futures are nested deeper than the default allows.
 #![recursion_limit = "256"]
 
 mod access;

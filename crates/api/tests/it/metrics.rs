@@ -1,4 +1,4 @@
-//! Gauges: how the installation stands at the moment of a scrape.
+//! Gauges: the state of the installation at a scrape.
 
 use serde_json::json;
 
@@ -42,7 +42,7 @@ async fn unstarted_refunds_are_counted_with_age() {
     assert_eq!(t.status("BY-SYSTEM").await, OrderStatus::CancelledBySystemAfterPayment);
     assert_eq!(refunds().await, (2.0, 7200.0));
 
-    // Money that comes long after the order had ended is not overdue at once.
+    // A payment long after the end of an order is not overdue at once.
     t.act("BY-USER", |s| money::start_refund(s, &by("operator:test"), None)).await.unwrap();
     t.act("BY-SYSTEM", |s| money::start_refund(s, &by("operator:test"), None)).await.unwrap();
     assert_eq!(refunds().await, (0.0, 0.0));
@@ -90,7 +90,7 @@ async fn only_several_shards_have_own_gauges() {
     let scrape = Scrape::ask(&at).await;
     let of_shards = |name: &str| (0..4).map(|n| scrape.value(&format!("{name}{{shard=\"{n}\"}}"))).collect::<Vec<_>>();
     assert_eq!(of_shards("dispatchq_shard_up"), [1.0; 4]);
-    // As the engine's test pins it.
+    // The same value as in the test of the queue engine.
     assert_eq!(of_shards("dispatchq_shard_due"), [0.0, 0.0, 0.0, 1.0]);
     assert_eq!(scrape.value("dispatchq_queue_due{queue=\"dispatch-queue\"}"), 1.0);
 }
@@ -106,9 +106,9 @@ async fn waiting_bindings_are_counted_with_age() {
     assert_eq!(scrape.value("dispatchq_bindings_waiting_otp"), 1.0);
     assert_eq!(scrape.value("dispatchq_bindings{state=\"RUNNING\"}"), 1.0);
     assert_eq!(scrape.value("dispatchq_bindings_most_overdue_seconds"), 0.0);
-    // The wait for the OTP is over after two minutes, and no worker has looked.
+    // The wait for the OTP is over after two minutes, but no worker runs.
     stage.t.advance(secs(HOUR)).await;
-    // A pause writes the row, and the wait goes on.
+    // A pause writes the row, and the wait continues.
     stage.t.sql("UPDATE bindings SET updated_at = dispatchq_now()").await;
     let scrape = Scrape::ask(&at).await;
     let waited = scrape.value("dispatchq_bindings_otp_oldest_seconds");
@@ -166,7 +166,7 @@ async fn log_only_route_is_shown() {
         ["support", "dispatchers", "escalation"]
             .map(|route| scrape.value(&format!("dispatchq_alert_route_log_only{{alert_route=\"{route}\"}}")))
     };
-    // An empty escalation goes where alerts of support go.
+    // With an empty escalation, alerts use the channels of support.
     assert_eq!(routes(&t.app).await, [1.0, 1.0, 0.0], "as shipped");
     let desk = t.reconfigured(|config| {
         config.channels.insert("desk".to_owned(), ChannelConfig::unsigned_webhook("http://127.0.0.1:9/"));

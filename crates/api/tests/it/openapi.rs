@@ -1,4 +1,4 @@
-//! The API's document: it is sound, and requests are answered as it says. tests/baseline compares what it means with the last release.
+//! The API document is valid, and answers match it. tests/baseline compares its meaning with the last release.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,7 +23,7 @@ const ROLES: [AccountRole; 7] = [
     AccountRole::Admin,
 ];
 
-/// What operations do; the first word of their ids.
+/// Verbs of operations: the first word of each id.
 const VERBS: &str = "accept acknowledge add advise answer assign await cancel change check clean complete create decline delete \
                      disable discard drain enable end erase explain export find get hold import leave list patch pause perform pick plan preview read \
                      receive reconcile record redispatch release remove repeat replay requeue reschedule reset resume return revoke rotate run save serve \
@@ -37,7 +37,7 @@ struct ApiOperation<'a> {
 }
 
 impl ApiOperation<'_> {
-    /// As people write it.
+    /// Returns method and path.
     fn name(&self) -> String {
         format!("{} {}", self.method, self.path)
     }
@@ -46,11 +46,11 @@ impl ApiOperation<'_> {
         self.said["parameters"].as_array().into_iter().flatten()
     }
 
-    /// Where the parameters' examples lead.
+    /// Returns the address with the parameters' examples.
     fn example_url(&self) -> String {
         let mut url = self.path.to_owned();
         let mut query = Vec::new();
-        // A parameter with an example is needed by some roles alone.
+        // A parameter with an example may be required only for some roles.
         for parameter in self.parameters().filter(|p| p["required"] == true || p["example"].is_string()) {
             let name = parameter["name"].as_str().unwrap();
             let example = &parameter["example"];
@@ -68,7 +68,7 @@ impl ApiOperation<'_> {
         content.map(|content| content.values().next().unwrap()["example"].to_string()).unwrap_or_default()
     }
 
-    /// Checks that the document knows this answer: its status, the form of its body, and of an error its code.
+    /// Checks that the document describes this answer: its status, the form of its body, and the code of an error.
     #[track_caller]
     fn assert_describes(&self, spec: &Value, answer: &Answer) {
         let said = &self.said["responses"][answer.status.to_string()];
@@ -99,7 +99,7 @@ fn list_operations(spec: &Value) -> Vec<ApiOperation<'_>> {
     operations.collect()
 }
 
-/// What a reference leads to; anything else is itself.
+/// Resolves a reference. Returns any other value unchanged.
 fn resolve<'a>(spec: &'a Value, value: &'a Value) -> &'a Value {
     match value["$ref"].as_str() {
         Some(reference) => spec.pointer(reference.trim_start_matches('#')).unwrap_or(&Value::Null),
@@ -107,8 +107,8 @@ fn resolve<'a>(spec: &'a Value, value: &'a Value) -> &'a Value {
     }
 }
 
-/// Why a value does not fit a schema, if so. A field that an object's schema does not name is a misfit, too, but in an
-/// error: that may say more.
+/// Returns the reason why a value does not match a schema, if any. A field that the schema does not name is also a
+/// mismatch, except in an error, which may have more fields.
 fn find_misfit(spec: &Value, schema: &Value, value: &Value) -> Option<String> {
     let is_error = schema["$ref"] == "#/components/schemas/ErrorBody";
     let schema = resolve(spec, schema);

@@ -1,4 +1,4 @@
-//! Thresholds, and for whom they hold, as operators set them on the page.
+//! Thresholds and their scope, set by operators on the page.
 
 use super::{Browser, place};
 use accounts::api_keys::AccountRole;
@@ -21,7 +21,7 @@ async fn with_areas() -> (TestApp, Api) {
     (t, api)
 }
 
-/// What processes do by themselves twice a second.
+/// Reloads the area rules. Processes do this twice a second.
 async fn reload_rules(t: &TestApp) {
     t.app.areas.reload_if_changed().await.unwrap();
 }
@@ -40,7 +40,7 @@ async fn an_operator_sets_a_threshold_and_takes_it_back() {
     let page = operator.text("/console/areas?did=threshold").await;
     assert!(page.contains("0 of 7") && page.contains("The threshold is set."), "{page}");
 
-    // What another person set meanwhile is not overwritten unseen.
+    // A change by another person is not overwritten unseen.
     let stale = operator.post(THRESHOLD, &threshold("9", "0")).await;
     assert_eq!(stale.status(), 409);
     assert!(stale.text().await.unwrap().contains("Another person changed it meanwhile."));

@@ -1,4 +1,4 @@
-//! What staff did, on the page and over HTTP; and who is signed in.
+//! Staff actions on the page and over HTTP, and signed-in persons.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use test_support::{Api, TestApp, by, lasting_transaction, secs};
 
 const AUDIT: &str = "/api/v1/admin/audit";
 
-/// An entry as `source actor action subject reason address request`; what is not there is a dash.
+/// Formats an entry as `source actor action subject reason address request`. A dash replaces a missing field.
 fn told(entry: &Value) -> String {
     let members = ["source", "actor", "action", "subject", "reason", "address", "request"];
     members.map(|member| entry[member].as_str().unwrap_or("-")).join(" ")
@@ -54,7 +54,7 @@ async fn the_audit_says_who_did_what_from_where_and_why() {
     let listed = api.get(AUDIT, &operator).await;
     assert_eq!((entries(&listed.body), &listed.body["next_cursor"]), (all.to_vec(), &Value::Null));
 
-    // Page by page, and in whatever part.
+    // Reads page by page.
     let mut paged = Vec::new();
     let mut path = format!("{AUDIT}?limit=1");
     for _ in 0..all.len() {
@@ -135,7 +135,7 @@ async fn audit_query_is_bounded_and_uses_own_connections() {
     let (operator, dispatcher) = (t.key(AccountRole::Operator).await, t.key(AccountRole::Dispatcher).await);
     let mut lock = lasting_transaction(&t.postgres).await;
     sqlx::query("LOCK TABLE erasures IN ACCESS EXCLUSIVE MODE").execute(&mut *lock).await.unwrap();
-    // As many as read pages at once, and one more, which waits for one of their connections.
+    // The number of concurrent page reads, and one more, which waits for one of their connections.
     let asked = async || api.get(&format!("{AUDIT}?from=2029-11-01T00:00:00Z"), &operator).await;
     let held = async || api.post("/api/v1/orders/ORD-1/hold", &dispatcher, json!({ "reason": "a test" })).await;
     let (a, b, c, d, e, held) = tokio::join!(asked(), asked(), asked(), asked(), asked(), held());

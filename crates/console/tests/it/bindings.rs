@@ -1,4 +1,4 @@
-//! Bindings on pages: why one waits, the OTP it waits for, and who stopped it.
+//! Bindings on pages: the reason why one waits, its OTP, and the actor who stopped it.
 
 use model::binding::BindingState;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! What pages cost Postgres, as it counts itself, and what becomes of a page that costs too much.
+//! Cost of pages in Postgres, by its own statistics, and the handling of a page that costs too much.
 
 use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 
@@ -41,7 +41,7 @@ async fn slow_page_times_out_without_blocking_changes() {
     assert_eq!(given_up.status(), 503);
     let page = given_up.text().await.unwrap();
     assert!(page.contains("more than two seconds"), "{page}");
-    // Others are served meanwhile, and what changes something waits on connections of its own.
+    // Other requests are served, and changes use their own connections.
     operator.text("/console/orders").await;
     assert_eq!(operator.post("/console/orders/ORD-1/hold", &[("reason", "a test")]).await.status(), 303);
     lock.rollback().await.unwrap();
@@ -70,7 +70,7 @@ async fn actions_go_on_while_too_many_look_at_pages() {
     operator.text("/console/plans").await;
 }
 
-/// All who are told of a change ask for their page at once.
+/// All pages that receive a change notification reload at once.
 #[tokio::test]
 async fn hundred_page_requests_wait_for_their_turn() {
     let t = TestApp::start().await;

@@ -1,4 +1,4 @@
-//! The desk: who is on an order that waits, and who could take it.
+//! The desk: the staff member who handles a waiting order, and drivers who could take it.
 
 use super::{Browser, place};
 use accounts::api_keys::AccountRole;
@@ -26,7 +26,7 @@ async fn claim_on_an_order_is_shown_without_locking() {
     assert!(page.contains("</b>dispatcher:test-dispatcher</span>") && page.contains("I take over"), "{page}");
     assert_eq!(operator.post("/console/orders/WAITS/leave", &[]).await.status(), 409);
 
-    // Another decides on it all the same, and takes it over.
+    // Another staff member can still decide on the order and take over its desk claim.
     let held = operator.post("/console/orders/WAITS/hold", &[("reason", "the customer calls back")]).await;
     assert_eq!(held.status(), 303);
     assert_eq!(operator.post("/console/orders/WAITS/take", &[]).await.status(), 303);
@@ -34,7 +34,7 @@ async fn claim_on_an_order_is_shown_without_locking() {
     let page = dispatcher.text("/console/desk").await;
     assert!(page.contains("</b>operator:test-operator</span>"), "{page}");
 
-    // It ends by itself.
+    // The desk claim expires.
     t.advance(secs(300)).await;
     assert!(dispatcher.text("/console/desk").await.contains("operator:test-operator"));
     t.advance(secs(301)).await;
@@ -44,7 +44,7 @@ async fn claim_on_an_order_is_shown_without_locking() {
     cleanup::run(&t.app.maintenance, CleanupMode::Remove).await.unwrap();
     assert_eq!(t.count("SELECT count(*) FROM desk_takes").await, 0);
 
-    // Or by hand. The page of the order says so, too, and has the same buttons.
+    // The claim is released by hand. The order page shows the same state and buttons.
     assert_eq!(dispatcher.post("/console/orders/WAITS/take", &[]).await.status(), 303);
     let page = operator.text("/console/orders/WAITS").await;
     assert!(page.contains("</b>dispatcher:test-dispatcher</span> is on it,") && page.contains("I take over"), "{page}");
@@ -131,7 +131,7 @@ async fn overdue_trip_is_listed_until_it_continues() {
     assert_eq!(dispatcher.post("/console/orders/LATE/take", &[]).await.status(), 409, "nothing is wrong with it");
     assert!(dispatcher.text("/console/desk").await.contains("Nothing waits for a person"));
     t.advance(secs(3604)).await;
-    // Boxed: the future of a debug build is large, and a test's stack is not.
+    // Boxed, because the future of a debug build is too large for the stack of a test.
     Box::pin(reconciler::reconcile_once(&t.app.maintenance)).await.unwrap().expect("no other process reconciles");
     t.run_due().await;
     let page = dispatcher.text("/console/desk").await;
@@ -144,7 +144,7 @@ async fn overdue_trip_is_listed_until_it_continues() {
     t.assert_sound().await;
 }
 
-/// A page's look at who could take an order never waits for, or keeps up, the connections that orders are written on.
+/// The search for candidate drivers uses page connections, so it neither waits for order changes nor delays them.
 #[tokio::test]
 async fn candidates_on_the_desk_use_page_connections() {
     let t = TestApp::start().await;

@@ -1,4 +1,4 @@
-//! One driver, one area, and partners, as pages show them.
+//! Pages of one driver, one area, and partners.
 
 use super::{Browser, place, statements_of};
 use accounts::api_keys::AccountRole;
@@ -81,7 +81,7 @@ async fn driver_page_shows_place_and_offer_outcomes() {
         .unwrap();
     let page = viewer.text("/console/drivers/D1").await;
     assert!(page.contains("-6.25000, 106.75000") && page.contains("<dd>0 s</dd>"), "{page}");
-    // The time of the place is unknown.
+    // The time of the driver's location is unknown.
     t.sql("UPDATE drivers SET located_at = NULL").await;
     assert!(viewer.text("/console/drivers/D1").await.contains("<dd>not known</dd>"));
     let statements = statements_of(&viewer, "/console/drivers/D1").await.1;

@@ -1,10 +1,10 @@
-//! What every page has around it: queues that are stopped, and when the page was loaded.
+//! The frame of every page: stopped queues, and the time of loading.
 
 use super::Browser;
 use accounts::api_keys::AccountRole;
 use test_support::{Api, TestApp, secs};
 
-/// How often a page asks for itself again, in seconds; 0: it does not.
+/// Returns the refresh interval of a page in seconds, or 0 if it does not refresh.
 fn refresh_of(page: &str) -> u32 {
     let rest = page.split("data-refresh=\"").nth(1).unwrap();
     rest.split('"').next().unwrap().parse().unwrap()
@@ -52,7 +52,7 @@ async fn pages_refresh_or_say_when_they_were_loaded() {
     }
     let orders = admin.text("/console/orders").await;
     assert!(refresh_of(&orders) <= 2 && orders.contains("data-changes=\"/console/changes?of=orders\""), "{orders}");
-    // The second page of a list stands still.
+    // The second page of a list does not refresh.
     for path in ["drivers?after=A", "outbox?before=7", "keys?after=01937c3e-8f00-7000-8000-000000000001"] {
         let page = admin.text(&format!("/console/{path}")).await;
         assert!(refresh_of(&page) == 0 && page.contains("Loaded <time datetime="), "{path}: {page}");

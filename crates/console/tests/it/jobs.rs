@@ -1,4 +1,4 @@
-//! Jobs: what lies in a queue, and where one job is.
+//! Jobs: the contents of a queue, and the state of one job.
 
 use super::Browser;
 use accounts::api_keys::AccountRole;
@@ -25,7 +25,7 @@ async fn jobs_page_lists_and_finds_jobs() {
     let page = operator.text("/console/jobs?state=dead").await;
     assert!(page.contains("dispatch:DEAD:1") && page.contains("no route to host"), "{page}");
 
-    // Wherever else a job is named, its id leads to it; those who may not see jobs see the id alone.
+    // On all other pages a job id links to the job. Staff without access to jobs see only the id.
     let dead = operator.text("/console/dead").await;
     assert!(dead.contains("href=\"/console/jobs?id=dispatch%3ADEAD%3A1\">dispatch:DEAD:1</a>"), "{dead}");
     assert!(dead.contains("href=\"/console/orders/DEAD\">DEAD</a>"), "{dead}");
@@ -34,7 +34,7 @@ async fn jobs_page_lists_and_finds_jobs() {
     let order = viewer.text("/console/orders/ORD-1").await;
     assert!(order.contains("dispatch:ORD-1:1") && !order.contains("/console/jobs?id="), "{order}");
 
-    // A job that runs is with its worker, wherever it was looked for.
+    // A running job is shown with its worker, whatever filter was used.
     let leased = t.take().await;
     assert_eq!(leased.len(), 1, "{leased:?}");
     let page = operator.text("/console/jobs?id=dispatch:ORD-1:1&queue=notify-queue&state=dead").await;

@@ -1,4 +1,4 @@
-//! Keys on the page of admins: made and shown once, listed, revoked.
+//! Keys on the admin page: created and shown once, listed, revoked.
 
 use super::{Browser, place};
 use accounts::api_keys::{AccountRole, is_well_formed};
@@ -8,7 +8,7 @@ const CREATE: &str = "/console/keys/create";
 const WATI: [(&str, &str); 4] =
     [("name", "wati"), ("role", "dispatcher"), ("days", "30"), ("reason", "begins on Monday")];
 
-/// The key that a page shows.
+/// Returns the key that a page shows.
 fn shown_key(page: &str) -> String {
     let (_, rest) = page.split_once("id=\"new-key\">").unwrap_or_else(|| panic!("no key: {page}"));
     rest.split('<').next().unwrap().to_owned()
@@ -27,7 +27,7 @@ async fn a_key_is_made_shown_once_and_revoked() {
     let kept = "SELECT concat_ws(' ', name, role, expires_at - created_at) FROM api_keys WHERE name = 'wati'";
     assert_eq!(t.texts(kept).await, ["wati dispatcher 30 days"]);
 
-    // A form that is sent again makes no other, and its address is the list's.
+    // Sending the form again creates no second key, and the address is that of the list.
     let again = admin.post(CREATE, &WATI).await;
     assert_eq!(again.status(), 409);
     assert!(again.text().await.unwrap().contains("choose another name"));

@@ -1,4 +1,4 @@
-//! Pages are in English and Indonesian, as a person chose or as the browser likes best.
+//! Pages in English and Indonesian, as chosen by the person or preferred by the browser.
 
 use std::collections::BTreeSet;
 
@@ -12,10 +12,10 @@ use test_support::{Api, ProviderStage, TestApp};
 const LOGIN: &str = "/console/login";
 const SWITCH: &str = "/console/language";
 const INDONESIAN: &str = "; dispatchq_language=id";
-/// Elements whose text is that of the page. What chips and cells hold are names and data.
+/// Elements whose text belongs to the page. Chips and cells contain names and data.
 const TAGS: [&str; 12] =
     ["title", "h1", "h2", "h3", "th", "dt", "summary", "button", "label", "strong", "p", "figcaption"];
-/// The same in both languages.
+/// Texts that are equal in both languages.
 const SAME: [&str; 9] = [
     "Audit",
     "Audit · dispatchq",
@@ -28,7 +28,7 @@ const SAME: [&str; 9] = [
     "Server",
 ];
 
-/// What a page says itself, without the name of its person and what is marked as English.
+/// Returns the texts of a page, without the person's name and parts marked as English.
 fn texts_of(page: &str) -> BTreeSet<String> {
     let mut texts = BTreeSet::new();
     for part in page.split('<') {
@@ -42,7 +42,7 @@ fn texts_of(page: &str) -> BTreeSet<String> {
     texts
 }
 
-/// A page in Indonesian says nothing that it says in English. Returns how much it says.
+/// Asserts that no English text is on the Indonesian page. Returns the number of texts.
 async fn assert_translated(english: &Browser, indonesian: &Browser, path: &str) -> usize {
     let (one, other) = (english.text(path).await, indonesian.text(path).await);
     assert!(one.contains("<html lang=\"en\""), "{path}");
@@ -54,7 +54,7 @@ async fn assert_translated(english: &Browser, indonesian: &Browser, path: &str) 
     other.len()
 }
 
-/// The same person in both languages.
+/// Returns the same signed-in browser with Indonesian pages.
 fn in_indonesian(browser: &Browser, api: &Api) -> Browser {
     Browser { cookie: format!("{}{INDONESIAN}", browser.cookie), ..Browser::new(api) }
 }

@@ -1,13 +1,14 @@
-//! The tests of the console over real HTTP: who gets in, what a page costs, and what its buttons may do.
+//! Tests of the console over real HTTP: access, the cost of pages, and the effects of buttons.
 //!
-//! * `stage`: a browser, an order to look at, and the lists of pages and actions. `pages`: what holds for each of them.
-//! * `areas`: thresholds. `audit`: what staff did. `bindings`: bindings and their OTPs. `desk`: who is on an order. `fleet`: drivers, areas
-//!   and queues. `jobs`: what lies in queues. `keys`: who may call. `orders`, `plans`, `refunds`, `users`, `maps`, `now`: pages of their own.
-//! * `sign_in`: wrong keys. `oidc`: signing in at a provider. `language`, `frame`: the words and the frame of all pages.
-//! * `refused_actions`: they keep their page. `stream`: pages are told of changes.
-//! * `cost`: what pages cost. `page_plans`: what pages read of large tables.
+//! * `stage`: a browser, an example order, and the lists of pages and actions. `pages`: checks of each of them.
+//! * `areas`: thresholds. `audit`: staff actions. `bindings`: bindings and their OTPs. `desk`: desk claims. `fleet`:
+//!   drivers, areas and queues. `jobs`: contents of queues. `keys`: API keys. `orders`, `plans`, `refunds`, `users`,
+//!   `maps`, `now`: the pages of these names.
+//! * `sign_in`: wrong keys. `oidc`: sign-in at a provider. `language`, `frame`: the texts and the frame of all pages.
+//! * `refused_actions`: a refused action keeps its page. `stream`: change notifications for pages.
+//! * `cost`: the cost of pages. `page_plans`: rows that pages read from large tables.
 
-// Futures of requests are nested deeper than the default allows.
+// Request futures are nested deeper than the default allows.
 #![recursion_limit = "256"]
 
 mod areas;

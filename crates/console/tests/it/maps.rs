@@ -1,4 +1,4 @@
-//! Areas and orders are drawn from what Postgres knows.
+//! Maps of areas and orders, drawn from rows in Postgres.
 
 use model::admission::limits::ForcedStatus;
 

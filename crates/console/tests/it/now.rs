@@ -1,4 +1,4 @@
-//! Now: the curves of the last hour.
+//! The page Now: the curves of the last hour.
 
 use super::{Browser, lay_out};
 use accounts::api_keys::AccountRole;

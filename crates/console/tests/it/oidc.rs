@@ -1,4 +1,4 @@
-//! Signing in at a real provider of OpenID Connect.
+//! Sign-in at a real OpenID Connect provider.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use test_support::{Api, LogLines, OidcServer, TestApp, secs};
 const START: &str = "/console/oidc/start?next=%2Fconsole%2Fdesk";
 const CALLBACK: &str = "/console/oidc/callback";
 
-/// A console with a provider beside it.
+/// A console with an OpenID Connect provider.
 struct Stage {
     t: TestApp,
     provider: OidcServer,
@@ -40,7 +40,7 @@ impl Stage {
         Self { t, provider, api }
     }
 
-    /// Begins a sign-in. Returns the browser with its cookie, and the address at the provider.
+    /// Starts a sign-in. Returns the browser with its cookie, and the address at the provider.
     async fn begin(&self) -> (Browser, String) {
         let mut browser = Browser::new(&self.api);
         let begun = browser.get(START).await;
@@ -50,7 +50,7 @@ impl Stage {
         (browser, address)
     }
 
-    /// A browser whose person has been to the provider, and the path the provider sends it back to.
+    /// Visits the provider as this person. Returns the browser and the path to which the provider redirects it.
     async fn sent_back(&self, login: Option<&str>) -> (Browser, String) {
         let (browser, address) = self.begin().await;
         let back = self.provider.visit(&address, login).await;
@@ -70,7 +70,7 @@ impl Stage {
     }
 }
 
-/// A page that refuses, and says this.
+/// Asserts that a page refuses the sign-in with this status and text.
 async fn assert_refused(browser: &Browser, path: &str, status: u16, said: &str) {
     let answer = browser.get(path).await;
     let cookies: Vec<_> = answer.headers().get_all(SET_COOKIE).iter().map(|cookie| cookie.to_str().unwrap()).collect();
@@ -104,7 +104,7 @@ async fn oidc_user_acts_by_name() {
     );
     assert_eq!(anna.post("/console/orders/OWED/refund-start", &[("note", "a test")]).await.status(), 403);
 
-    // The strongest of several roles; and the same person twice.
+    // The strongest of several roles applies, and the same person may sign in twice.
     stage.signed_in("boss").await.text("/console/queues").await;
     let again = stage.signed_in("anna").await;
     let keys =
@@ -143,7 +143,7 @@ async fn what_does_not_fit_opens_no_session() {
     assert_refused(&another, &back, 400, not_begun).await;
     assert_refused(&anna, CALLBACK, 400, not_begun).await;
 
-    // A code that the provider gave to its other client, with the state, nonce and challenge of this sign-in.
+    // A code that the provider issued to its other client, with the state, nonce and challenge of this sign-in.
     let (browser, address) = stage.begin().await;
     assert!(address.contains("client_id=dispatchq&") && address.contains("code_challenge_method=S256"), "{address}");
     let of_other = stage.provider.visit(&address.replace("client_id=dispatchq", "client_id=other"), Some("anna")).await;
@@ -184,11 +184,11 @@ async fn unavailable_oidc_provider_does_not_block_keys() {
     stage.provider.stop().await;
     assert_refused(&boss, &back, 503, "cannot be asked right now").await;
     Browser::signed_in(&stage.t, &stage.api, AccountRole::Operator).await.text("/console/queues").await;
-    // Its tokens are now signed with a key that was not known.
+    // After the restart the provider signs tokens with a new key.
     stage.provider.restart().await;
     stage.signed_in("anna").await.text("/console/desk").await;
 
-    // It takes connections, and says nothing.
+    // This listener accepts connections and never answers.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let issuer = format!("http://{}", silent.local_addr().unwrap());
     let app = stage.t.reconfigured(|config| {

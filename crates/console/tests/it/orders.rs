@@ -1,4 +1,4 @@
-//! How many orders a filter is about.
+//! Number of orders that match a filter.
 
 use super::{Browser, statements_of};
 use accounts::api_keys::AccountRole;

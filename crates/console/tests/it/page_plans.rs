@@ -1,5 +1,5 @@
-//! What pages read of large tables, as Postgres itself logs its plans: no page reads a table from end to end, and none reads more
-//! rows than are counted at most.
+//! Rows that pages read from large tables, from the plans in the Postgres log. No page scans a whole table or reads
+//! more rows than the counting limit.
 
 use std::fs;
 
@@ -10,34 +10,34 @@ use accounts::api_keys::AccountRole;
 use desk::reports::glance;
 use test_support::{Api, TestApp, rows::FILL};
 
-/// For connections made afterwards: each plan, with the rows that it read.
+/// Logs each plan with its rows, for connections opened afterwards.
 const LOG_PLANS: &str = "
     ALTER DATABASE dispatchq SET session_preload_libraries = 'auto_explain';
     ALTER DATABASE dispatchq SET auto_explain.log_min_duration = 0;
     ALTER DATABASE dispatchq SET auto_explain.log_analyze = on;
     ALTER DATABASE dispatchq SET auto_explain.log_timing = off;
     ALTER DATABASE dispatchq SET auto_explain.log_nested_statements = off";
-/// An open order, a closed one and a binding of [`FILL`].
+/// Pages of an open order, a closed order and a binding of [`FILL`].
 const DETAILS: [&str; 3] = ["/console/orders/O000040", "/console/orders/O000041", "/console/bindings/O000001"];
-/// A table of no more rows is read from end to end: an index would spare nothing.
+/// Maximum rows of a table that may be scanned in full, because an index would save nothing.
 const SMALL_TABLE: f64 = 200.0;
 
-/// A node of a plan that reads a table.
+/// A plan node that reads a table.
 #[derive(Debug)]
 struct TableScan {
     statement: String,
-    /// As in `Index Scan using orders_open on orders`.
+    /// Node type and table, for example `Index Scan using orders_open on orders`.
     node: String,
     loops: f64,
-    /// Returned, or read and left out.
+    /// Rows that were returned, or read and filtered out.
     rows: f64,
 }
 
-/// Returns the scans of the plans in the log of Postgres, of statements that have a name.
+/// Returns the table scans of named statements in the Postgres log.
 fn read_scans(log: &str) -> Vec<TableScan> {
     let mut scans: Vec<TableScan> = Vec::new();
     let mut statement = None;
-    // Rows that a filter left out are told below the node that read them.
+    // Filtered rows are logged below the node that read them.
     let mut is_in_scan = false;
     for line in log.lines() {
         if line.contains("duration: ") && line.ends_with("plan:") {
@@ -48,7 +48,7 @@ fn read_scans(log: &str) -> Vec<TableScan> {
             let node = node.trim().trim_start_matches("->").trim();
             is_in_scan = statement.is_some() && node.contains("Scan") && node.contains(" on ");
             let read = |name: &str| figures.rsplit_once(name)?.1.split([' ', ')']).next()?.parse::<f64>().ok();
-            // The planner's guess comes first. A node that was never reached has no loops.
+            // The planner's estimate comes first. A node that was never executed has no loops.
             if let (true, Some(rows), Some(loops), Some(statement)) =
                 (is_in_scan, read(" rows="), read("loops="), &statement)
             {
@@ -93,12 +93,12 @@ async fn no_page_reads_a_large_table_from_end_to_end() {
     let t = TestApp::with_rows("crowded", FILL).await;
     let mut db = PgConnection::connect(&t.postgres.url()).await.unwrap();
     sqlx::raw_sql(LOG_PLANS).execute(&mut db).await.unwrap();
-    // Its pages have connections of their own.
+    // The new application has its own page connections.
     let app = t.reconfigured(|_| {});
     let api = Api::start(&app).await;
     let browser = Browser::signed_in(&t, &api, AccountRole::Admin).await;
     for path in PAGES.into_iter().chain(DETAILS) {
-        // A plan is logged when its connection is used again, at the latest.
+        // A plan is logged at the latest when its connection is used again.
         browser.text(path).await;
         browser.text(path).await;
     }

@@ -1,4 +1,4 @@
-//! Who gets in, what a page costs, and what its buttons may do.
+//! Access to pages, their cost, and the effects of their buttons.
 
 use super::{ABOUT_ORDERS, ACTIONS, Browser, FOR_STAFF, PAGES, lay_out, place, statements_of};
 use accounts::api_keys::AccountRole;

@@ -1,4 +1,4 @@
-//! Dead jobs by what they died of, and plans with their ids.
+//! Dead jobs grouped by cause, and plans with their ids.
 
 use super::{Browser, place, statements_of};
 use accounts::api_keys::AccountRole;
@@ -55,7 +55,7 @@ async fn dead_jobs_are_grouped_by_what_they_died_of() {
     let operator = Browser::signed_in(&t, &api, AccountRole::Operator).await;
     t.order("A").await;
     assert_eq!(bury_due(&t.app, "no route to host").await, 1);
-    // The copy leaves out what has just died.
+    // The copy does not yet contain the latest dead job.
     t.advance(secs(2)).await;
     mirror::mirror_once(&t.app.core).await.unwrap();
     assert!(!operator.text("/console/dead").await.contains("By what they died of"), "one kind needs no list");

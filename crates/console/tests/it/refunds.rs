@@ -1,4 +1,4 @@
-//! Refunds: the tickets that ask for them lead to the ticket system.
+//! Refunds: their tickets link to the ticket system.
 
 use super::{Browser, statements_of};
 use accounts::api_keys::AccountRole;
@@ -35,7 +35,7 @@ async fn tickets_are_links_on_every_page() {
     for page in [page, viewer.text("/console").await] {
         assert!(page.contains("USD 184,467,440,737,095,516.14"), "the sum of all refunds: {page}");
     }
-    // As hostile as an answer may be.
+    // A hostile ticket id is escaped.
     t.sql("UPDATE outbox SET ticket = '\"><b>' WHERE order_id = 'OWED' AND kind = 'MANUAL_REFUND_REQUIRED'").await;
     for path in ["/console/refunds", "/console/alerts", "/console/orders/OWED"] {
         let (page, statements) = statements_of(&viewer, path).await;
@@ -51,7 +51,7 @@ async fn tickets_are_links_on_every_page() {
     assert!(of("NONE,").ends_with("Z,"), "{csv}");
     assert!(of("OWED,").ends_with("Z,https://tickets.example.com/%22%3E%3Cb%3E"), "{csv}");
 
-    // Without an address the id is there to be looked up.
+    // Without an address the page shows only the ticket id.
     let plain = t.reconfigured(|config| with_desk(config, None));
     let api = Api::start(&plain).await;
     let viewer = Browser::signed_in(&t, &api, AccountRole::Viewer).await;

@@ -1,10 +1,10 @@
-//! Refused actions: the page that sent the form is shown again, with the reason and the values.
+//! Refused actions: the page of the form is shown again, with the reason and the values.
 
 use super::{ACTIONS, Browser, lay_out, place};
 use accounts::api_keys::AccountRole;
 use test_support::{Api, TestApp};
 
-/// As a browser sends a form of this page.
+/// Sends a form of this page as a browser does.
 async fn send_from(browser: &Browser, page: &str, path: &str, form: &[(&str, &str)]) -> (u16, String) {
     let referer = format!("{}{page}", browser.base);
     let headers = [("sec-fetch-site", "same-origin"), ("referer", referer.as_str())];
@@ -12,7 +12,7 @@ async fn send_from(browser: &Browser, page: &str, path: &str, form: &[(&str, &st
     (answer.status().as_u16(), answer.text().await.unwrap())
 }
 
-/// The page has its menu, and the refusal has the focus.
+/// Asserts that the page has its menu and that the refusal has the focus.
 fn assert_shown(page: &str, what: &str) {
     assert!(page.contains("<nav class=\"menu"), "{what} has no menu: {page}");
     assert!(page.contains("id=\"refused\" role=\"alert\" tabindex=\"-1\" autofocus"), "{what}: {page}");
@@ -41,12 +41,12 @@ async fn refused_action_keeps_its_page_and_its_values() {
     let form_of = page.split("<details class=\"act\" open>").nth(1).unwrap();
     assert!(form_of.starts_with("<summary>Decide</summary>"), "the form is open: {page}");
 
-    // The page of the order has a form of its own; without a Referer its address is known by the form's.
+    // The order page has its own form. Without a Referer the form's address identifies the page.
     let (_, page) = send_from(&dispatcher, "/elsewhere", assign, &form).await;
     assert_shown(&page, "the order");
     assert!(page.contains("Order <span class=\"id\">ORD-1</span>") && page.contains("value=\"D9\""), "{page}");
 
-    // A form that the page no longer has: the top of the page shows what was filled in.
+    // If the page no longer has the form, the top of the page shows the values.
     let (status, page) =
         send_from(&dispatcher, "/console/orders/OWED", "/console/orders/OWED/hold", &[("reason", "they call back")])
             .await;
@@ -55,7 +55,7 @@ async fn refused_action_keeps_its_page_and_its_values() {
     assert!(page.contains("You filled in:") && page.contains("<dd>they call back</dd>"), "{page}");
     assert!(page.contains("nothing more can be done with it"), "{page}");
 
-    // Of several forms with one address that of the row which sent it.
+    // If several forms have the same address, the form of the row that sent it is opened.
     let near = [("back", "/desk"), ("driver_id", "D1"), ("list", "near"), ("reason", "")];
     let (status, page) = send_from(&dispatcher, "/console/desk?order=ORD-1", assign, &near).await;
     assert_eq!(status, 422);
@@ -103,7 +103,7 @@ async fn every_refused_request_keeps_a_page() {
         assert!(page.contains(kept), "{path}: {page}");
     }
 
-    // A person whose session has ended comes back to the page of the form.
+    // A person whose session has expired returns to the page of the form after signing in.
     let stranger = Browser::new(&api);
     let desk = api.url("/console/desk");
     let headers = [("sec-fetch-site", "same-origin"), ("referer", desk.as_str())];

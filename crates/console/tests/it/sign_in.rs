@@ -1,4 +1,4 @@
-//! Many wrong keys at the page for signing in.
+//! Many wrong keys on the sign-in page.
 
 use tokio::task::JoinSet;
 
@@ -8,10 +8,10 @@ use test_support::{Api, TestApp};
 
 const WRONG: usize = 5_000;
 const AT_ONCE: usize = 50;
-/// Wrong keys a minute of one address.
+/// Maximum wrong keys per minute and address.
 const LIMIT: u32 = 20;
 
-/// The good come from the same address as the wrong: an office behind one router.
+/// Correct and wrong keys come from the same address, as in an office behind one router.
 #[tokio::test]
 async fn thousands_of_wrong_keys_cost_good_people_nothing() {
     let t = TestApp::with(|config| config.http.failures_per_min_per_address = LIMIT).await;
@@ -35,7 +35,7 @@ async fn thousands_of_wrong_keys_cost_good_people_nothing() {
             shown
         });
     }
-    // While they come.
+    // A sign-in works during the attack.
     let mut others = Browser::new(&api);
     let answer = others.post("/console/login", &[("key", &key)]).await;
     assert_eq!((answer.status().as_u16(), place(&answer)), (303, "/console"));
@@ -46,7 +46,7 @@ async fn thousands_of_wrong_keys_cost_good_people_nothing() {
     let shown: usize = wrong.join_all().await.into_iter().sum();
     assert!(shown <= 2 * LIMIT as usize, "{shown} wrong keys were answered as such");
 
-    // And afterwards.
+    // A sign-in works after the attack.
     let answer = Browser::new(&api).post("/console/login", &[("key", &key)]).await;
     assert_eq!(answer.status(), 303);
     assert!(before.text("/console").await.contains("test-viewer"));

@@ -1,4 +1,4 @@
-//! A browser, an order to look at, and the lists of pages and actions.
+//! A browser, an example order, and the lists of pages and actions.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use accounts::api_keys::AccountRole;
 use foundation::outbound;
 use test_support::{Api, LogLines, TestApp, route, secs};
 
-/// What people look at, with nothing in it and with an order ORD-1.
+/// Pages for reading, tested empty and with an order ORD-1.
 pub(crate) const PAGES: [&str; 22] = [
     "/console",
     "/console/orders",
@@ -36,11 +36,11 @@ pub(crate) const PAGES: [&str; 22] = [
     "/console/keys?show=all",
     "/console/users",
 ];
-/// The first of them are about orders, and for all staff; the last for operators and admins.
+/// Number of pages about orders, and number of pages for all staff. The remaining pages are for operators and admins.
 pub(crate) const ABOUT_ORDERS: usize = 8;
 pub(crate) const FOR_STAFF: usize = 13;
 
-/// A browser with a cookie, which follows no redirects.
+/// A browser with a cookie. It follows no redirects.
 pub(crate) struct Browser {
     pub(crate) client: Client,
     pub(crate) base: String,
@@ -53,7 +53,7 @@ impl Browser {
         Self { client, base: api.url(""), cookie: String::new() }
     }
 
-    /// A browser whose person has signed in with a key of this role.
+    /// Returns a browser that is signed in with a key of this role.
     pub(crate) async fn signed_in(t: &TestApp, api: &Api, role: AccountRole) -> Self {
         let mut browser = Self::new(api);
         let answer = browser.post("/console/login", &[("key", &t.key(role).await)]).await;
@@ -77,7 +77,7 @@ impl Browser {
         answer.text().await.unwrap()
     }
 
-    /// As a page of the console does.
+    /// Posts a form as a console page does.
     pub(crate) async fn post(&self, path: &str, form: &[(&str, &str)]) -> Response {
         self.post_with(path, form, &[("sec-fetch-site", "same-origin")]).await
     }
@@ -99,7 +99,7 @@ pub(crate) fn place(answer: &Response) -> &str {
     answer.headers()[LOCATION].to_str().unwrap()
 }
 
-/// A PENDING order, one with a refund owed, and their alerts.
+/// Creates a PENDING order, an order with a refund owed, and their alerts.
 pub(crate) async fn lay_out(t: &TestApp) {
     t.drivers(&[("D1", 100.0)]).await;
     t.order_of("ORD-1", "RENT", "PAID").await;
@@ -108,7 +108,7 @@ pub(crate) async fn lay_out(t: &TestApp) {
     t.sql("UPDATE orders SET customer_id = 'CUS-1' WHERE id = 'ORD-1'").await;
 }
 
-/// Path and form of everything a button does.
+/// Path and form of every button action.
 pub(crate) const ACTIONS: [(&str, &[(&str, &str)]); 32] = [
     ("/console/orders/ORD-1/hold", &[("reason", "a test")]),
     ("/console/orders/ORD-1/resume", &[("reason", "a test")]),
@@ -144,7 +144,7 @@ pub(crate) const ACTIONS: [(&str, &[(&str, &str)]); 32] = [
     ("/console/keys/01937c3e-8f00-7000-8000-000000000001/revoke", &[("reason", "a test")]),
 ];
 
-/// A page, and the statements it took, without those by which a pooler's session is set up and given back.
+/// Returns a page and its statements, without those that set up and reset a pooler's session.
 pub(crate) async fn statements_of(browser: &Browser, path: &str) -> (String, Vec<String>) {
     let lines = LogLines::default();
     let seen = tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).with_writer(lines.clone()).finish();

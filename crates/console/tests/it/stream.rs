@@ -1,4 +1,4 @@
-//! Pages are told of changes: by one question for all of them, until the process ends.
+//! Change notifications for pages: one query serves all streams, until the process ends.
 
 use std::str;
 
@@ -15,13 +15,13 @@ use test_support::{Api, LogLines, PATIENCE, TestApp, eventually, lasting_transac
 const ORDERS: &str = "/console/changes?of=orders";
 const CHANGE: &str = "event: change\ndata: rows\n\n";
 
-/// What a stream says next; `None`: it has ended.
+/// Returns the next part of a stream, or `None` after its end.
 async fn read_part(stream: &mut Response) -> Option<String> {
     let part = timeout(PATIENCE, stream.chunk()).await.expect("the stream says something").unwrap();
     part.map(|bytes| str::from_utf8(&bytes).unwrap().to_owned())
 }
 
-/// Reads until the stream says that something has changed.
+/// Reads until the stream reports a change.
 async fn read_change(stream: &mut Response) {
     let mut seen = String::new();
     while !seen.contains(CHANGE) {
@@ -42,12 +42,12 @@ async fn a_page_is_told_of_changes_by_any_process() {
 
     let mut stream = viewer.get(ORDERS).await;
     assert_eq!(stream.headers()["content-type"], "text/event-stream");
-    // What happened while the stream was opened.
+    // The first notification covers changes made while the stream was opened.
     read_change(&mut stream).await;
     let dispatcher = Browser::signed_in(&t, &api, AccountRole::Dispatcher).await;
     dispatcher.post("/console/orders/ORD-1/hold", &[("reason", "a test")]).await;
     read_change(&mut stream).await;
-    // Another process, and a transaction that commits long after it drew its number.
+    // A change by another process, in a transaction that commits long after it took its event number.
     let mut lasting = lasting_transaction(&t.postgres).await;
     sqlx::query(
         "INSERT INTO order_events (order_id, to_status, reason, actor, at)
@@ -114,7 +114,8 @@ async fn stream_ends_with_its_session() {
     read_change(&mut streams[0]).await;
     t.sql("UPDATE console_sessions SET ended_at = dispatchq_now()").await;
     t.cancel("ORD-1").await.unwrap();
-    // Rows of the first have changed, and none of the second. Both end long before the 300 s of a stream are over.
+    // Rows for the first stream have changed, and none for the second. Both streams end long before their limit of 300
+    // s.
     for stream in &mut streams {
         while read_part(stream).await.is_some() {}
     }

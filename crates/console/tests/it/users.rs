@@ -1,4 +1,4 @@
-//! The people whom messages reach, as admins change them.
+//! Users who receive messages, edited by admins.
 
 use super::{Browser, place};
 use accounts::api_keys::AccountRole;

@@ -1,4 +1,4 @@
-//! Every free text that the API takes about a customer or a driver goes with their erasure.
+//! An erasure removes every free text that the API accepted about a customer or a driver.
 
 use std::collections::BTreeSet;
 
@@ -12,27 +12,27 @@ use desk::privacy::{self, ErasureOutcome, ErasureSubject};
 use queue::{JobId, NewJob};
 use test_support::{Answer, Api, PAYMENT_SECRET, PaymentSim, Receiver, TestApp, dead_letters::bury_due, secs};
 
-/// Written into each free text.
+/// Marker in each free text.
 const MARK: &str = "MARK words";
 const PHONE: &str = "+6281234567890";
 
-/// Operations whose texts are about the installation, its staff or accounts at providers: no order and no driver is their subject.
+/// Operations whose texts describe the installation, its staff or accounts at providers, not an order or a driver.
 const ABOUT_NO_PERSON: [&str; 10] = [
     "/api/v1/admin/dispatcher/",
     "/api/v1/admin/queues/",
     "/api/v1/admin/dead/actions",
-    // The record of an erasure stays: it proves that the erasure was asked for.
+    // The erasure record is kept as proof of the request.
     "/api/v1/admin/erasures",
     "/api/v1/admin/shards",
     "/api/v1/admin/users/",
     "/api/v1/bindings",
     "/api/v1/partners/",
     "/api/v1/provider-",
-    // Asks for advice, and stores no request.
+    // This operation gives advice and stores nothing.
     "/api/v1/dispatcher/availability-check",
 ];
 
-/// Returns the schema that a reference names, or the schema itself; of a choice between null and another, the other.
+/// Resolves a reference to its schema. For a choice between null and another schema, returns the other one.
 fn resolve<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
     if let Some(name) = schema["$ref"].as_str() {
         let schema = &document["components"]["schemas"][name.rsplit('/').next().unwrap()];
@@ -45,14 +45,14 @@ fn resolve<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
     }
 }
 
-/// Returns whether people write this member in words of their own. Ids stay: the history must remain provable.
+/// Returns whether people write this field in their own words. Ids are kept, because the history must remain provable.
 fn is_free_text(name: &str, schema: &Value) -> bool {
     let is_id = (name.ends_with("_id") && name != "customer_id" && name != "user_id")
         || ["id", "reference", "type"].contains(&name);
     let types = schema["type"].as_array().map_or_else(|| vec![&schema["type"]], |types| types.iter().collect());
     let is_open = match schema["pattern"].as_str() {
         None => true,
-        // Of characters, and not of words or numbers.
+        // The pattern limits characters, not words or numbers.
         Some(pattern) => pattern.starts_with("^[^") || pattern.contains("[ -~]"),
     };
     types.iter().any(|kind| **kind == "string")
@@ -62,7 +62,7 @@ fn is_free_text(name: &str, schema: &Value) -> bool {
         && !is_id
 }
 
-/// The names of the free texts in the body of an operation. None lies deeper than the first level.
+/// Returns the names of the free texts in an operation's body. All are on the first level.
 fn free_texts(document: &Value, operation: &Value) -> BTreeSet<String> {
     let Some(content) = operation["requestBody"]["content"].as_object() else { return BTreeSet::new() };
     let schemas = content.values().map(|content| resolve(document, &content["schema"]));
@@ -71,7 +71,7 @@ fn free_texts(document: &Value, operation: &Value) -> BTreeSet<String> {
     free.map(|(name, _)| name.clone()).collect()
 }
 
-/// Callers who write a mark into every free text.
+/// Callers who write the marker into every free text.
 struct Writers {
     t: TestApp,
     api: Api,
@@ -95,7 +95,7 @@ impl Writers {
         Self { t, api, document, root, receiver, written: BTreeSet::new() }
     }
 
-    /// Returns the body with a mark in each free text that it does not say itself.
+    /// Returns the body with the marker in each free text that it does not set.
     fn mark(&mut self, method: &str, template: &str, mut body: Value) -> Value {
         let operation = &self.document["paths"][template][method];
         assert!(operation.is_object(), "no {method} {template}");
@@ -107,7 +107,7 @@ impl Writers {
         body
     }
 
-    /// Sends a request of an operation, its free texts marked; it must succeed.
+    /// Sends a request with marked free texts and asserts that it succeeds.
     async fn write(&mut self, operation: &str, ids: &[&str], body: Value) -> Answer {
         let root = self.root.clone();
         self.write_as(&root, operation, ids, body).await
@@ -127,12 +127,12 @@ impl Writers {
         answer
     }
 
-    /// As [`write`](Self::write), on ORD-1.
+    /// Like [`write`](Self::write), on ORD-1.
     async fn on_order(&mut self, verb: &str, body: Value) -> Answer {
         self.write(&format!("post /api/v1/orders/{{id}}/{verb}"), &["ORD-1"], body).await
     }
 
-    /// Drivers come, change, and have keys.
+    /// Creates drivers, changes them, and creates their keys.
     async fn hire(&mut self) {
         for (id, latitude) in [("D1", -6.2088), ("D2", -6.2098), ("D3", -6.2108)] {
             let new = json!({ "id": id, "service_types": ["RIDE"], "latitude": latitude, "longitude": 106.8456, "phone": PHONE });
@@ -148,7 +148,7 @@ impl Writers {
         self.write("post /api/v1/admin/keys/{id}/revoke", &[made.text("id")], json!({})).await;
     }
 
-    /// An order that every driver has, and that people decide on in every way.
+    /// Creates an order that every driver gets, with each kind of staff decision.
     async fn order(&mut self, payments: &PaymentSim) {
         let shop = self.t.key(AccountRole::Producer).await;
         let new = json!({
@@ -156,7 +156,7 @@ impl Writers {
             "pickup": { "latitude": -6.2088, "longitude": 106.8456 },
         });
         self.write_as(&shop, "post /api/v1/orders", &[], new).await;
-        // A job dies twice: a person has it done again, then forgets it.
+        // A job becomes dead twice. It is requeued the first time and discarded the second time.
         assert_eq!(bury_due(&self.t.app, MARK).await, 1);
         self.write("post /api/v1/admin/dead/{job_id}/requeue", &["dispatch:ORD-1:1"], json!({})).await;
         assert_eq!(bury_due(&self.t.app, MARK).await, 1);
@@ -177,7 +177,7 @@ impl Writers {
         self.on_order("assign", json!({ "driver_id": "D3" })).await;
         self.on_order("release", json!({})).await;
         self.t.run_due().await;
-        // The alert of the refund is refused for good.
+        // The refund alert is refused permanently.
         self.receiver.fail(StatusCode::GONE, 1);
         self.on_order("cancel", json!({})).await;
         self.t.run_due().await;
@@ -187,7 +187,7 @@ impl Writers {
         self.on_order("refund", json!({ "action": "done" })).await;
     }
 
-    /// A person moves a job of the order that nothing asks for, then cancels it.
+    /// Reschedules and then cancels a job that the order does not need.
     async fn move_job(&mut self) {
         let id = "notify:ORD-1:999999";
         let job = NewJob {
@@ -202,7 +202,7 @@ impl Writers {
         self.write("post /api/v1/admin/jobs/{job_id}/cancel", &[id], json!({})).await;
     }
 
-    /// The driver who is asked answers the offer; returns the driver.
+    /// Answers the open offer as its driver and returns the driver.
     async fn answer_offer(&mut self, verb: &str) -> String {
         let offer = self.t.live_offer("ORD-1").await;
         self.on_order(verb, json!({ "driver_id": offer.driver_id, "offer_id": offer.id })).await;
@@ -217,7 +217,7 @@ impl Writers {
         assert_eq!((status, &answer["status"]), (200, &json!("processed")));
     }
 
-    /// People are done with what came of it.
+    /// Finishes the open work: replays a dead message and acknowledges the alerts.
     async fn clear_desks(&mut self) {
         let dead = self.t.texts("SELECT id::text FROM outbox WHERE state = 'dead'").await;
         self.write("post /api/v1/admin/outbox/{id}/replay", &[&dead[0]], json!({})).await;
@@ -228,7 +228,7 @@ impl Writers {
         self.write("post /api/v1/drivers/{id}/remove", &["D3"], json!({})).await;
     }
 
-    /// Fails if an operation has free texts and is neither written to here nor about no person.
+    /// Fails if an operation with free texts is neither tested here nor listed in ABOUT_NO_PERSON.
     fn assert_all_written(&self) {
         let mut left = Vec::new();
         for (path, operations) in self.document["paths"].as_object().unwrap() {
@@ -242,7 +242,7 @@ impl Writers {
                 }
             }
         }
-        // Of a partner's callback all texts are ids.
+        // All texts of a partner's callback are ids.
         assert!(left.is_empty(), "write a mark into these, or say in ABOUT_NO_PERSON why not: {left:?}");
     }
 }

@@ -1,10 +1,10 @@
-//! The tests of the work of staff.
+//! Tests of staff actions.
 //!
-//! * `operator`: what operators do with single jobs and with dead letters, and what is kept of it.
-//! * `privacy`: what is known about a person goes, and the history stays sound. `free_texts`: so do free texts about the person.
-//! * `scale`: how many workers an autoscaler is told to run.
+//! * `operator`: actions of operators on single jobs and dead letters, and their records.
+//! * `privacy`: an erasure removes personal data, and the history stays valid. `free_texts`: the same for free texts.
+//! * `scale`: the number of workers reported to an autoscaler.
 
-// Futures of requests are nested deeper than the default allows.
+// Request futures are nested deeper than the default allows.
 #![recursion_limit = "256"]
 
 mod free_texts;

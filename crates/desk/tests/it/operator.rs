@@ -1,4 +1,4 @@
-//! What operators do with single jobs and with dead letters, and what is kept of it.
+//! Actions of operators on single jobs and dead letters, and their records.
 
 mod explain;
 mod jobs;

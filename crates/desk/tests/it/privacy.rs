@@ -1,4 +1,4 @@
-//! What is known about a person goes, and the history stays sound.
+//! An erasure removes personal data, and the history stays valid.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ use model::{
 use orders::fleet::drivers;
 use test_support::{Api, TestApp, by, create_key, eventually, lasting_transaction, ride_with_id, secs, workspace};
 
-/// The tables that hold a text, but for the record of erasures.
+/// Returns the tables that contain a text, except the record of erasures.
 pub(super) async fn tables_with(t: &TestApp, text: &str) -> Vec<String> {
     let tables = t
         .texts(
@@ -36,8 +36,8 @@ pub(super) async fn tables_with(t: &TestApp, text: &str) -> Vec<String> {
     found
 }
 
-/// A trip with all that may be said on the way: two drivers asked, one declines, the other carries it out; paid, and refunded
-/// by no one. Every free text holds MARK.
+/// Runs a trip with all possible texts: two drivers get an offer, one declines, and the other carries it out. It is
+/// paid and not refunded. Every free text contains MARK.
 async fn trip(t: &TestApp, api: &Api, order: &str) {
     let (shop, root) = (t.key(AccountRole::Producer).await, t.key(AccountRole::Admin).await);
     let mut new = ride_with_id(order);
@@ -101,7 +101,7 @@ async fn erased_customer_leaves_no_trace() {
     assert_eq!(t.count("SELECT count(*) FROM shadow_refusals").await, 1, "what was let in is counted on");
     assert_eq!(t.reasons("ORD-1").await, before, "what happened stays");
     t.assert_sound().await;
-    // Repeating it is harmless, and finds nothing.
+    // Repeating the erasure changes nothing.
     assert_eq!(privacy::erase_subject(&t.app.core, &erasure).await.unwrap(), ErasureOutcome::Done { orders: 0 });
     let kept = privacy::list_erasures(&t.app.core).await.unwrap();
     assert_eq!((kept.len(), kept[0].orders, kept[0].actor.as_str()), (1, Some(1), "cli:eve"));
@@ -114,7 +114,7 @@ async fn erased_driver_leaves_no_trace() {
     let api = Api::start(&t.app).await;
     t.drivers(&[("MARK-D1", 100.0), ("MARK-D2", 200.0), ("D3", 300.0)]).await;
     trip(&t, &api, "ORD-1").await;
-    // One more that the driver gave back, and that another has.
+    // A second order that the driver gave back and another driver has.
     t.order("ORD-2").await;
     t.run_due().await;
     let driver = t.accept_offer("ORD-2").await;
@@ -142,7 +142,7 @@ async fn erased_driver_leaves_no_trace() {
             "{driver}"
         );
     }
-    // The rest is ORD-1's customer, who was not erased.
+    // The remaining data is about ORD-1's customer, who was not erased.
     assert_eq!(tables_with(&t, "MARK-D").await, Vec::<String>::new());
     t.assert_sound().await;
     assert_eq!(t.asked("ORD-2").await, "D3", "an order goes on");
@@ -151,10 +151,11 @@ async fn erased_driver_leaves_no_trace() {
     assert!(!drivers::driver_exists(&t.app.core.db, &"MARK-D1".into()).await.unwrap());
 }
 
-/// Steps that name MARK-D1.
+/// Counts the steps that name MARK-D1.
 const STEPS_LEFT: &str = "SELECT count(*) FROM order_feed WHERE driver_id = 'MARK-D1'";
 
-/// More steps than one statement looks through, of an order that retention has removed: half of them of MARK-D1, the last one locked.
+/// Creates more steps than one statement searches, of an order removed by retention. Half of them name MARK-D1. Locks
+/// the last one.
 async fn lock_last_step(t: &TestApp) -> sqlx::Transaction<'static, sqlx::Postgres> {
     t.drivers(&[("MARK-D1", 100.0), ("D2", 200.0)]).await;
     t.sql(
@@ -208,7 +209,8 @@ async fn interrupted_erasure_resumes_at_its_place() {
     erasing.abort();
     lock.rollback().await.unwrap();
 
-    // So it ends, however many steps there are. This one lies before the place, and says that none of them is read again.
+    // The erasure ends, however many steps exist. This step precedes the saved position, so finding it unchanged proves
+    // that no step is read twice.
     t.sql("UPDATE order_feed SET driver_id = 'MARK-D1' WHERE seq = (SELECT min(seq) FROM order_feed)").await;
     t.advance(secs(601)).await;
     cleanup::run(&t.app.maintenance, CleanupMode::Remove).await.unwrap();
@@ -247,7 +249,7 @@ async fn locked_erasure_does_not_block_others() {
 }
 
 // Fault S17
-/// More orders and more rankings than one step takes, and a process that dies in between.
+/// More orders and rankings than one step handles, and a process that dies in between.
 #[tokio::test]
 async fn an_erasure_that_is_interrupted_is_finished_by_cleanup() {
     let t = TestApp::start().await;
@@ -276,7 +278,7 @@ async fn an_erasure_that_is_interrupted_is_finished_by_cleanup() {
     erasing.abort();
     lock.rollback().await.unwrap();
 
-    // Another process may still be at it; and a dry run does nothing.
+    // Another process may still run the erasure, so cleanup waits. A dry run changes nothing.
     cleanup::run(&t.app.maintenance, CleanupMode::Remove).await.unwrap();
     t.advance(secs(601)).await;
     cleanup::run(&t.app.maintenance, CleanupMode::DryRun).await.unwrap();
@@ -310,7 +312,7 @@ async fn late_erasure_keeps_newer_data() {
     )
     .await;
     t.advance(secs(3 * 3600)).await;
-    // Erased by the second request, and back.
+    // The driver was erased by the second request and then created again.
     t.drivers(&[("D1", 100.0)]).await;
     cleanup::run(&t.app.maintenance, CleanupMode::Remove).await.unwrap();
     assert_eq!(t.texts("SELECT id FROM orders WHERE customer_id = 'C1'").await, ["NEW"]);

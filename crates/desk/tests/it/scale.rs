@@ -1,5 +1,5 @@
-//! How many workers an autoscaler is told to run a minute from now, with a clock moved by hand. Over HTTP and through an outage:
-//! `process::scale`.
+//! Number of workers that an autoscaler needs one minute ahead, with a clock moved by hand. `process::scale` tests it
+//! over HTTP and through an outage.
 
 use std::{collections::BTreeMap, fs};
 
@@ -10,31 +10,33 @@ use queue::NewJob;
 use settings::{Config, PartnerConfig, ScaleConfig};
 use test_support::{TestApp, id, secs, workspace};
 
-/// Of a replica with one place a hundredth is to be used, so that few jobs want many.
+/// Uses one percent of a replica with one slot, so that a few jobs need many replicas.
 const SCALE: ScaleConfig = ScaleConfig { min: 1, max: 1_000, target: 1, per_worker: 100_000 };
 
 fn group_of(queue: &'static str) -> WorkerGroup {
     WorkerGroup { queues: vec![queue], concurrency: Some(1) }
 }
 
-/// What so many jobs of a minute want, each of which is assumed to take 50 ms: no worker has measured any.
+/// Returns the replicas for this many jobs per minute of 50 ms each. The time is an assumption, because no worker has
+/// measured a job.
 fn wanted_for(jobs: u64) -> u64 {
     (jobs * 50).div_ceil(60).div_ceil(10).max(1)
 }
 
-/// Rides of the replay's sample in each ten minutes of its evening, from its beginning past its rush.
+/// Returns the number of rides in each ten minutes of the sample's evening, from its start until after the rush hour.
 fn rides_of_the_evening() -> Vec<usize> {
     let file = workspace().join("crates/lab/src/replay/sample/rides.csv");
     let rides = fs::read_to_string(file).unwrap();
     let mut counts = BTreeMap::<&str, usize>::new();
-    // As in `2024-06-14 17:1`. Some of the rides have no date, or none that there is.
+    // The key is, for example, `2024-06-14 17:1`. Some rides have no valid date.
     for ride in rides.lines().filter(|ride| ride.starts_with("2024-06-14 1")) {
         *counts.entry(&ride[.."2024-06-14 17:1".len()]).or_default() += 1;
     }
     counts.into_values().take(9).collect()
 }
 
-/// Ten minutes of the sample are one here. No driver answers, so an attempt ends two minutes after it began, and another begins.
+/// Ten minutes of the sample are one minute here. No driver answers, so an attempt ends after two minutes and another
+/// one starts.
 #[tokio::test]
 async fn scale_advice_leads_the_rush_by_minute() {
     let t = TestApp::with(|config| config.scale = SCALE).await;
@@ -59,7 +61,7 @@ async fn scale_advice_leads_the_rush_by_minute() {
     assert_eq!(told[..ahead.len()], ahead, "a minute before: {came:?}");
     assert!(ahead.iter().max() >= Some(&4), "there is no rush: {ahead:?}");
 
-    // What is not known is no number.
+    // An unknown value is not reported as a number.
     t.redis::<()>(&["FLUSHALL"]).await;
     assert_eq!(read_scale(&t.app.desk, &group).await.unwrap(), None);
 }
@@ -82,7 +84,7 @@ async fn questions_to_partners_want_no_more_than_partners_let_through() {
         let advice = read_scale(&app.desk, &group).await.unwrap().unwrap();
         assert_eq!((advice.replicas, advice.queues[0].capped), (replicas, capped), "{per_s} a second: {advice:?}");
     }
-    // The jobs of other queues wait for no partner.
+    // Jobs of other queues do not wait for a partner.
     let others = read_scale(&t.app.desk, &group_of(queues::NOTIFY)).await.unwrap().unwrap();
     assert_eq!((others.replicas, others.queues[0].capped), (1, false), "{others:?}");
 }

@@ -1,4 +1,4 @@
-//! The checker can fail: each invariant, broken by hand, is reported, and no other.
+//! The checker can fail: it reports each invariant that the test breaks, and no other.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use test_support::{TestApp, secs};
 
 const TABLES: [&str; 7] = ["orders", "offers", "bookings", "order_events", "outbox", "outbox_attempts", "alerts"];
 
-/// Orders of every end, and the constraints out of the way that would refuse to break them.
+/// Creates orders with every final state and removes the constraints that would prevent broken rows.
 async fn history_to_break() -> TestApp {
     let t = TestApp::start().await;
     t.order_of("PAID", "RIDE", "PAID").await;
@@ -43,12 +43,12 @@ async fn restore(t: &TestApp) {
     }
 }
 
-/// What is reported, without repetitions: invariant and subject.
+/// Returns the distinct violations: invariant and subject.
 async fn reported(t: &TestApp) -> BTreeSet<(&'static str, String)> {
     audit::check_history(&t.app.maintenance).await.unwrap().into_iter().map(|v| (v.invariant, v.subject)).collect()
 }
 
-/// Invariant, the order that breaks it, and how.
+/// Invariant, the order that breaks it, and the statement.
 const BROKEN_IN_SQL: [(&str, &str, &str); 21] = [
     (
         "legal_transitions",

@@ -1,4 +1,4 @@
-//! Days come and go beside open readers, and no single order keeps them.
+//! Daily partitions are added and dropped while readers are open, and a single order does not keep them.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ async fn keep_days(app: &App) -> Result<Option<HistoryDaysReport>, ServiceError>
     history_days::keep_days(&app.config.database, app.config.retention.events).await
 }
 
-/// Connections on which nothing waits for a lock: an open reader would be waited for until it ends.
+/// Returns connections with a short lock timeout. Otherwise a statement would wait for an open reader to end.
 async fn hasty_pool(url: &str) -> Pool {
     let options: PgConnectOptions = url.parse().unwrap();
     let connections = PgPoolOptions::new().connect_with(options.options([("lock_timeout", "100")])).await.unwrap();
@@ -39,7 +39,7 @@ async fn days_come_and_go_beside_an_open_reader() {
     let mut t = TestApp::start().await;
     let pool = hasty_pool(&t.postgres.url()).await;
     t.app = App::new((*t.app.config).clone(), pool, t.app.core.store.clone()).unwrap();
-    // Those of the real time at which the schema was made have served, by the clock of this test.
+    // By the clock of this test, the partitions from the real time of schema creation are expired.
     let old = t.texts(
         "SELECT relname::text FROM pg_class WHERE relname ~ '^order_events_202[0-8]....$' AND relkind = 'r' ORDER BY 1",
     );
@@ -62,7 +62,7 @@ async fn days_come_and_go_beside_an_open_reader() {
     let report = keep.await.unwrap().unwrap().expect("no other process is at it");
     assert_eq!(report.added.iter().map(ToString::to_string).collect::<Vec<_>>(), ["2030-01-10"]);
     assert_eq!((report.dropped.len(), report.postponed.len()), (0, 1), "{report:?}");
-    // One is half detached now, and the reader reads on: changes and readers do not notice.
+    // One partition is half detached while the reader continues. Changes and other readers are not affected.
     assert_eq!(t.count("SELECT count(*) FROM pg_inherits WHERE inhdetachpending").await, 1);
     t.order("LATER").await;
     t.cancel("LATER").await.unwrap();
@@ -73,7 +73,7 @@ async fn days_come_and_go_beside_an_open_reader() {
     assert_eq!((again.dropped.len(), again.postponed.len()), (old.len() - 1, 0), "{again:?}");
     assert_eq!(t.count(DAYS).await, 15);
     assert_eq!(history_days::count_ahead(&t.app.core.db).await.unwrap(), 14);
-    // What a person has detached is the person's.
+    // A partition that a person has detached is never dropped.
     let kept = format!("SELECT (to_regclass('{}') IS NOT NULL)::int::bigint", old[0]);
     assert_eq!(t.count(&kept).await, 1);
     t.assert_sound().await;
@@ -148,7 +148,7 @@ async fn a_timeline_locks_the_days_its_order_lived_on() {
     t.advance(Duration::from_secs(60)).await;
     t.cancel("ORD-1").await.unwrap();
     t.advance(DAY * 100).await;
-    // More often than it takes Postgres to think of a plan for all values.
+    // More executions than Postgres needs before it considers a generic plan.
     for _ in 0..8 {
         let mut tx = t.app.core.db.begin().await.unwrap();
         let events = query::load_timeline_on(&mut tx, &id("ORD-1")).await.unwrap();
@@ -160,7 +160,7 @@ async fn a_timeline_locks_the_days_its_order_lived_on() {
         .fetch_one(&mut *tx)
         .await
         .unwrap();
-        // Three days, the history, and what was kept of older days: each a table with three indexes.
+        // Three days, the history, and the table of older days: each is a table with three indexes.
         assert!(locks <= 20, "{locks} locks");
         tx.rollback().await.unwrap();
     }

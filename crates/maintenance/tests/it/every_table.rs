@@ -1,4 +1,4 @@
-//! Each table loses what has served its time, and nothing else; or it is said here why it does not grow.
+//! Cleanup removes only expired rows from each table. Tables that do not grow are listed with the reason.
 
 use std::collections::BTreeSet;
 
@@ -7,14 +7,14 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use maintenance::periodic::cleanup::{self, CleanupMode};
 use test_support::{TestApp, rows::FILL};
 
-/// Rows of 20 to 1,200 days, the same as those whose sweeps are planned.
+/// Returns rows aged 20 to 1,200 days, from the data set used for the plans of the sweeps.
 fn aged_rows() -> String {
     let (many, often) = ("generate_series(1, 20000)", "interval '30 minutes'");
     assert_eq!([FILL.matches(many).count(), FILL.matches(often).count()], [1, 1], "the rows are made otherwise by now");
     FILL.replace(many, "generate_series(1, 60)").replace(often, "interval '20 days'")
 }
 
-/// What the filling has no row of, or none that stays.
+/// Rows that the data set lacks or does not keep.
 const MORE: &str = "
     INSERT INTO outbox_replays (outbox_id, at, actor) SELECT id, created_at, 'x' FROM outbox;
     INSERT INTO idempotency_keys (holder_id, key, request_hash, work_id, created_at)
@@ -28,7 +28,7 @@ const OF_BINDING: &str = "binding_id IN (SELECT id FROM bindings WHERE {bindings
 const MESSAGES: &str =
     "{of order} OR created_at < dispatchq_now() - interval '30 days' AND (kind = 'OFFER' OR binding_id IS NOT NULL)";
 
-/// Tables, and which of their rows cleanup removes; the days are those of `[retention]`.
+/// Tables with the rows that cleanup removes. The days are those of `[retention]`.
 const LEAVING: [(&str, &str); 36] = [
     ("admission_audit", "at < dispatchq_now() - interval '400 days'"),
     ("admission_counts", "hour < dispatchq_now() - interval '30 days'"),
@@ -66,7 +66,7 @@ const LEAVING: [(&str, &str); 36] = [
     ("shadow_refusals", "at < dispatchq_now() - interval '30 days'"),
     ("staff_actions", "at < dispatchq_now() - interval '400 days'"),
     ("staff_requests", "at < dispatchq_now() - interval '400 days'"),
-    // The newest of a binding that is not deleted stay.
+    // The latest rows of a binding that is not deleted are kept.
     ("transaction_snapshots", "{of binding}"),
     ("transactions", "{of binding}"),
     ("waiting_snapshots", "at < dispatchq_now() - interval '30 days'"),

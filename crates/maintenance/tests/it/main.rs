@@ -1,11 +1,12 @@
-//! The tests of the reconciler, cleanup and the checks of the history.
+//! Tests of the reconciler, cleanup and the history checks.
 //!
-//! * `recovery`: what the reconciler puts back, and what it leaves alone. `timers`: no timer waits longer than promised.
-//! * `periodic`: schedules run once, cleanup leaves what is needed, pauses last. `checker`: every invariant can fail.
-//! * `retention`, `every_table`: what goes, and what stays. `days`: days of the history come and go beside open readers.
-//! * `plans`: every sweep and every look reads an index. `schemas`: two installations in two schemas.
+//! * `recovery`: timers and orders that the reconciler repairs. `timers`: no timer waits longer than documented.
+//! * `periodic`: schedules run once, cleanup keeps required rows, pauses persist. `checker`: every invariant can fail.
+//! * `retention`, `every_table`: removed and kept rows. `days`: daily partitions are added and dropped while readers
+//!   are open.
+//! * `plans`: every sweep and every search reads an index. `schemas`: two installations in two schemas.
 
-// Futures of requests are nested deeper than the default allows.
+// Request futures are nested deeper than the default allows.
 #![recursion_limit = "256"]
 
 mod checker;

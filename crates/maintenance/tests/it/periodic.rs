@@ -1,4 +1,4 @@
-//! Schedules run once, cleanup leaves what is needed, and what a person stopped stays stopped.
+//! Schedules run once, cleanup keeps required rows, and a queue stopped by a person stays stopped.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ async fn each_scheduled_run_is_done_once() {
         "SELECT name || ' ' || count(*) || ' ' || count(finished_at) FROM schedule_runs GROUP BY name ORDER BY name";
     assert_eq!(t.texts(runs).await, ["cleanup 2 2", "statistics 120 120"]);
 
-    // The same run, delivered again and by another worker, changes nothing.
+    // A second delivery of the same run to another worker changes nothing.
     t.advance(secs(60)).await;
     let tick = t.take().await.remove(0);
     let both = tokio::join!(t.perform(&tick), t.perform(&tick));
@@ -53,7 +53,7 @@ async fn cleanup_removes_what_has_served_its_time_and_nothing_else() {
     t.accept_offer("OLD").await;
     t.carry_out("OLD", "D1").await;
     t.order_of("WAITING", "RIDE", "ODD").await;
-    // An alert about an order that never was has no order to go with: it stays until it is acknowledged.
+    // An alert about an order that never existed is not removed with an order. It is kept until it is acknowledged.
     t.sql(
         "INSERT INTO alerts (order_id, kind, dedupe_key, payload, raised_at)
          VALUES ('NEVER', 'FAILED_TO_GET_ORDER', '', '{}', dispatchq_now());
@@ -74,7 +74,7 @@ async fn cleanup_removes_what_has_served_its_time_and_nothing_else() {
     assert_eq!(t.count(offers).await, 0);
     assert_eq!(t.count("SELECT count(*) FROM rankings").await, 0);
     assert_eq!(t.count("SELECT count(*) FROM outbox WHERE order_id = 'NEVER'").await, 0);
-    // One alert is about the payment word, one about the end of the order that has it.
+    // One alert is about the payment status, the other about the end of the order that has it.
     let kinds = ["FAILED_TO_GET_ORDER", "UNEXPECTED_STATE", "UNEXPECTED_STATE"];
     assert_eq!(t.texts("SELECT kind FROM alerts ORDER BY kind").await, kinds);
     t.sql("UPDATE alerts SET acked_at = raised_at, acked_by = 'x', next_escalation_at = NULL WHERE order_id = 'NEVER'")
@@ -88,7 +88,7 @@ async fn cleanup_removes_what_has_served_its_time_and_nothing_else() {
     let report = cleanup::run(&t.app.maintenance, CleanupMode::Remove).await.unwrap();
     assert_eq!(report.orders, 1);
     assert_eq!(t.texts("SELECT id FROM orders").await, ["WAITING"]);
-    // Its events stay for a while, and the checker does not mind.
+    // The events of the removed order are kept for a while, and the checker reports no violation.
     assert!(t.count("SELECT count(*) FROM audit_events WHERE order_id = 'OLD'").await > 0);
     t.assert_sound().await;
 
@@ -101,7 +101,7 @@ async fn cleanup_removes_what_has_served_its_time_and_nothing_else() {
     update_order(&t.app.orders, &"WAITING".parse().unwrap(), |s| actions::cancel_order(s, &by("operator:test"), None))
         .await
         .unwrap();
-    // An order whose customer is still to be told is not removed.
+    // An order with a pending customer message is not removed.
     t.sql("UPDATE outbox SET state = 'delivered' WHERE state = 'pending'").await;
     t.sql("UPDATE alerts SET acked_at = raised_at, acked_by = 'x', next_escalation_at = NULL WHERE acked_at IS NULL")
         .await;

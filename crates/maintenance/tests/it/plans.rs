@@ -1,4 +1,4 @@
-//! What every sweep and every look costs does not grow with the tables: the planner chooses an index by itself.
+//! The cost of sweeps and searches does not grow with the tables: the planner chooses an index without hints.
 
 use std::fs;
 
@@ -11,13 +11,13 @@ use maintenance::{
 };
 use test_support::{TestApp, rows::FILL, workspace};
 
-/// An area, and a day.
+/// An area and a period of one day.
 const REPORT: [&str; 3] = ["'A'", "'2029-12-31'", "'2030-01-01'"];
 
-/// The plan for these arguments, by the planner's own choice.
+/// Returns the plan that the planner chooses for these arguments.
 async fn plan(db: &mut PgConnection, statement: &str, arguments: &[&str]) -> String {
     let of = |text: &str| (1..).take_while(|n| text.contains(&format!("${n}"))).count();
-    // Parameters may be used in any order, and not all of them by each statement.
+    // A statement may use its parameters in any order and may skip some.
     let count = of(statement);
     let call = format!("EXPLAIN EXECUTE s ({})", arguments[..count].join(", "));
     sqlx::raw_sql(AssertSqlSafe(format!("PREPARE s AS {statement}"))).execute(&mut *db).await.unwrap();
@@ -28,7 +28,7 @@ async fn plan(db: &mut PgConnection, statement: &str, arguments: &[&str]) -> Str
     lines.join("\n")
 }
 
-/// Appends the `.sql` files that a source file includes, each in quotes.
+/// Appends the quoted contents of the `.sql` files that a source file includes.
 fn with_sql_files(source: &str, file: &str) -> String {
     let folder = workspace().join("crates").join(file);
     let included = source.split("include_str!(\"").skip(1).filter_map(|rest| rest.split('"').next());
@@ -60,12 +60,12 @@ async fn every_sweep_reads_its_index() {
     let (t, mut db) = filled().await;
     let before = format!("(to_timestamp({}) - interval '10000 hours' + interval '14 days')", t.now_ms() / 1000);
     for sweep in SWEEPS.into_iter().chain(BINDING_SWEEPS) {
-        // A thousandth of the table, as a batch is of millions.
+        // A thousandth of the table, like a batch of a table with millions of rows.
         let plan = plan(&mut db, sweep.remove, &[&before, "20", "'epoch'", "''"]).await;
         assert!(!plan.contains("Seq Scan"), "{}:\n{plan}", sweep.what);
         assert!(plan.contains("Index"), "{}:\n{plan}", sweep.what);
     }
-    // No index of its own says how old a step is.
+    // No index is on the age of a step.
     let feed = SWEEPS.into_iter().find(|sweep| sweep.what == "steps of orders").unwrap();
     let plan = plan(&mut db, feed.count, &[&before]).await;
     assert!(!plan.contains("Seq Scan") && plan.contains("Index"), "a dry run:\n{plan}");
@@ -296,14 +296,14 @@ async fn the_audit_trail_reads_an_index_of_each_history() {
     let (_t, mut db) = filled().await;
     let arguments = ["'2029-12-31'", "'2030-01-01'", "''", "NULL", "NULL", "NULL", "50"];
     let plan = plan(&mut db, trail::trail_statement(), &arguments).await;
-    // A new day of the history is empty: there is nothing that an index could spare.
+    // A new day of the history is empty, so an index would save nothing.
     let scanned: Vec<&str> =
         plan.lines().filter(|line| line.contains("Seq Scan") && !line.contains("order_events_2")).collect();
     assert!(scanned.is_empty(), "{scanned:?}:\n{plan}");
 }
 
-/// Orders that this statement reads and its looks into offers, as Postgres counts them, and the rows it answers. What it writes is rolled
-/// back.
+/// Returns the rows of orders and offers that this statement reads, as counted by Postgres, and the rows that it
+/// returns. Its writes are rolled back.
 async fn orders_read_by(db: &mut PgConnection, statement: &str, arguments: &str) -> (i64, usize) {
     const READ: &str = "
         SELECT sum(CASE relname WHEN 'orders' THEN seq_tup_read + coalesce(idx_tup_fetch, 0) ELSE seq_tup_read + idx_scan END)::bigint
@@ -319,7 +319,7 @@ async fn orders_read_by(db: &mut PgConnection, statement: &str, arguments: &str)
     (after - before, rows)
 }
 
-/// Orders read by the look at what waits near this driver.
+/// Returns the number of orders read by the search for orders near this driver.
 async fn orders_read_for(db: &mut PgConnection, driver: &str) -> i64 {
     let look = statement("orders/src/offers/free_drivers.rs", "waiting orders of free drivers");
     let arguments = format!("'{{{driver}}}', '{{RIDE}}', '{{1000}}', '{{1}}', '{{0}}', 4, 300, 3000, 144");
@@ -328,8 +328,8 @@ async fn orders_read_for(db: &mut PgConnection, driver: &str) -> i64 {
     read
 }
 
-/// Two drivers at one place, an order that waits there and was offered to one of them, and orders with other drivers on the way, which
-/// Postgres does not know of: it last counted them on a quiet night.
+/// Two drivers at one place, a waiting order there that was offered to one of them, and orders of other drivers on a
+/// trip. The latest statistics of Postgres are from a quiet night and miss them.
 const RUSH_HOUR: &str = "
     INSERT INTO orders (id, service_type, pickup_lat, pickup_lng, payment_status, status, lifetime_deadline, created_at, updated_at,
                         closed_at)
@@ -349,7 +349,7 @@ const RUSH_HOUR: &str = "
     INSERT INTO offers (id, order_id, attempt_no, round, driver_id, state, offered_at, expires_at)
         VALUES ('00000000-0000-0000-0000-000000000001', 'WAITING-1', 1, 0, 'D1', 'offered', dispatchq_now(), dispatchq_now())";
 
-/// The part of the statement that writes changes that looks for free drivers.
+/// Returns the part of the write statement that searches for free drivers.
 fn free_drivers_of_write() -> String {
     let part = fs::read_to_string(workspace().join("crates/orders/src/order_store/free_drivers.sql")).unwrap();
     let part = part.trim().trim_end_matches(',').replace("$10", "$1").replace("$11", "$2");
@@ -397,8 +397,8 @@ async fn busy_drivers_are_looked_up_individually() {
             30,
         ),
         ("a small circle", source("offers/free_drivers.rs", "waiting orders of free drivers"), &narrow, 1, 30),
-        // Four drivers are free, and each is told of four orders. All 500 that wait are read, once, and no driver looks into the
-        // offers of more than it is told of.
+        // Four drivers are free, and each gets four orders. All 500 waiting orders are read once, and each driver's
+        // offers are read only for the orders that the driver gets.
         ("wide circles", source("offers/free_drivers.rs", "waiting orders of free drivers"), &wide, 16, 560),
         (
             "offers are live",
@@ -410,12 +410,12 @@ async fn busy_drivers_are_looked_up_individually() {
         ("insert offers", source("store/offers.rs", "insert offers"), new_offer, 1, 30),
         ("write change", free_drivers_of_write(), planned, 1, 30),
     ] {
-        // Places come as numbers, and are subtracted from each other.
+        // Places are bound as numbers and subtracted from each other.
         let typed = ["$3 - $5", "$4 - $6"]
             .iter()
             .fold(look, |text, span| text.replace(span, &span.replace(" -", "::float8 -")));
         for plans in ["force_custom_plan", "force_generic_plan"] {
-            // As the connections of batches have it.
+            // Settings of the batch connections.
             let set = format!(
                 "SET plan_cache_mode = {plans}; SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off"
             );
@@ -427,7 +427,7 @@ async fn busy_drivers_are_looked_up_individually() {
     }
 }
 
-/// Orders that wait at one place, each so much older than the one before.
+/// Adds waiting orders at one place, each older than the previous one by `apart`.
 async fn add_waiting(db: &mut PgConnection, prefix: &str, orders: u32, place: (f64, f64), apart: &str) {
     let (lat, lng) = place;
     let insert = format!(
@@ -455,7 +455,7 @@ async fn driver_search_cost_ignores_waiting_orders() {
     add_waiting(&mut db, "FARTHER-", 5_000, (-7.6, 110.8), "1 minute").await;
     let read = orders_read_for(&mut db, "NEAR").await;
     assert!(read < 100, "{read} orders were read, {few} before 5,000 more waited elsewhere");
-    // In the driver's own cell of the map, and out of reach: the oldest alone are looked at.
+    // Orders in the driver's map cell but out of reach: only the oldest are read.
     add_waiting(&mut db, "CELL-", 5_000, (-6.249, 106.849), "1 second").await;
     let read = orders_read_for(&mut db, "NEAR").await;
     assert!(read < 450, "{read} orders were read, {few} before 5,000 more waited in the cell");

@@ -1,4 +1,4 @@
-//! What the reconciler puts back, and what it leaves alone.
+//! Timers and orders that the reconciler repairs, and those that it does not change.
 
 mod dead_timers;
 mod horizon;

@@ -1,4 +1,4 @@
-//! What is owed or still open stays; a sweep that fails keeps no other from its work.
+//! Unpaid refunds and open items are kept. A failed sweep does not stop the others.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ async fn owed_refunds_and_open_alerts_outlive_retention() {
 }
 
 // Fault F18
-/// More than a batch that may not go lies before what may.
+/// More rows than a batch that must be kept come before the rows that can be removed.
 #[tokio::test]
 async fn what_may_not_go_hides_nothing_behind_it() {
     let t = TestApp::start().await;
@@ -63,7 +63,7 @@ async fn what_may_not_go_hides_nothing_behind_it() {
     assert_eq!(t.count("SELECT count(*) FROM orders").await, 2500);
 }
 
-/// Each transaction has one call; the first one of LONG was settled after all others had been made.
+/// Each transaction has one call. The first one of LONG was settled after all others had been made.
 const BINDINGS: &str = "
     INSERT INTO provider_servers (id, provider, base_url, changed_by) VALUES ('S1', 'p', 'http://x', 'me');
     INSERT INTO bindings (id, server_id, account_id, config, cycle, call_no, unresolved, created_at, updated_at, deleted_at)
@@ -93,7 +93,7 @@ async fn of_each_binding_the_first_final_transactions_go() {
     let report = cleanup::run(&t.app.maintenance, cleanup::CleanupMode::DryRun).await.unwrap();
     assert_eq!((report.transactions, report.bindings), (299 + 1 + 3 + 2, 1));
 
-    // What is missing is never taken for removed.
+    // A missing row does not count as removed.
     t.sql("DELETE FROM transactions WHERE trx_id = 'GAP.2'").await;
     let report = cleanup::run(&t.app.maintenance, cleanup::CleanupMode::Remove).await.unwrap();
     assert_eq!((report.transactions, report.bindings), (299 + 1 + 1 + 2, 2));
@@ -169,7 +169,7 @@ async fn binding_alerts_expire_once_acknowledged_or_deleted() {
 }
 
 // Fault F5
-/// More than one page of old steps, of many transactions, before young ones.
+/// Old steps of many transactions fill more than one page and precede recent steps.
 #[tokio::test]
 async fn a_dry_run_counts_the_steps_that_are_removed() {
     let t = TestApp::start().await;
@@ -203,7 +203,7 @@ async fn slow_sweep_fails_alone_and_visibly() {
     .await;
     t.advance(DAY * 31).await;
     let job = PeriodicTick { schedule: "cleanup".to_owned(), slot: i64::try_from(t.now_ms() / 1000).unwrap() };
-    // It spends a try, and so it is given up, and seen, if it stays so.
+    // The failure costs a try. If it persists, the job becomes dead and visible.
     match tick::perform_tick(t.app.maintenance.clone(), job.clone()).await {
         Outcome::Retry(why) => assert!(why.contains("rankings: ") && why.contains("statement timeout"), "{why}"),
         other => panic!("{other:?}"),

@@ -8,7 +8,7 @@ use foundation::{
 use settings::Config;
 use test_support::TestApp;
 
-/// An installation in a schema of its own.
+/// Creates an installation in its own schema.
 async fn install(t: &TestApp, schema: &str) -> Pool {
     t.sql(&format!("CREATE SCHEMA {schema}")).await;
     let url = format!("{}?options=-csearch_path%3D{schema}", t.postgres.url());
@@ -17,7 +17,7 @@ async fn install(t: &TestApp, schema: &str) -> Pool {
     pool
 }
 
-/// Whether `inner` is done in a round of `outer` under the same number.
+/// Returns whether `inner` runs during a round of `outer` with the same lock number.
 async fn runs_within(outer: &Pool, inner: &Pool) -> bool {
     let round = lock::run_under_lock(outer, 7, async {
         let other = lock::run_under_lock(inner, 7, async { Ok::<_, ServiceError>(()) }).await?;
@@ -41,9 +41,9 @@ async fn installations_of_two_schemas_lock_apart() {
     ] {
         assert_eq!(runs_within(outer, inner).await, runs);
     }
-    // In `public` the id of a lock is its number.
+    // In `public` the lock id equals its number.
     assert_eq!(t.count("SELECT dispatchq_lock(7::bigint)").await, 7);
-    // Those of one driver, and of one area, lie apart, too.
+    // Locks of a driver and of an area also differ.
     let of =
         async |pool: &Pool, query: &'static str| sqlx::query_scalar::<_, i64>(query).fetch_one(pool).await.unwrap();
     let halves = "SELECT dispatchq_lock(7)::bigint";

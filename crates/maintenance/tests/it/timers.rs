@@ -1,4 +1,4 @@
-//! No timer waits longer than promised, in whatever state Redis and the clocks are.
+//! No timer waits longer than documented, whatever the state of Redis and the clocks.
 
 use std::{
     collections::BTreeSet,
@@ -12,7 +12,7 @@ use orders::{commit, fleet::driver_index};
 use queue::ScriptClock;
 use test_support::{Counting, Scrape, TestApp, by, eventually, ids, secs};
 
-/// An order whose attempt runs, asked of D1.
+/// Creates an order whose attempt runs, offered to D1.
 async fn offered() -> TestApp {
     let t = TestApp::start().await;
     t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
@@ -22,7 +22,7 @@ async fn offered() -> TestApp {
 }
 
 // Fault F9
-/// The driver declines, and the process dies before it has moved the timer: it lies 50 s ahead, where it was.
+/// The driver declines, and the process dies before it moves the timer. The timer stays 50 s ahead.
 #[tokio::test]
 async fn declined_offer_continues_after_lost_enqueue() {
     let t = offered().await;
@@ -75,7 +75,7 @@ async fn an_order_ends_while_redis_is_full() {
     t.order_of("ORD-1", "RIDE", "PAID").await;
     let _: () = t.redis(&["CONFIG", "SET", "maxmemory", "1"]).await;
     t.advance(secs(1800 + 61)).await;
-    // Nothing is missing in Redis, so all that a look has to enqueue is what follows.
+    // Redis lacks no timer, so the reconciler enqueues only follow-up jobs.
     let _ = reconciler::reconcile_once(&t.app.maintenance).await;
     assert_eq!(t.status("ORD-1").await, OrderStatus::Compensating);
     let _: () = t.redis(&["CONFIG", "SET", "maxmemory", "0"]).await;
@@ -83,7 +83,7 @@ async fn an_order_ends_while_redis_is_full() {
     is_told_to_support_when_redis_is_back(&t).await;
 }
 
-/// What a request could not enqueue is not left until it is overdue.
+/// A job that a request could not enqueue is retried before it is overdue.
 #[tokio::test]
 async fn timers_refused_by_full_redis_are_retried() {
     let t = TestApp::start().await;
@@ -98,7 +98,7 @@ async fn timers_refused_by_full_redis_are_retried() {
 }
 
 // Fault F17
-/// As after a failover to a host whose clock is an hour behind: what lies in Redis seems to be due in an hour.
+/// Simulates a failover to a host whose clock is an hour behind: jobs in Redis appear to be due in an hour.
 #[tokio::test]
 async fn timers_from_fast_clock_follow_their_rows() {
     let counting = Counting::start();
@@ -115,7 +115,7 @@ async fn timers_from_fast_clock_follow_their_rows() {
     assert_eq!(due, t.now_ms() - 3_600_000, "now, by the clock that Redis has");
 
     let (at, _stop) = counting.shown(&app).await;
-    // A clock that does not answer in time is no number.
+    // A clock that does not answer in time reports no number.
     eventually("the clock is shown an hour behind", || async {
         Scrape::ask(&at).await.value("dispatchq_redis_clock_ahead_seconds") == -3_600.0
     })
@@ -128,7 +128,7 @@ async fn timers_from_fast_clock_follow_their_rows() {
 }
 
 // Fault F19f
-/// The reconciler reads that a queue is stopped, an operator lets it run, the reconciler stops it.
+/// The reconciler reads that a queue is stopped, an operator resumes it, and the reconciler stops it.
 #[tokio::test]
 async fn reconciler_never_undoes_a_resume() {
     let t = TestApp::start().await;
@@ -164,7 +164,7 @@ async fn no_index_of_drivers_is_left_for_good() {
     let t = TestApp::start().await;
     t.drivers(&[("D1", 100.0)]).await;
     let ttl = async || -> i64 { t.redis(&["TTL", "dispatchq:drivers:RIDE"]).await };
-    // A driver moves before there is an index.
+    // A driver moves before the index exists.
     let place = driver_index::DriverPlace {
         id: "D1".into(),
         service_types: vec!["RIDE".into()],
@@ -179,7 +179,7 @@ async fn no_index_of_drivers_is_left_for_good() {
 }
 
 // Fault S20h
-/// Names that the requirements fix, the engine's, and ours with our prefix.
+/// Key names are fixed by the requirements, belong to the queue engine, or have our prefix.
 #[tokio::test]
 async fn every_key_in_redis_says_whose_it_is() {
     let t = offered().await;

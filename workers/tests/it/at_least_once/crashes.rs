@@ -10,14 +10,14 @@ use model::{
 use queue::store::SettleVerdict;
 use test_support::{TestApp, ids, secs};
 
-/// When a worker dies with a job in hand.
+/// Point at which a worker dies while it runs a job.
 #[derive(Clone, Copy)]
 enum Crash {
     BeforeCommit,
     AfterCommit,
 }
 
-/// Performs until nothing is due; the first delivery of each job takes its worker down.
+/// Runs jobs until none is due. The worker dies at the first delivery of each job.
 async fn run_crashing(t: &TestApp, crash: Crash, crashed: &mut HashSet<String>) {
     loop {
         let mut lost = false;
@@ -100,7 +100,7 @@ async fn a_worker_that_lost_its_lease_cannot_settle_it() {
     t.outlive_leases().await;
     t.run_due().await;
 
-    // It wakes up, performs what is long done, and reports.
+    // The frozen worker wakes up, runs the job again, and reports a result, which is refused.
     let (rows, timers) = (t.dump().await, t.timers().await);
     let outcome = t.perform(&frozen).await;
     assert_eq!(t.settle(&frozen, outcome).await, SettleVerdict::Refused);

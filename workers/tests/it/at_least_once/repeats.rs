@@ -1,4 +1,4 @@
-//! Jobs that are delivered too often, too early, or for nothing.
+//! Jobs that are delivered twice, too early, or without need.
 
 use model::{
     decide::actions,
@@ -12,7 +12,7 @@ fn job(queue: &'static str, id: &str) -> NewJob {
     NewJob { queue, id: JobId::parse(id).unwrap(), delay: millis(0), payload: None, slots: None }
 }
 
-/// Performs what is due; with `times` above 1 each delivery that often before it is settled.
+/// Runs due jobs, each `times` times before it is settled.
 async fn run(t: &TestApp, times: usize, ran: &mut Vec<Ran>) {
     loop {
         let jobs = t.take().await;
@@ -30,7 +30,7 @@ async fn run(t: &TestApp, times: usize, ran: &mut Vec<Ran>) {
     }
 }
 
-/// Orders of every kind of life; returns what ran.
+/// Creates orders with every kind of life and returns the jobs that ran.
 async fn lives(t: &TestApp, times: usize) -> Vec<Ran> {
     let mut ran = Vec::new();
     t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
@@ -56,7 +56,7 @@ async fn lives(t: &TestApp, times: usize) -> Vec<Ran> {
     ran
 }
 
-/// What happened, without the ids that are random.
+/// Returns the events without random ids.
 async fn history(t: &TestApp) -> Vec<String> {
     t.texts(
         "SELECT concat_ws(' ', order_id, from_status, to_status, reason, actor, attempt_no, at)
@@ -136,7 +136,7 @@ async fn an_early_job_waits_for_its_row() {
     t.drivers(&[("D1", 100.0)]).await;
     t.order("ORD-1").await;
     t.order("ORD-2").await;
-    // ORD-1: a running attempt, its message to be sent again. ORD-2: a new round in 15 s.
+    // ORD-1: a running attempt with a message to send again. ORD-2: a new round in 15 s.
     receiver.fail(axum::http::StatusCode::BAD_GATEWAY, 1);
     t.run_due().await;
     let waiting = t.timers().await;
@@ -165,8 +165,8 @@ async fn an_early_job_waits_for_its_row() {
     assert_eq!(t.timers().await, waiting);
 }
 
-/// They were cancelled with the change that decided it; here they are again, as where that call was lost. One with a driver keeps its
-/// lifetime, for the driver may be lost.
+/// The timers were cancelled with the change. They are enqueued again here, as if that call had been lost. An order
+/// with a driver keeps its lifetime timer, because the driver may be lost.
 #[tokio::test]
 async fn leftover_timers_of_a_decided_order_do_nothing() {
     for cancelled in [false, true] {
@@ -200,12 +200,12 @@ async fn job_wanted_earlier_runs_again_in_time() {
     t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
     t.order("ORD-1").await;
     t.run_due().await;
-    // The timeout comes early, and finds that it has 120 s to wait ...
+    // The timeout job comes early and has 120 s to wait ...
     t.app.core.store.enqueue(&[job(jobs::queues::DISPATCH_TIMEOUT, "timeout:ORD-1:1")]).await.unwrap();
     let leased = t.take().await.remove(0);
     let outcome = t.perform(&leased).await;
     assert_eq!(outcome, Outcome::Snooze { delay: secs(120) });
-    // ... but before it says so, the driver declines and wants it now.
+    // ... but before the job is settled, the driver declines, so it is needed now.
     t.decline_offer("ORD-1").await;
     t.settle(&leased, outcome).await;
     t.run_due().await;

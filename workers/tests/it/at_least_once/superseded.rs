@@ -1,5 +1,5 @@
-//! Timers that a change leaves behind for good are cancelled with it, and no other timer is, in whatever order the calls of an order's
-//! changes arrive.
+//! A change cancels exactly the timers that the order no longer needs, in whatever order the calls of its changes
+//! arrive.
 
 use maintenance::recovery::repair;
 use model::{
@@ -44,7 +44,7 @@ async fn a_job_takes_along_the_timers_its_change_leaves_behind() {
     t.assert_sound().await;
 }
 
-/// Changes ORD-1, and leaves its timers as they are.
+/// Changes ORD-1 and does not update its timers.
 async fn change_alone(t: &TestApp, decide: impl FnMut(&Snapshot) -> Decision) -> ChangedOrder {
     match commit::change_order(&t.app.orders, &id("ORD-1"), decide).await.unwrap() {
         ChangeOutcome::Yes(changed) => *changed,
@@ -52,13 +52,13 @@ async fn change_alone(t: &TestApp, decide: impl FnMut(&Snapshot) -> Decision) ->
     }
 }
 
-/// The call that follows a change.
+/// Sends the enqueue call that follows a change.
 async fn follow_up(t: &TestApp, changed: &ChangedOrder) {
     let jobs = timers::derive_jobs(&changed.after);
     t.app.core.store.enqueue_superseding(&jobs, &changed.superseded).await.unwrap();
 }
 
-/// Every order in which so many calls may arrive.
+/// Returns every order in which this many calls may arrive.
 fn arrivals(calls: usize) -> Vec<Vec<usize>> {
     let Some(last) = calls.checked_sub(1) else { return vec![Vec::new()] };
     let mut all = Vec::new();
@@ -72,7 +72,7 @@ fn arrivals(calls: usize) -> Vec<Vec<usize>> {
     all
 }
 
-/// The second attempt is asked for, called off, and asked for again; so its timer must survive every call that comes late.
+/// The second attempt is scheduled, cancelled, and scheduled again. Its timer must survive every late call.
 #[tokio::test]
 async fn late_cancels_never_remove_a_wanted_timer() {
     let t = TestApp::start().await;

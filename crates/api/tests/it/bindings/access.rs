@@ -1,4 +1,4 @@
-//! Who may do what with bindings, and requests that are repeated.
+//! Permissions for bindings, and repeated requests.
 
 use reqwest::Method;
 use serde_json::json;
@@ -64,7 +64,7 @@ async fn repeated_request_returns_the_first_answer() {
     let stop = once(&format!("{BINDINGS}/B-1/stop"), "k3", json!({})).await;
     assert_eq!(stop.error(), (422, "IDEMPOTENCY_KEY_REUSED"));
 
-    // The process that made it died before it answered.
+    // The process that created the binding died before it answered.
     desk.sql("UPDATE idempotency_keys SET status = NULL, body = NULL").await;
     assert_eq!(once(BINDINGS, "k1", new.clone()).await.error(), (409, "IDEMPOTENCY_KEY_IN_USE"));
     desk.advance(secs(61)).await;

@@ -9,7 +9,7 @@ fn ids<'a>(page: &'a Answer, list: &str, field: &str) -> Vec<&'a str> {
     page.body[list].as_array().unwrap().iter().map(|row| row[field].as_str().unwrap()).collect()
 }
 
-/// Lets time pass until so many transactions have ended.
+/// Advances time until this many transactions have ended.
 async fn end_cycles(desk: &Desk, count: i64) {
     while desk.count("SELECT count(*) FROM transactions WHERE ended_at IS NOT NULL").await < count {
         let due = desk.next_due_ms().await.expect("a job waits");
@@ -54,7 +54,7 @@ async fn bindings_are_listed_page_by_page_and_filtered() {
     }
 }
 
-/// As the row of a version to come, which knows a setting more.
+/// Simulates the row of a later version that has one more setting.
 #[tokio::test]
 async fn binding_list_names_an_unreadable_binding() {
     let desk = Desk::open().await;
@@ -72,7 +72,7 @@ async fn binding_list_names_an_unreadable_binding() {
     let rest = desk.get(&format!("{BINDINGS}?limit=2&cursor={}", first.body["next_cursor"].as_str().unwrap())).await;
     assert_eq!((ids(&rest, "bindings", "id"), &rest.body["next_cursor"]), (vec!["B-3"], &json!(null)));
 
-    // A plan refuses it, and takes the others.
+    // A plan refuses this binding and includes the others.
     let action = json!({ "filter": {}, "action": "start", "dry_run": true });
     let planned = desk.post(&format!("{BINDINGS}/actions"), action).await;
     assert_eq!(planned.status, 201, "{:?}", planned.body);

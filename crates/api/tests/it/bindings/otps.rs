@@ -1,4 +1,4 @@
-//! OTPs that people hand in.
+//! OTPs that people submit.
 
 use provider_sim::ProviderKnobs;
 use serde_json::{Value, json};
@@ -41,7 +41,7 @@ async fn an_otp_is_stored_once_and_sent() {
     assert!(stored.body["binding"].get("otp_value").is_none() && !stored.body.to_string().contains("987654"));
     assert_eq!(desk.hand_in("", otp("B-1.1", "123456")).await.error(), (409, "OTP_STORED"));
     desk.run_due().await;
-    // It was wrong: another is asked for.
+    // The OTP was wrong, so the binding waits for another one.
     assert_eq!(desk.status_of("B-1.1").await, "WAITING_OTP");
     assert_eq!(outcome(&desk.hand_in("", otp("B-1.1", "123456")).await), ("RUNNING", true, ""));
     desk.run_due().await;
@@ -80,7 +80,7 @@ async fn repeated_otp_returns_the_first_answer() {
     assert_eq!(desk.hand_in("k1", otp("B-1.1", "123456")).await, Answer { replayed: true, ..first });
     assert_eq!(desk.hand_in("k1", otp("B-1.1", "654321")).await.error(), (422, "IDEMPOTENCY_KEY_REUSED"));
 
-    // The process that stored it died before it answered.
+    // The process that stored the OTP died before it answered.
     desk.sql("UPDATE idempotency_keys SET status = NULL, body = NULL").await;
     desk.advance(secs(61)).await;
     let again = desk.hand_in("k1", otp("B-1.1", "123456")).await;

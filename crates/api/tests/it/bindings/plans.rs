@@ -1,4 +1,4 @@
-//! Mass actions over HTTP: made with a filter, shown, run and cancelled by their id.
+//! Plans over HTTP: created with a filter, shown, run and cancelled by id.
 
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ impl Desk {
         }
     }
 
-    /// The path of the plan that an answer is about.
+    /// Returns the path of the plan in an answer.
     fn path_of(answer: &Answer) -> String {
         format!("{PLANS}/{}", answer.body["plan"]["id"].as_str().unwrap_or_else(|| panic!("no plan: {answer:?}")))
     }
@@ -30,7 +30,7 @@ impl Desk {
     }
 }
 
-/// `id state` of items.
+/// Returns `id state` of each item.
 fn fates(page: &Answer) -> Vec<String> {
     let items = page.body["items"].as_array().unwrap_or_else(|| panic!("no items: {page:?}"));
     items.iter().map(|item| format!("{} {}", item["subject_id"], item["state"]).replace('"', "")).collect()
@@ -172,7 +172,7 @@ async fn a_repeated_request_makes_one_plan_and_runs_it_once() {
     let ran = desk.run_plan(&path, "k2").await;
     assert_eq!(desk.run_plan(&path, "k2").await, Answer { replayed: true, ..ran });
 
-    // The processes that made and ran it died before they answered.
+    // The processes that created and ran the plan died before they answered.
     desk.sql("UPDATE idempotency_keys SET status = NULL, body = NULL").await;
     desk.advance(secs(61)).await;
     let again = make().await;

@@ -1,4 +1,4 @@
-//! Providers' servers and the limit of all calls.
+//! Provider servers, and the limit of all calls.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{BINDINGS, Desk, SERVERS};
 use test_support::Answer;
 
-/// Adds the reason that changes of servers and limits must have.
+/// Adds the required reason for changes of servers and limits.
 fn because(mut body: Value) -> Value {
     body["reason"] = json!("a test");
     body

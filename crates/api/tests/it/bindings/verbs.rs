@@ -1,4 +1,4 @@
-//! Creating, starting, pausing, resuming, stopping, changing and deleting.
+//! Create, start, pause, resume, stop, change and delete bindings.
 
 use serde_json::{Value, json};
 
@@ -55,7 +55,7 @@ async fn a_stop_waits_for_the_open_call() {
             assert_eq!(desk.verb("B-1", verb).await.error(), (409, "BINDING_STOPPING"), "{verb}");
         }
         assert_eq!(desk.delete("B-1").await.error(), (409, "BINDING_NOT_AT_REST"));
-        // The provider goes away: its connections break, and so the call ends.
+        // The provider stops: its connections break, so the call ends.
         drop(sim);
     };
     let (_outcome, ()) = tokio::join!(desk.perform(&hung), watch);

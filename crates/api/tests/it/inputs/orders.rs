@@ -1,4 +1,4 @@
-//! The values of an order: HTTP and SQL accept the same ones.
+//! Values of an order: HTTP and SQL accept the same ones.
 
 use model::key_name::KeyName;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use accounts::api_keys::AccountRole;
 use settings::DispatchOverrides;
 use test_support::{Api, TestApp, admission::full_for};
 
-/// Values of each member that an order may have or must not have.
+/// Returns valid and invalid values of each field of an order.
 fn cases() -> Vec<(&'static str, Value)> {
     let mut cases = Vec::new();
     for amount in
@@ -102,7 +102,7 @@ async fn http_and_sql_accept_the_same_orders() {
         .bind(text("language"))
         .fetch_one(&t.app.core.db)
         .await;
-        // HTTP has both coordinates in one member.
+        // HTTP has both coordinates in one field.
         let by_sql = created
             .err()
             .map(|error| refused_column(&error).replace("pickup_lat", "pickup").replace("pickup_lng", "pickup"));
@@ -110,7 +110,7 @@ async fn http_and_sql_accept_the_same_orders() {
     }
 }
 
-/// The value that the SQL function refused.
+/// Returns the field that the SQL function refused.
 fn refused_column(error: &sqlx::Error) -> String {
     let error = error.as_database_error().unwrap_or_else(|| panic!("{error}"));
     assert_eq!(error.code().as_deref(), Some("22023"), "{error}");
@@ -155,7 +155,7 @@ async fn sql_orders_have_plain_actors_and_bounded_lifetimes() {
         );
     }
     assert_eq!(check("producer:toko", Some("toko"), "2 hours", 0).await, None);
-    // The names that a key may have are the names that an owner may have.
+    // Keys and owners have the same valid names.
     for name in
         ["Toko 2", "José", "太远了", "shop\u{3000}", " a", "ﬁx", "e\u{301}", "a\u{feff}b", "a\u{e000}", "x\u{a0}y"]
     {

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::Probe;
 use test_support::TestApp;
 
-/// Blanks, characters without width, bidirectional and control characters, and a byte-order mark.
+/// Blanks, zero-width, bidirectional and control characters, and a byte-order mark.
 const ODD_TEXTS: [&str; 10] =
     ["", " ", "\u{200b}", "a\u{200b}b", "a\u{202e}b", "a\u{1b}[31mb", "\u{feff}a", "a\nb", "é", "__binding__"];
 const ODD_TIMES: [&str; 6] = [
@@ -36,11 +36,11 @@ fn odd_numbers() -> Vec<Value> {
 }
 
 fn long_texts() -> [String; 3] {
-    // Too many characters, and too many bytes of few characters.
+    // Too many characters, and few characters with too many bytes.
     ["x".repeat(65), "x".repeat(3_000), "ก".repeat(50)]
 }
 
-/// What a reference leads to; of a value that may be null, the schema of the value.
+/// Resolves a reference. For a nullable value, returns the schema of the value.
 pub(super) fn resolve<'a>(spec: &'a Value, schema: &'a Value) -> &'a Value {
     if let Some(reference) = schema["$ref"].as_str() {
         return resolve(spec, spec.pointer(reference.trim_start_matches('#')).unwrap());
@@ -58,7 +58,7 @@ fn types_of(schema: &Value) -> Vec<&str> {
     }
 }
 
-/// Collects the members that a schema names, and the members of those.
+/// Collects the fields of a schema, including nested ones.
 pub(super) fn collect_members<'a>(
     spec: &'a Value,
     schema: &'a Value,
@@ -73,7 +73,7 @@ pub(super) fn collect_members<'a>(
     }
 }
 
-/// Values that a member of a body must not have, and extremes that it may have.
+/// Returns invalid values of a body field, and extreme valid ones.
 pub(super) fn wrong_values(spec: &Value, schema: &Value) -> Vec<Value> {
     let resolved = resolve(spec, schema);
     let types = types_of(resolved);
@@ -95,7 +95,7 @@ pub(super) fn wrong_values(spec: &Value, schema: &Value) -> Vec<Value> {
     values
 }
 
-/// Texts that a parameter must not have, and extremes that it may have.
+/// Returns invalid texts of a parameter, and extreme valid ones.
 pub(super) fn wrong_texts(schema: &Value) -> Vec<String> {
     let types = types_of(schema);
     let mut texts: Vec<String> = ["", "text", "null", "-1"].map(str::to_owned).into();
@@ -111,7 +111,7 @@ pub(super) fn wrong_texts(schema: &Value) -> Vec<String> {
     texts
 }
 
-/// The value that a text of a parameter means.
+/// Converts the text of a parameter to its value.
 pub(super) fn read_text(spec: &Value, schema: &Value, text: &str) -> Value {
     let types = types_of(resolve(spec, schema));
     let is_text = types.is_empty() || types.contains(&"string");
@@ -119,7 +119,7 @@ pub(super) fn read_text(spec: &Value, schema: &Value, text: &str) -> Value {
     if is_text { json!(text) } else { read().unwrap_or_else(|| json!(text)) }
 }
 
-/// Which texts fit which patterns, as Postgres says.
+/// Results of matching texts with patterns, computed by Postgres.
 pub(super) struct Patterns(BTreeMap<(String, String), bool>);
 
 impl Patterns {
@@ -136,7 +136,8 @@ impl Patterns {
         }
         for pattern in &seen {
             for text in &distinct {
-                // Postgres counts repetitions to 255. No text of this test lies between that and a longer bound.
+                // Postgres limits repetitions to 255. No text of this test has a length between that and a higher
+                // limit.
                 patterns.push(pattern.replace(",300}", ",255}"));
                 texts.push((*text).to_owned());
             }
@@ -157,7 +158,8 @@ impl Patterns {
     }
 }
 
-/// Patterns of a schema. One that names U+0000, which Postgres does not know, allows all texts of this test.
+/// Collects the patterns of a schema. A pattern with U+0000, which Postgres does not support, accepts all texts of this
+/// test.
 fn collect_patterns(schema: &Value, found: &mut Vec<String>) {
     if let Some(pattern) = schema["pattern"].as_str().filter(|pattern| !pattern.contains("\\u0000"))
         && !found.iter().any(|known| known == pattern)
@@ -166,7 +168,7 @@ fn collect_patterns(schema: &Value, found: &mut Vec<String>) {
     }
 }
 
-/// Returns why a schema does not allow a value.
+/// Returns the reason why a schema does not allow a value.
 pub(super) fn find_misfit(spec: &Value, schema: &Value, value: &Value, patterns: &Patterns) -> Option<String> {
     if let Some(reference) = schema["$ref"].as_str() {
         return find_misfit(spec, spec.pointer(reference.trim_start_matches('#')).unwrap(), value, patterns);

@@ -1,4 +1,4 @@
-//! `order explain`: why, what next, who holds it, what to do.
+//! `order explain`: the reason, the next step, the holder, and advice.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ fn commands(e: &OrderExplanation) -> Vec<&str> {
     e.to_do.iter().filter_map(|advice| advice.command.as_deref()).collect()
 }
 
-/// A worker that says it serves everything; its leases are those that `take` makes.
+/// Registers a worker that serves all queues. Its leases are those of `take`.
 async fn a_worker_lives(t: &TestApp) {
     let info = WorkerInfo {
         host: "host-1".to_owned(),

@@ -1,4 +1,4 @@
-//! Cancelling and rescheduling: what would be undone is refused, and says why.
+//! Cancelling and rescheduling jobs. An action that would be undone is refused with a reason.
 
 use super::{bury_due, job};
 use desk::operator::{
@@ -10,7 +10,7 @@ use queue::NewJob;
 use settings::{ScheduledTask, TaskSchedule};
 use test_support::{Receiver, TestApp, millis, secs};
 
-/// An order that is offered to D1.
+/// Creates an order that is offered to D1.
 async fn offered() -> TestApp {
     let t = TestApp::start().await;
     t.drivers(&[("D1", 100.0)]).await;
@@ -46,7 +46,7 @@ async fn a_timer_its_order_asks_for_is_not_cancelled() {
 async fn a_superseded_timer_is_cancelled_and_stays_away() {
     let t = offered().await;
     t.accept_offer("ORD-1").await;
-    // Its timeout was cancelled when the offer was accepted.
+    // The timeout job was cancelled when the offer was accepted.
     cancel_job(&t.app.desk, &job("lifetime:ORD-1")).await.unwrap();
     assert_eq!(reconciler::reconcile_in_full(&t.app.maintenance).await.unwrap().unwrap().inserted, 0);
     assert_eq!(t.timers().await.len(), 0);
@@ -77,7 +77,7 @@ async fn the_next_run_of_a_schedule_stays_where_it_is() {
     assert!(matches!(refused(&t, &id).await, JobRefusal::ScheduleAsks { schedule: "statistics", .. }));
     let later = why_refused(reschedule_job(&t.app.desk, &job(&id), RescheduleTime::In(secs(61))).await);
     assert!(matches!(later, JobRefusal::TooLate { by: "schedule", .. }), "{later:?}");
-    // Another time of the same schedule, or a schedule that is no more, is not asked for.
+    // The reconciler does not need a job for another time of the same schedule, or for a removed schedule.
     for stray in ["tick:statistics:1", "tick:nonsense:1"] {
         let stray =
             NewJob { queue: jobs::queues::PERIODIC, id: job(stray), delay: secs(9), payload: None, slots: None };
@@ -97,7 +97,7 @@ async fn only_waiting_jobs_are_cancelled_or_rescheduled() {
     let before = (t.timers().await, super::dead_ids(&t.app).await);
     for (id, code) in [("dispatch:DEAD:1", "DEAD"), ("dispatch:RUNNING:1", "RUNNING"), ("dispatch:NONE:1", "ABSENT")] {
         assert_eq!(refused(&t, id).await.error_code(), code);
-        // However late: that it does not wait is what matters.
+        // The delay does not matter, because the job is not waiting.
         for delay in [secs(0), secs(100_000)] {
             let refused = why_refused(reschedule_job(&t.app.desk, &job(id), RescheduleTime::In(delay)).await);
             assert_eq!(refused.error_code(), code, "{id}");

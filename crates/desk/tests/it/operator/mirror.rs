@@ -1,4 +1,4 @@
-//! Dead letters are copied to Postgres, come back after a flush, and end with a decision.
+//! Dead letters are copied to Postgres, restored after a flush, and closed by a decision.
 
 use super::{anna, bury_due, dead, dead_ids, job};
 use desk::dead_letters::{
@@ -19,7 +19,7 @@ async fn turn(t: &TestApp) -> MirrorTurn {
     mirror::mirror_once(&t.app.core).await.unwrap().expect("no other process mirrors")
 }
 
-/// Dead jobs that no order asks for.
+/// Creates dead jobs that no order needs.
 async fn strays(t: &TestApp, prefix: &str, count: usize, error: &str) {
     let new: Vec<_> = (0..count)
         .map(|n| NewJob {
@@ -142,7 +142,7 @@ async fn a_job_that_dies_again_is_another_dead_letter() {
         strays(&t, "a", 1, "broken").await;
         t.advance(secs(1)).await;
         turn(&t).await;
-        // Behind the mirror's back.
+        // The job is removed without the mirror.
         t.app.core.store.discard(&["tick:a:0"], &jobs::queues::ALL).await.unwrap();
     }
     assert_eq!((t.count(OPEN).await, t.count("SELECT count(*) FROM dead_letters").await), (1, 3));
@@ -154,7 +154,7 @@ async fn a_decision_that_never_came_to_be_is_open_again() {
     strays(&t, "a", 2, "broken").await;
     t.advance(secs(1)).await;
     turn(&t).await;
-    // The process died before it told Redis.
+    // The process died before it updated Redis.
     let entry = dead(&t.app).await.remove(0);
     let resolution = Resolution { how: ResolutionKind::Discarded, by: "operator:anna".to_owned(), why: None };
     dead_letter_rows::resolve_job(&t.app.core.db, &entry, &resolution).await.unwrap();

@@ -1,4 +1,5 @@
-//! Another life for a dead job: its order goes on, or it is said why not. Whatever crashes in between, doing it again helps.
+//! Requeue of a dead job: its order continues, or the request is refused with a reason. After a crash at any step, the
+//! request can be repeated.
 
 use axum::http::StatusCode;
 
@@ -20,7 +21,7 @@ use test_support::{Receiver, TestApp, by, id, ids, secs};
 
 const DISPATCH: &str = "dispatch:ORD-1:1";
 
-/// The reconciler notices what is dead and overdue.
+/// Runs the reconciler so that it finds dead, overdue jobs. Returns the number of orders put under review.
 async fn notice(t: &TestApp) -> u64 {
     t.advance(secs(4)).await;
     reconciler::reconcile_once(&t.app.maintenance).await.unwrap().unwrap().held
@@ -28,7 +29,7 @@ async fn notice(t: &TestApp) -> u64 {
 
 const HOLD_CAUSE: &str = "SELECT coalesce(hold_cause::text, '') FROM orders";
 
-/// An order whose first dispatch is dead and has put it under review.
+/// Creates an order that is under review because its first dispatch job is dead.
 async fn held() -> TestApp {
     let t = TestApp::start().await;
     t.drivers(&[("D1", 100.0)]).await;
@@ -55,7 +56,7 @@ async fn is_requeued(t: &TestApp, id: &str) {
     assert_eq!(requeue_job(&t.app.desk, &job(id), &anna()).await.unwrap(), DecisionOutcome::Done);
 }
 
-/// The order is asked of D1, who carries it out.
+/// Asserts that the order continues: D1 gets the offer and carries it out.
 async fn goes_on(t: &TestApp) {
     t.run_due().await;
     assert!(!t.snapshot("ORD-1").await.order.held_for_review);
@@ -117,7 +118,7 @@ async fn two_operators_give_one_life() {
     let (dispatch, by) = (job(DISPATCH), anna());
     let both = tokio::join!(requeue_job(&t.app.desk, &dispatch, &by), requeue_job(&t.app.desk, &dispatch, &by));
     assert!([both.0.unwrap(), both.1.unwrap()].contains(&DecisionOutcome::Done));
-    // The escalation will find its alert acknowledged: the review has ended.
+    // The review has ended, so the escalation finds its alert acknowledged.
     assert_eq!(t.timers().await.len(), 4, "dispatch, lifetime, the alert, and its escalation");
     goes_on(&t).await;
 }
@@ -162,7 +163,7 @@ async fn a_superseded_timer_stays_dead() {
     t.order("ORD-1").await;
     t.run_due().await;
     t.accept_offer("ORD-1").await;
-    // The call that was to cancel it with the change is lost.
+    // The call that cancels this job with the change is lost.
     let timeout = NewJob {
         queue: jobs::queues::DISPATCH_TIMEOUT,
         id: job("timeout:ORD-1:1"),
@@ -204,7 +205,8 @@ async fn past_the_lifetime_a_person_must_decide() {
 
 #[tokio::test]
 async fn the_lifetimes_own_job_ends_its_order() {
-    // A dispatcher is waited for, or a search goes on: then its next step is due, and dies, beside the lifetime.
+    // The order waits for a dispatcher, or a search continues. In the second case its next step is due and dies, in
+    // addition to the lifetime job.
     for (service_type, dead) in [("RENT", &["lifetime:ORD-1"][..]), ("RIDE", &[DISPATCH, "lifetime:ORD-1"])] {
         let t = TestApp::start().await;
         t.order_of("ORD-1", service_type, "PAID").await;
@@ -241,7 +243,7 @@ async fn periodic_work_just_runs_again() {
     assert_eq!(t.texts("SELECT resolved_how FROM dead_letters").await, ["requeued"]);
 }
 
-/// A refund alert that did not arrive for a day. Answers its job.
+/// Creates a refund alert that failed for a day. Returns its job.
 async fn given_up(t: &TestApp, receiver: &Receiver) -> String {
     t.order_of("ORD-1", "RIDE", "PAID").await;
     t.cancel("ORD-1").await.unwrap();
@@ -257,7 +259,7 @@ async fn dead_message_is_requeued_for_a_closed_order() {
     let t = TestApp::with(|config| receiver.configure(config)).await;
     let notify = given_up(&t, &receiver).await;
     is_requeued(&t, &notify).await;
-    // It is tried for another day, not once.
+    // The message is retried for another day, not only once.
     t.run_for(secs(3600)).await;
     assert_eq!(t.messages("ORD-1").await[0].2, "pending");
     receiver.recover();
@@ -302,7 +304,7 @@ async fn an_offer_nobody_can_answer_stays_dead() {
     assert_eq!(is_refused(&t, &notify).await, RequeueRefusal::NoMessage);
 }
 
-/// The process died after the order was changed.
+/// Changes only the order, as if the process died afterwards.
 async fn only_the_order(t: &TestApp) {
     let dispatch = job(DISPATCH);
     commit::change_order(&t.app.orders, &id("ORD-1"), |s| {
@@ -312,7 +314,7 @@ async fn only_the_order(t: &TestApp) {
     .unwrap();
 }
 
-/// And after the copy was written.
+/// Changes the order and its copy, as if the process died afterwards.
 async fn order_and_copy(t: &TestApp) {
     only_the_order(t).await;
     let entry = super::dead(&t.app).await.remove(0);

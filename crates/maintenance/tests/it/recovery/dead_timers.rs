@@ -1,4 +1,4 @@
-//! No order waits for a job that will not run: a dead timer puts its order on a person's desk.
+//! No order waits for a job that will not run: a dead timer puts its order on the desk.
 
 use maintenance::recovery::reconciler;
 use model::{
@@ -9,14 +9,14 @@ use model::{
 use queue::Outcome;
 use test_support::{TestApp, by, secs};
 
-/// The next due job dies.
+/// Makes the next due job dead.
 async fn kill_next(t: &TestApp, job: &str) {
     let leased = t.take().await.remove(0);
     assert_eq!(leased.delivery.id.as_str(), job);
     t.settle(&leased, Outcome::Dead("it can never work".to_owned())).await;
 }
 
-/// An order held because its first dispatch is dead.
+/// Creates an order under review whose first dispatch job is dead.
 async fn held() -> TestApp {
     let t = TestApp::start().await;
     t.order_of("ORD-1", "RIDE", "PAID").await;

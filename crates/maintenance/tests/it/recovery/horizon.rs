@@ -1,4 +1,4 @@
-//! While timers are put back the fleet works: what is due up to the horizon runs, and nothing else.
+//! Workers continue during a rebuild: jobs due up to the horizon run, all others wait.
 
 use jobs::{DispatchOrder, ExpireAttempt, ExpireOrder};
 
@@ -6,7 +6,7 @@ use maintenance::recovery::{rebuild::Rebuild, reconciler, repair};
 use queue::{NewJob, store::Takeable};
 use test_support::{TestApp, id, ids, secs};
 
-/// An order that was offered, whose timers are due in minutes, and one that is to be dispatched now. Redis has lost both.
+/// Creates an offered order whose timers are due in minutes, and an order to dispatch now. Redis has lost both.
 async fn flushed() -> (TestApp, std::collections::BTreeMap<String, u64>) {
     let t = TestApp::start().await;
     t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
@@ -50,7 +50,7 @@ async fn timers_due_soon_run_during_the_rebuild() {
         assert_eq!(after.get(later), before.get(later), "{later}");
     }
     assert_eq!(repair::list_missing(&t.app.core).await.unwrap(), []);
-    // The attempt has put back the end of NEW's life by itself.
+    // The attempt has enqueued the lifetime job of NEW.
     assert!(rebuild.report().looked_at >= 2 && rebuild.report().inserted >= 3, "{:?}", rebuild.report());
     t.run_for(secs(1801)).await;
     t.assert_sound().await;
@@ -83,14 +83,14 @@ async fn rebuild_of_a_dead_process_is_finished() {
     assert!(dead.put_back_due_soon().await.unwrap());
     let ran = t.run_due().await;
     assert!(ids(&ran).contains(&"dispatch:NEW:1"), "{ran:?}");
-    // The horizon stands still: what is due beyond it waits.
+    // The horizon does not move, so jobs due after it wait.
     t.advance(secs(40)).await;
     t.order("LATE").await;
     assert!(is_in(&t, "dispatch:LATE:1").await);
     assert!(t.take().await.iter().all(|leased| leased.delivery.id.as_str() != "dispatch:LATE:1"));
 
     assert!(reconciler::reconcile_once(&t.app.maintenance).await.unwrap().unwrap().rebuild);
-    // Should it live after all, it writes nothing more.
+    // If that process is still alive, it writes nothing more.
     assert!(!dead.put_back_later().await.unwrap() && !dead.finish().await.unwrap());
     assert_eq!(repair::list_missing(&t.app.core).await.unwrap(), []);
     let ran = t.run_due().await;
@@ -99,7 +99,7 @@ async fn rebuild_of_a_dead_process_is_finished() {
     t.assert_sound().await;
 }
 
-/// Between the reading of a row and the return of its timers a worker may end the order: they come back all the same.
+/// A worker may end the order after its row is read and before its timers are enqueued. The timers are enqueued anyway.
 #[tokio::test]
 async fn timers_of_an_order_that_has_ended_meanwhile_do_nothing() {
     let (t, _) = flushed().await;

@@ -1,4 +1,4 @@
-//! Single timers that went missing, or lie far from their row's deadline.
+//! Single timers that are missing, or far from the deadline in their row.
 
 use maintenance::recovery::{
     reconciler,
@@ -15,7 +15,7 @@ async fn lose(t: &TestApp, queue: &str, job: &str) {
     assert_eq!(t.redis::<i64>(&["ZREM", &t.app.core.store.keys().due_set(queue), job]).await, 1);
 }
 
-/// An order whose attempt runs, asked of D1.
+/// Creates an order whose attempt runs, offered to D1.
 async fn offered() -> TestApp {
     let t = TestApp::start().await;
     t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
@@ -34,7 +34,7 @@ async fn without_faults_nothing_is_ever_repaired() {
         let report = reconcile(&t).await;
         assert_eq!(report, RepairReport { looked_at: report.looked_at, ..RepairReport::default() });
         looked_at += report.looked_at;
-        // A worker that is late: what is due has not run yet when the reconciler looks.
+        // The worker is late: a due job has not run yet when the reconciler reads it.
         t.advance(secs(11)).await;
         let report = reconcile(&t).await;
         assert_eq!(report, RepairReport { looked_at: report.looked_at, ..RepairReport::default() });
@@ -99,7 +99,7 @@ async fn a_message_without_its_job_is_delivered_after_all() {
     assert_eq!(reconcile(&t).await.inserted, 1);
     t.run_due().await;
     assert_eq!(t.messages("ORD-1").await[0].2, "delivered");
-    // So is the reminder, once it is overdue.
+    // The overdue reminder is also enqueued again.
     t.advance(secs(300)).await;
     assert_eq!(reconcile(&t).await.inserted, 1);
     t.assert_sound().await;
@@ -114,13 +114,13 @@ async fn expired_order_ends_without_its_job() {
     t.advance(secs(2)).await;
     assert_eq!(reconcile(&t).await.compensated, 1);
     assert_eq!(t.status("ORD-1").await, OrderStatus::Compensating);
-    // And if compensation does not come to run either, it is done here too.
+    // If compensation does not run either, the reconciler does it.
     t.advance(secs(61)).await;
     assert_eq!(reconcile(&t).await.compensated, 1);
     assert_eq!(t.status("ORD-1").await, OrderStatus::CancelledBySystemAfterPayment);
     t.run_due().await;
     assert_eq!(t.messages_of("ORD-1", MANUAL_REFUND_REQUIRED).await, 1);
-    // The checker does not hide that the promise was broken.
+    // The checker still reports the exceeded lifetime.
     let violations = t.violations().await;
     assert_eq!(violations.len(), 1, "{violations:?}");
     assert!(violations[0].starts_with("ended_within_lifetime: ORD-1"), "{violations:?}");

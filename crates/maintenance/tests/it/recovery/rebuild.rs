@@ -1,11 +1,11 @@
-//! Redis has lost everything, or was restarted: every timer is put back, and only then do workers go on.
+//! Redis has lost its data or was restarted. Workers continue only after every timer is enqueued again.
 
 use axum::http::StatusCode;
 
 use maintenance::recovery::{reconciler, repair};
 use test_support::{Receiver, TestApp, eventually, lasting_transaction, secs};
 
-/// Orders in every state that has timers, and a message that is to be sent again.
+/// Creates orders in every state with timers, and a message to send again.
 async fn busy(t: &TestApp, receiver: &Receiver) {
     t.user("anna", accounts::api_keys::AccountRole::Dispatcher, "log").await;
     t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
@@ -19,7 +19,7 @@ async fn busy(t: &TestApp, receiver: &Receiver) {
     for order in t.texts("SELECT order_id FROM offers WHERE state = 'offered' LIMIT 1").await {
         t.accept_offer(&order).await;
     }
-    // What is left of the accepted order is in no one's way, and would not come back.
+    // Leftover jobs of the accepted order cause no harm and are not restored.
     t.run_due().await;
     for queue in jobs::queues::ALL {
         let accepted = t.texts("SELECT id FROM orders WHERE status = 'DRIVER_ASSIGNED'").await.remove(0);
@@ -58,7 +58,7 @@ async fn a_rebuild_interrupted_by_a_flush_is_done_again() {
     let before = t.timers().await;
     t.redis::<()>(&["FLUSHALL"]).await;
 
-    // The rebuild gets as far as the orders, and has to wait for the messages.
+    // The rebuild reaches the orders and then waits for the messages.
     let mut blocker = lasting_transaction(&t.postgres).await;
     sqlx::query("LOCK TABLE outbox IN ACCESS EXCLUSIVE MODE").execute(&mut *blocker).await.unwrap();
     let app = t.app.clone();

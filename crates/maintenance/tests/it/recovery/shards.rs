@@ -1,4 +1,4 @@
-//! Several shards: each is rebuilt by itself, and their number changes without losing a timer.
+//! Several shards: each is rebuilt separately, and a change of their number loses no timer.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +24,7 @@ async fn set_shards(t: &TestApp, count: u16) -> Result<ShardGeneration, SetShard
     shard_map::set_shards(&t.app.core.db, ShardCount::new(count).unwrap(), by).await
 }
 
-/// So many shards, with nothing in them yet.
+/// Starts with `count` empty shards.
 async fn in_shards(count: u16) -> TestApp {
     let t = TestApp::start().await;
     set_shards(&t, count).await.unwrap();
@@ -41,7 +41,7 @@ async fn place_orders(t: &TestApp, prefix: &str) {
     }
 }
 
-/// Ids of what waits, by shard.
+/// Returns the ids of waiting jobs by shard.
 async fn waiting(t: &TestApp) -> BTreeMap<u16, BTreeSet<String>> {
     let mut waiting = BTreeMap::new();
     for store in t.app.core.queue().stores() {
@@ -57,7 +57,7 @@ fn shard_of(t: &TestApp, job: &str) -> u16 {
     t.app.core.queue().shard_of(&JobId::parse(job).unwrap())
 }
 
-/// Everything in Redis that belongs to other shards than this one, byte for byte.
+/// Returns all Redis data of the other shards, byte for byte.
 async fn others(t: &TestApp, shard: u16) -> BTreeMap<String, Vec<u8>> {
     let mut kept = BTreeMap::new();
     for key in t.redis::<Vec<String>>(&["KEYS", "{dq:*"]).await {
@@ -181,7 +181,7 @@ async fn changing_shard_count_loses_no_timer() {
     t.assert_sound().await;
 }
 
-/// A process that has not read the new number of shards places its timers by the number before.
+/// A process that has not read the new number of shards places its timers by the old number.
 #[tokio::test]
 async fn process_with_old_shard_map_loses_no_timer() {
     let t = in_shards(4).await;
