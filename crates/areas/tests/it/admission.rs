@@ -1,8 +1,8 @@
-//! Orders are refused early where an area is full.
+//! Orders are refused early in full areas.
 //!
-//! * `rules`: what operators set. `advice`: whether there is room. `waiting_sets`: those who wait, in Redis.
-//! * `places`: places of creations that are given up, or fail. `verdicts`: what is counted, kept and reported of requests for
-//!   places.
+//! * `rules`: settings of operators. `advice`: availability checks. `waiting_sets`: waiting orders in Redis.
+//! * `places`: places of creations that are abandoned or fail. `verdicts`: metrics, stored counts and reports of
+//!   admission requests.
 
 mod advice;
 mod places;
@@ -34,7 +34,7 @@ async fn limit(t: &TestApp, area: &str, change: LimitsChange) {
     limit_for(t, "RIDE", area, change).await;
 }
 
-/// Two areas; so many orders may wait in each, and it counts.
+/// Imports two areas that each admit `max_waiting_orders` waiting orders, and enables admission.
 async fn full_at(t: &TestApp, max_waiting_orders: i64) {
     full_for(t, "RIDE", max_waiting_orders).await;
 }
@@ -48,7 +48,7 @@ fn new(order: &str, (latitude, longitude): (f64, f64), loyalty: Option<&str>) ->
     new
 }
 
-/// `None`: it was taken.
+/// Creates an order. Returns `None` when it is accepted.
 async fn create(t: &TestApp, order: &str, loyalty: Option<&str>) -> Option<Value> {
     create_at(t, order, HERE, loyalty).await
 }
@@ -121,7 +121,7 @@ async fn refused_order_may_repeat_under_its_key() {
     t.cancel(&first).await.unwrap();
     let taken = api.post_once("/api/v1/orders", &key, "second", body).await;
     assert_eq!((taken.status, taken.replayed), (201, false));
-    // The area is full again, and an order that is there needs no place.
+    // The area is full again, and the repeat for an existing order needs no place.
     let named =
         json!({ "order_id": "ORD-1", "service_type": "RIDE", "pickup": { "latitude": HERE.0, "longitude": HERE.1 } });
     t.cancel(taken.text("order_id")).await.unwrap();
@@ -150,7 +150,7 @@ async fn refused_order_may_repeat_under_its_key() {
 async fn of_many_producers_at_once_none_overshoots() {
     let t = Arc::new(TestApp::with(|config| config.database.max_connections = 20).await);
     full_at(&t, 20).await;
-    // What each creation saw when it was done, at the moment before its commit.
+    // Records the waiting count that each creation saw immediately before its commit.
     t.sql("CREATE TABLE most_waiting (n bigint)").await;
     t.sql(
         "CREATE FUNCTION note_waiting() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN

@@ -1,4 +1,4 @@
-//! Shapes that are costly or broken, versions a change insists on, a history that is long.
+//! Costly or broken shapes, conditional changes by version, and long histories.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -27,7 +27,7 @@ const AUTHOR: ChangeAuthor<'static> =
     ChangeAuthor { actor: &Actor::with_fixed_name(ActorRole::Operator, "test"), reason: Some("test") };
 const BASE: &str = "/api/v1/admin/dispatcher";
 
-/// One area, so many hundredths of a degree wide.
+/// Returns one area that is `width` hundredths of a degree wide.
 fn area(id: &str, width: u32) -> String {
     let (n, s, w, e) = (-6.1, -6.3, 106.7, 106.7 + f64::from(width) / 100.0);
     let ring = json!([[w, s], [e, s], [e, n], [w, n], [w, s]]);
@@ -57,7 +57,7 @@ async fn broken_area_in_postgres_is_skipped() {
     ] {
         t.sql(&format!("INSERT INTO areas (id, name, geometry) VALUES ('{id}', '{id}', '{geometry}')")).await;
     }
-    // Every start and every replica reads the rules so.
+    // Each process reads the rules like this when it starts.
     assert!(refresh(&t).await);
     let rules = t.app.areas.rules.get();
     assert_eq!(rules.unreadable, ["FAR", "POINT", "WORD"]);
@@ -89,7 +89,7 @@ async fn forbidden_import_is_refused_before_its_body() {
     let api = Api::start(&t.app).await;
     let key = t.key(AccountRole::Producer).await;
     let mut stream = TcpStream::connect(api.url("").strip_prefix("http://").unwrap()).await.unwrap();
-    // 16 MB are announced and never come: who waits for them answers 408 after 30 s.
+    // 16 MB are announced and never sent. A server that waits for them answers 408 after 30 s.
     let head = format!(
         "PUT {BASE}/areas HTTP/1.1\r\nHost: dispatchq\r\nAuthorization: Bearer {key}\r\nContent-Length: 16000000\r\n\r\n"
     );
@@ -121,7 +121,7 @@ async fn area_history_is_paged_without_shapes() {
     }
     let ids: BTreeSet<i64> = entries.iter().map(|entry| entry["id"].as_i64().unwrap()).collect();
     assert_eq!((entries.len(), ids.len()), (5, 5));
-    // The newest first: what one was before, the next was after.
+    // Entries are sorted with the newest first: the state before one change is the state after the previous change.
     for pair in entries.windows(2) {
         let (before, after) = (&pair[0]["before"]["geometry_sha256"], &pair[1]["after"]["geometry_sha256"]);
         assert!(before.as_str().is_some_and(|hash| hash.len() == 64) && before == after, "{pair:?}");
@@ -153,7 +153,7 @@ async fn area_changes_respect_if_match() {
     let force = || json!({ "status": "FORCE_BUSY", "reason": "flood" }).to_string();
     let dump = async || t.texts("SELECT a::text FROM areas a UNION ALL SELECT o::text FROM area_overrides o").await;
 
-    // What another has changed since is not changed.
+    // A change with an outdated version is refused.
     let (all, one) = (version("/areas").await, version("/areas/JKT").await);
     import(&t, "JKT", 31).await;
     let before = dump().await;
@@ -167,7 +167,7 @@ async fn area_changes_respect_if_match() {
     }
     assert_eq!(dump().await, before);
 
-    // What is as it was seen is.
+    // A change with the current version succeeds.
     assert_eq!(send(Method::PUT, "/areas", &version("/areas").await, area("JKT", 33)).await, 200);
     let seen = api.get(&format!("{BASE}/areas/JKT"), &key).await.body["override_version"].clone();
     assert_eq!(send(Method::POST, "/areas/JKT/override", &format!("\"{seen}\""), force()).await, 200);

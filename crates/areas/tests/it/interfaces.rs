@@ -1,4 +1,4 @@
-//! Areas as those who run them see and change them: shapes, service types, what is inherited, schedules; and as SQL sees them.
+//! Areas in the API and in SQL: shapes, service types, inherited limits and schedules.
 
 use chrono::{Datelike, TimeDelta, Timelike};
 use reqwest::Method;
@@ -22,7 +22,7 @@ use test_support::{Answer, Api, JAKARTA, TestApp, secs};
 const BASE: &str = "/api/v1/admin/dispatcher";
 const AUTHOR: ChangeAuthor<'static> =
     ChangeAuthor { actor: &Actor::with_fixed_name(ActorRole::Operator, "test"), reason: Some("test") };
-/// The place of the requirement's examples.
+/// Pickup of the examples in the requirement document.
 const HERE: (f64, f64) = (-6.2088, 106.8456);
 
 async fn import_areas(t: &TestApp, text: &str) {
@@ -129,7 +129,7 @@ async fn import_answer_names_refused_and_ignored_members() {
     assert_eq!((kept.len(), kept.first()), (5, kept.last()), "the ring is closed");
 }
 
-// Rule L4: the window of the waiting count and the lifetime of orders are two limits, and each is inherited by itself.
+// Rule L4: the window of the waiting count and the lifetime of orders are two limits, which are inherited separately.
 #[tokio::test]
 async fn status_shows_limits_and_null_restores_defaults() {
     let desk = Desk::open().await;
@@ -154,7 +154,7 @@ async fn status_shows_limits_and_null_restores_defaults() {
     assert_eq!(durations(&desk.status("JKT-PUSAT", "RIDE").await), [900, 900], "for the whole lifetime");
     assert_eq!(desk.status("JKT-PUSAT", "RIDE").await["threshold"], 100);
 
-    // All of it at once, and no version comes twice.
+    // The reset changes all limits at once, and each version is used only once.
     let reset = desk.send(Method::DELETE, "/areas/JKT-PUSAT/threshold?service_type=RIDE", json!({})).await;
     assert_eq!((reset.status, &reset.body["version"], &reset.body["enabled"]), (200, &json!(4), &json!(true)));
     let row = desk.status("JKT-PUSAT", "RIDE").await;
@@ -165,7 +165,8 @@ async fn status_shows_limits_and_null_restores_defaults() {
 async fn schedule_follows_the_clock_of_its_area() {
     let desk = Desk::open().await;
     let now = desk.t.app.core.database_clock.now();
-    // In Jakarta it is seven hours later than in UTC; an hour from now on, so that no run stands at its edge.
+    // Jakarta is seven hours ahead of UTC. The schedule covers an hour before and after the test, so that the test
+    // never runs at its edge.
     let there = |hours: i64| (now + TimeDelta::hours(7 + hours)).format("%H:00").to_string();
     let days = ["MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN"];
     let entry = json!({ "days": days, "from": there(0), "to": there(2), "max_waiting_orders": 3 });
@@ -211,7 +212,7 @@ async fn sql_finds_the_area_that_the_api_finds() {
         feature(json!({ "area_id": "WEST" }), json!({ "type": "Polygon", "coordinates": [square(-180.0, -14.0, 1.0)] })),
     ] });
     import_areas(&t, &more.to_string()).await;
-    // For this service type the airport as a whole goes before its terminal.
+    // For this service type, the airport has priority over its terminal.
     t.sql("INSERT INTO area_limits (area_id, service_type, priority) VALUES ('CGK', 'RENT', 1)").await;
     refresh(&t).await;
     let rules = t.app.areas.rules.get();
@@ -271,7 +272,7 @@ async fn sql_order_is_located_in_its_transaction() {
     };
     for create in [
         create("ORD-1", "-6.12, 106.665", ""),
-        // Where it is counts more than what it is called.
+        // The pickup has priority over the given area id.
         create("ORD-2", "-6.12, 106.665", ", area_id => 'JKT-PUSAT', lifetime => interval '1 hour'"),
         create("ORD-3", "0, 0", ", area_id => 'NOWHERE'"),
         create("ORD-4", "0, 0", ""),
@@ -287,7 +288,7 @@ async fn sql_order_is_located_in_its_transaction() {
     let lifetimes = t.texts("SELECT (lifetime_deadline - created_at)::text FROM orders ORDER BY id").await;
     assert_eq!(lifetimes, ["00:05:00", "01:00:00", "00:30:00", "00:30:00"]);
 
-    // The advice, which asks Redis, hears of them with the next turn of a worker.
+    // The advice reads Redis, which gets these orders with the next run of a worker.
     let added = sql_orders::count_new_orders(&t.app.areas).await.unwrap();
     assert_eq!(added, 3);
     let in_redis: Vec<String> = t.redis(&["ZRANGE", "waiting:order:CGK-T3:RIDE", "0", "-1"]).await;
@@ -319,15 +320,15 @@ async fn advice_reads_found_drivers_and_snapshots() {
     assert_eq!(elsewhere, []);
 }
 
-/// Half an hour off from UTC, over more than one statement, between two times that lie within an hour.
+/// Uses a time zone with a half-hour offset, a period that needs more than one statement, and limits within an hour.
 #[tokio::test]
 async fn advice_counts_whole_hours_by_the_clock_of_the_area() {
     let t = TestApp::start().await;
     import_areas(&t, &JAKARTA.replace("Asia/Jakarta", "Asia/Kolkata")).await;
-    // 13:30 in Kolkata.
+    // The time is 13:30 in Kolkata.
     let begun = db::database_now(&t.app.core.db).await.unwrap();
     let mut passed = 0;
-    // 13:40, 13:50, 14:10, 14:50 and 15:10.
+    // Orders at 13:40, 13:50, 14:10, 14:50 and 15:10.
     for (n, minutes) in [10, 20, 40, 80, 100].into_iter().enumerate() {
         t.advance(secs((minutes - passed) * 60)).await;
         passed = minutes;
@@ -338,9 +339,9 @@ async fn advice_counts_whole_hours_by_the_clock_of_the_area() {
         let hours = area_hours::observe_hours(&t.app.desk, &"JKT-PUSAT".into(), &"RIDE".into(), period).await.unwrap();
         hours.iter().map(|hour| (hour.hour, hour.created)).collect()
     };
-    // From 13:45 of the day before: a statement ends within an hour of this day.
+    // The period starts at 13:45 of the day before, so a statement ends within an hour of this day.
     assert_eq!(observe(15 - 24 * 60, 110).await, [(13, 2), (14, 2)], "15 is not over");
-    // What is learnt from and what it is judged on.
+    // The first period is for learning, the second for evaluation.
     assert_eq!(observe(-60, 45).await, [(13, 2)]);
     assert_eq!(observe(45, 110).await, [(14, 2)]);
 }

@@ -1,10 +1,10 @@
-//! The tests of areas: their shapes and limits, and who waits in them.
+//! The tests of areas: shapes, limits and waiting orders.
 //!
-//! * `admission`: orders are refused early where an area is full.
-//! * `interfaces`: areas as operators see and change them over HTTP, and as SQL sees them.
+//! * `admission`: orders are refused early in full areas.
+//! * `interfaces`: areas over HTTP, as operators use them, and in SQL.
 //! * `changes`: costly or broken shapes, versions of changes, long histories.
 
-// Futures of requests are nested deeper than the default allows.
+// Nested request futures exceed the default limit.
 #![recursion_limit = "256"]
 
 mod admission;

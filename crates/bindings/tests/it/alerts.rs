@@ -1,4 +1,4 @@
-//! A transaction that is left UNRESOLVED is an alert until its provider says how it ended, or a person takes care of it.
+//! An UNRESOLVED transaction raises an alert until its provider reports the result or a person handles it.
 
 use model::{
     binding::{BindingChange, BindingPhase, DecisionMoment, TransactionStatus, decide_deadline},
@@ -11,7 +11,7 @@ use bindings::store::write::{BindingWrite, WriteVerdict};
 use maintenance::recovery::reconciler;
 use test_support::{Api, Counting, ProviderStage, binding_id, secs};
 
-/// Of every alert: what it is about, whether it waits, and what was done.
+/// Returns kind, subject, open state and note of every alert.
 async fn alerts(stage: &ProviderStage) -> Vec<String> {
     let rows =
         "SELECT concat_ws(' ', kind, binding_id, dedupe_key, CASE WHEN acked_at IS NULL THEN 'open' END, ack_note)
@@ -19,12 +19,12 @@ async fn alerts(stage: &ProviderStage) -> Vec<String> {
     stage.t.texts(rows).await
 }
 
-/// What the provider does is not learnt.
+/// Makes the provider lose its answers at this rate.
 fn lose_answers(stage: &ProviderStage, rate: &str) {
     stage.turn_knobs(|knobs| knobs.lost_answer_rate = rate.parse().unwrap());
 }
 
-/// B.1 is UNRESOLVED, and its binding has stopped.
+/// Creates a binding that has stopped and whose transaction B.1 is UNRESOLVED.
 async fn with_unresolved() -> ProviderStage {
     let stage = ProviderStage::start().await;
     lose_answers(&stage, "1");
@@ -34,7 +34,7 @@ async fn with_unresolved() -> ProviderStage {
     stage
 }
 
-/// A binding whose transaction is overdue, and what leaves it UNRESOLVED.
+/// Creates a binding with an overdue transaction. Returns the change that leaves it UNRESOLVED.
 async fn overdue_change(stage: &ProviderStage, id: &str) -> BindingChange {
     stage.run_binding(id, "S1", json!({ "processing_timeout_ms": 1000 })).await;
     stage.t.run_due().await;
@@ -60,7 +60,7 @@ async fn unresolved_transaction_is_one_alert_until_resolved() {
     let counting = Counting::start();
     let stage = with_unresolved().await;
     assert_eq!(alerts(&stage).await, ["TRANSACTION_UNRESOLVED B B.1 open"]);
-    // However often it is asked about, and whatever is put back.
+    // Repeated polls and a full reconciliation raise no second alert.
     reconciler::reconcile_in_full(&stage.t.app.maintenance).await.unwrap();
     stage.t.run_for(secs(300)).await;
     assert!(stage.calls("B").await.iter().filter(|call| call.starts_with("settle")).count() > 1);

@@ -1,4 +1,4 @@
-//! The checker of bindings can fail: each invariant, broken by hand, is reported, and no other.
+//! The checker of bindings: each invariant that is broken by hand is reported, and no other.
 
 use std::collections::BTreeSet;
 
@@ -13,8 +13,8 @@ use maintenance::{
 };
 use test_support::{ProviderStage, TestApp, secs};
 
-/// A: every kind of call, the last one open, cycle 5 UNRESOLVED. D: deleted, its first two cycles removed. P: stopped, started,
-/// paused and resumed. N: never ran. Times are seconds.
+/// A: every kind of call, the last one open, cycle 5 UNRESOLVED. D: deleted, its first two cycles removed. P: stopped,
+/// started, paused and resumed. N: never ran. Times are seconds.
 const HISTORY: &str = "
     INSERT INTO provider_servers (id, provider, base_url, changed_by, created_at, updated_at)
     SELECT id, 'p', 'http://x', 'me', at, at
@@ -83,7 +83,7 @@ const TABLES: [&str; 6] =
 async fn history_to_break() -> TestApp {
     let t = TestApp::start().await;
     t.sql(HISTORY).await;
-    // What would refuse to break it, or to put it back.
+    // Removes the constraints that would prevent a test from breaking or restoring the rows.
     t.sql("ALTER TABLE bindings DROP CONSTRAINT bindings_check10, ALTER needs_timer DROP EXPRESSION").await;
     for table in TABLES {
         t.sql(&format!("CREATE TABLE kept_{table} AS SELECT * FROM {table}")).await;
@@ -98,13 +98,13 @@ async fn restore(t: &TestApp) {
     }
 }
 
-/// What is reported, without repetitions: invariant and subject.
+/// Returns the distinct violations as invariant and subject.
 async fn reported(t: &TestApp) -> BTreeSet<(&'static str, String)> {
     let violations = check_binding_invariants(&t.app.core.db, 50).await.unwrap();
     violations.into_iter().map(|v| (v.invariant, v.subject)).collect()
 }
 
-/// Invariant, the binding or the server that breaks it, and how.
+/// Invariant, the binding or server that violates it, and the SQL that breaks it.
 const BROKEN_IN_SQL: [(&str, &str, &str); 23] = [
     ("cycles_without_gap", "D", "DELETE FROM transactions WHERE trx_id = 'D.3'"),
     ("cycles_without_gap", "N", "UPDATE bindings SET cycle = 1 WHERE id = 'N'"),
@@ -118,7 +118,7 @@ const BROKEN_IN_SQL: [(&str, &str, &str); 23] = [
         "A",
         "DELETE FROM transaction_snapshots WHERE binding_id = 'A' AND call_no = 9 AND part = 'end'",
     ),
-    // The row says that no call is open.
+    // The row of the binding has no open call.
     (
         "a_record_of_each_call",
         "P",
@@ -145,14 +145,14 @@ const BROKEN_IN_SQL: [(&str, &str, &str); 23] = [
         "UPDATE transactions SET status = 'SUKSES', ended_at = started_at WHERE trx_id = 'A.7'",
     ),
     ("unresolved_are_counted", "A", "UPDATE bindings SET unresolved = 0 WHERE id = 'A'"),
-    // The second OTP was never handed in.
+    // The second OTP was never submitted.
     (
         "an_otp_is_used_once",
         "A",
         "DELETE FROM binding_events WHERE seq = (SELECT max(seq) FROM binding_events WHERE kind = 'otp_submitted')",
     ),
     ("an_otp_is_used_once", "A", "UPDATE bindings SET config = '{\"otp_attempts\": 1}' WHERE id = 'A'"),
-    // The call before had an outcome, and the same OTP was handed in once more.
+    // The previous call had a result, and the same OTP was submitted once more.
     (
         "an_otp_is_used_once",
         "A",
@@ -174,7 +174,7 @@ const BROKEN_IN_SQL: [(&str, &str, &str); 23] = [
         "D",
         "UPDATE binding_events SET at = at - interval '4 seconds' WHERE binding_id = 'D' AND kind = 'stopping'",
     ),
-    // Three calls of 900 ms at the same time, of two.
+    // Three concurrent calls of 900 ms, at a limit of two.
     (
         "calls_within_limits",
         "S1",
@@ -198,17 +198,17 @@ const BROKEN_IN_SQL: [(&str, &str, &str); 23] = [
 async fn a_clean_history_of_bindings_is_silent() {
     let t = history_to_break().await;
     assert_eq!(reported(&t).await, BTreeSet::new());
-    // Within what clocks may differ, and under a limit that was another one then.
+    // Deviations within the clock tolerance, and a limit that was different at the time of the calls.
     for how in [
         "UPDATE transaction_snapshots SET at = at - interval '1050 ms' WHERE binding_id = 'A' AND call_no = 3 AND part = 'claim'",
         "UPDATE transaction_snapshots SET sent_at = dispatchq_now() + CASE WHEN call_no = 3 THEN 860 ELSE 0 END * interval '1 ms'
          WHERE binding_id = 'A' AND call_no <= 3 AND part = 'end'",
         "UPDATE transaction_snapshots SET sent_at = dispatchq_now() WHERE binding_id = 'A' AND call_no <= 3 AND part = 'end';
          UPDATE provider_servers SET max_concurrent = 1, updated_at = dispatchq_now() + interval '1 second'",
-        // As many OTPs as were allowed then.
+        // The number of OTPs was allowed at that time.
         "UPDATE bindings SET config = '{\"otp_attempts\": 1}' WHERE id = 'A';
          INSERT INTO binding_events (binding_id, at, kind, actor) VALUES ('A', dispatchq_now(), 'patched', 'anna')",
-        // A history that retention has shortened says nothing of what was before.
+        // After retention has shortened the history, it proves nothing about the removed time.
         "DELETE FROM binding_events WHERE at < dispatchq_now() - interval '569 seconds'",
         "DELETE FROM binding_events",
     ] {
@@ -243,7 +243,7 @@ async fn a_missing_job_of_a_binding_is_reported() {
     });
     stage.run_binding("LATE", "S1", json!({ "processing_timeout_ms": 60000 })).await;
     stage.t.run_due().await;
-    // The worker's clock went on while the database's stood.
+    // The worker's clock advanced while the database clock stood still.
     stage.t.advance(secs(30)).await;
     stage.stop("LATE").await;
     stage.t.run_for(secs(61)).await;

@@ -1,4 +1,4 @@
-//! What people ask of bindings and servers, and what they are told when it cannot be.
+//! Commands for bindings and servers, and the answers to commands that are refused.
 
 use model::binding::{BindingCommand, BindingConflict, BindingPhase, BindingState, StopReason};
 use provider_sim::{ProviderSim, ProviderSimOptions};
@@ -111,7 +111,7 @@ async fn unlisted_host_stops_its_bindings_unsent() {
     stage.run_binding("B", "S1", json!({})).await;
     stage.t.run_for(secs(2)).await;
     let begun = stage.headers("B").await.len();
-    // No request writes it; SQL may.
+    // The API never writes this address, but SQL can.
     let url = elsewhere.server_url("S1").replace("127.0.0.1", "localhost");
     stage.t.sql(&format!("UPDATE provider_servers SET base_url = '{url}', version = version + 1")).await;
     stage.t.run_for(secs(5)).await;
@@ -195,7 +195,7 @@ async fn state_is_marked_stale_without_postgres() {
     assert_eq!((state.state.as_str(), state.stale), ("RUNNING", true));
 }
 
-// Rule L3: `acquire_lock` answers by the claim of the row: it is the owner's while the owner's call is open, and no other's.
+// Rule L3: `acquire_lock` follows the claim of the row: only the owner holds the lock while the owner's call is open.
 #[tokio::test]
 async fn lock_is_the_claim_of_the_row() {
     let stage = ProviderStage::start().await;

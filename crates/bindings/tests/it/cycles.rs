@@ -1,4 +1,4 @@
-//! Cycles on a provider: one follows the other, and what each answer leads to.
+//! Cycles on a provider run one after another, and each kind of answer has its own effect.
 
 use model::binding::{BindingCommand, BindingPhase, BindingState, StopReason, TransactionStatus};
 use serde_json::json;
@@ -11,7 +11,7 @@ async fn one_transaction_follows_the_other_until_the_stop() {
     stage.run_binding("B", "S1", json!({ "interval_ms": [400, 500] })).await;
     stage.t.run_for(secs(5)).await;
     let begun = stage.headers("B").await.len();
-    // From 400 to 500 ms each, and the time that calls take on this machine.
+    // Each cycle takes 400 to 500 ms, plus the time of its calls on this machine.
     assert!((3..=13).contains(&begun), "{begun} cycles in 5 s");
     let stopped = stage.stop("B").await;
     assert_eq!((stopped.state, stopped.phase), (BindingState::Stopped, BindingPhase::Idle));
@@ -57,7 +57,7 @@ async fn pause_keeps_polling_the_open_transaction() {
     let calls = stage.calls("B").await;
     assert!(calls.len() >= 4 && calls[0] == "start processing", "{calls:?}");
     assert!(calls[1..].iter().all(|call| call == "status processing"), "{calls:?}");
-    // Its time is over: a desk is told, the binding rests, and the provider is asked on.
+    // The transaction timed out: a desk is notified, the binding pauses, and the provider is still polled.
     stage.t.run_for(secs(60)).await;
     let row = stage.binding("B").await;
     assert_eq!((row.state, row.phase, row.unresolved), (BindingState::Paused, BindingPhase::Idle, 1));
@@ -82,7 +82,7 @@ async fn too_little_money_stops_the_binding_with_exactly_that_reason() {
     let paid = (TransactionStatus::Sukses, None);
     let refused = (TransactionStatus::Gagal, Some("insufficient_balance_before_start"));
     assert_eq!(ends, [paid, paid, paid, refused]);
-    // Money alone starts nothing; a person does.
+    // Money alone does not start the binding again; a person must start it.
     stage.sim.set_balance("acct-B", 1);
     assert_eq!(stage.t.run_for(secs(20)).await.len(), 0);
     assert_eq!(stage.command("B", BindingCommand::Start).await.state, BindingState::Running);

@@ -1,4 +1,4 @@
-//! `binding explain`: why, what next, who holds claim and slots, what to do.
+//! `binding explain`: the reason, the next step, the holders of claim and slots, and the suggested action.
 
 use model::binding::{BindingPhase, CallAction};
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! What each line about a binding names, and that no line, row or key holds an OTP.
+//! Fields of the log lines about a binding, and the absence of OTPs from all lines, rows and keys.
 
 use model::binding::{BindingCommand, BindingPhase, BindingState, StopReason, TransactionStatus};
 use serde_json::json;
@@ -10,7 +10,7 @@ use test_support::{Api, LogLines, ProviderStage, secs};
 const WRONG: &str = "wrong#739154";
 const RIGHT: &str = "right#482957";
 
-/// All that this process logs from now on.
+/// Captures all log lines of this process from now on.
 fn listen(most: Level) -> LogLines {
     let lines = LogLines::default();
     tracing_subscriber::fmt().with_ansi(false).with_max_level(most).with_writer(lines.clone()).init();
@@ -40,12 +40,12 @@ async fn each_line_names_binding_server_account_transaction_cycle_action_and_res
     assert_names(&ended[0], &[&whose[..], &["trx_id=B.1", "cycle=1", "action=start", "result=success"]].concat());
     let failed = [&whose[..], &["trx_id=B.2", "cycle=2", "action=start", "result=failed"]].concat();
     assert_names(&ended[1], &failed);
-    // The stop is one of the lines of the call that led to it.
+    // The stop is logged with the call that caused it.
     let stopped = lines.with("A binding has stopped.");
     assert_eq!(stopped.len(), 1);
     assert_names(&stopped[0], &failed);
 
-    // One that a person makes is a line of what was asked for.
+    // A stop by a person is logged with the command.
     stage.sim.set_balance("acct-B", 1);
     stage.command("B", BindingCommand::Start).await;
     assert_eq!(stage.stop("B").await.state, BindingState::Stopped);
@@ -54,14 +54,14 @@ async fn each_line_names_binding_server_account_transaction_cycle_action_and_res
     assert!(stopped[1].contains("actor=operator:ops"), "{stopped:?}");
 }
 
-/// In all that Postgres keeps and Redis holds.
+/// Asserts that no table in Postgres and no key in Redis contains the OTP.
 async fn assert_stored_nowhere(stage: &ProviderStage, otp: &str) {
     let tables = "SELECT c.oid::regclass::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
                   WHERE n.nspname = 'public' AND c.relkind IN ('r', 'p') AND NOT c.relispartition";
     let tables = stage.t.texts(tables).await;
     assert!(tables.len() > 30, "{tables:?}");
     for table in tables {
-        // Bound, for statements are in the log.
+        // The OTP is a bound parameter, because statements are logged.
         let holds = format!("SELECT count(*) FROM {table} x WHERE position($1 IN x::text) > 0");
         let holds = sqlx::query_scalar::<sqlx::Postgres, i64>(sqlx::AssertSqlSafe(holds)).bind(otp);
         assert_eq!(holds.fetch_one(&stage.t.app.core.db).await.unwrap(), 0, "{table}");
@@ -76,7 +76,7 @@ async fn assert_stored_nowhere(stage: &ProviderStage, otp: &str) {
 
 #[tokio::test]
 async fn otp_appears_in_no_log_row_or_key() {
-    // With all that libraries say, too.
+    // The level TRACE includes the lines of libraries.
     let lines = listen(Level::TRACE);
     let stage = ProviderStage::start().await;
     stage.turn_knobs(|knobs| {
@@ -97,7 +97,7 @@ async fn otp_appears_in_no_log_row_or_key() {
     assert_eq!(hand_in("B.1", WRONG, "k1").await, 200);
     assert_eq!(hand_in("B.1", WRONG, "k2").await, 409);
     assert_stored_nowhere(&stage, WRONG).await;
-    // Sent, and its outcome is not learnt; then refused by the provider.
+    // The OTP is sent but its result is lost. Then the provider refuses it.
     stage.turn_knobs(|knobs| knobs.error_500_rate = "1".parse().unwrap());
     stage.t.run_due().await;
     assert_eq!(stage.t.count("SELECT count(*) FROM bindings WHERE otp_value IS NOT NULL").await, 1);

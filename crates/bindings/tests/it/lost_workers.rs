@@ -1,14 +1,14 @@
-//! Workers that die with a call open, and what becomes of their bindings.
+//! Workers that die with an open call, and the bindings they leave.
 
 use model::binding::{BindingPhase, BindingState, TransactionStatus};
 use serde_json::json;
 
 use test_support::{ProviderStage, eventually, secs};
 
-/// So that no cycle follows.
+/// Interval at which no second cycle starts during the test.
 const HOUR_MS: u32 = 3_600_000;
 
-/// A worker takes the only job, claims its call and makes it, and dies before the answer comes.
+/// Leases the only job, claims its call and sends it, and dies before the answer arrives.
 async fn die_with_open_call(stage: &ProviderStage) {
     stage.turn_knobs(|knobs| knobs.hang_rate = "1".parse().unwrap());
     let taken = stage.t.take().await;
@@ -20,13 +20,13 @@ async fn die_with_open_call(stage: &ProviderStage) {
     stage.turn_knobs(|knobs| knobs.hang_rate = "0".parse().unwrap());
 }
 
-/// Promise 8: by then its lease, its slots and its call have ended.
+/// Promise 8: lease, slots and call have expired within ten seconds.
 #[tokio::test]
 async fn binding_of_killed_worker_resumes_in_ten_seconds() {
     let stage = ProviderStage::start().await;
     stage.run_binding("B", "S1", json!({ "interval_ms": [HOUR_MS, HOUR_MS] })).await;
     die_with_open_call(&stage).await;
-    // For observers: who holds the claim, and under which fence.
+    // The copy of the lock shows the claim's holder and fence to observers.
     eventually("the lock is copied", || async {
         let lock: Option<String> = stage.t.redis(&["GET", "wrk:lock:B"]).await;
         lock.is_some_and(|lock| lock.starts_with("dispatchq:") && lock.ends_with(" 2"))
@@ -35,7 +35,7 @@ async fn binding_of_killed_worker_resumes_in_ten_seconds() {
     stage.t.run_for(secs(10)).await;
     stage.t.run_due().await;
     assert_eq!(stage.calls("B").await, ["start lost", "start success"]);
-    // Nor does it matter whether it had claimed anything.
+    // A worker that dies before its claim is replaced in the same time.
     stage.run_binding("C", "S1", json!({ "interval_ms": [HOUR_MS, HOUR_MS] })).await;
     assert_eq!(stage.t.take().await.len(), 1);
     stage.t.run_for(secs(10)).await;
@@ -44,7 +44,7 @@ async fn binding_of_killed_worker_resumes_in_ten_seconds() {
     stage.assert_judge_content();
 }
 
-/// The server is called no more for longer than the transaction has.
+/// The server is paused for longer than the transaction's timeout.
 #[tokio::test]
 async fn lost_call_at_paused_server_ends_at_deadline() {
     let stage = ProviderStage::start().await;
@@ -62,7 +62,7 @@ async fn lost_call_at_paused_server_ends_at_deadline() {
     assert_eq!(stage.headers("B").await[0].status, TransactionStatus::Unresolved);
     stage.t.assert_sound().await;
 
-    // The provider is asked what became of it, once it is called again.
+    // The provider is asked for the result as soon as the server is called again.
     stage.t.run_for(secs(600)).await;
     let header = stage.headers("B").await.remove(0);
     assert_eq!((header.status, header.reason.as_deref()), (TransactionStatus::Gagal, Some("unknown_at_provider")));

@@ -1,12 +1,13 @@
-//! The tests of bindings, on a simulated provider that judges each call.
+//! The tests of bindings, on a simulated provider that checks each call.
 //!
-//! * `rows`: the tables hold what the model decides, and each call costs no index write.
-//! * `commands`, `cycles`, `otps`: what a binding does. `messages`, `alerts`, `logs`, `explain`: what people see of it.
-//! * `plans`: many bindings at once. `races`: changes that reach Redis in another order than they were written.
-//! * `lost_workers`: what a worker that dies leaves behind. `restores`: what the reconciler puts back.
+//! * `rows`: the tables store the decisions of the model, and a call writes no index.
+//! * `commands`, `cycles`, `otps`: behaviour of a binding. `messages`, `alerts`, `logs`, `explain`: its visible
+//!   reports.
+//! * `plans`: many bindings at once. `races`: changes that reach Redis in another order than they were committed.
+//! * `lost_workers`: workers that die. `restores`: repairs by the reconciler.
 //! * `checker`: every invariant of bindings can fail.
 
-// Futures of requests are nested deeper than the default allows.
+// Nested request futures exceed the default limit.
 #![recursion_limit = "256"]
 
 mod alerts;

@@ -1,4 +1,4 @@
-//! What people are told of bindings: each ask for an OTP once, and a transaction that is left UNRESOLVED once.
+//! Messages about bindings: each OTP request and each UNRESOLVED transaction is sent once.
 
 use axum::http::StatusCode;
 use chrono::{DateTime, Utc};
@@ -22,7 +22,7 @@ use test_support::{ProviderStage, Receiver, TestApp, binding_id, by, id, millis,
 
 const CODE: &str = "739154";
 
-/// Those who hand in OTPs and those who clear up transactions are reached by a webhook each.
+/// Configures one webhook for OTP requests and one for unresolved transactions.
 async fn desks(receiver: &Receiver) -> ProviderStage {
     ProviderStage::with(|config| {
         for name in ["otp", "unresolved"] {
@@ -43,7 +43,7 @@ fn want_otps(stage: &ProviderStage) {
     });
 }
 
-/// Transactions of the provider that do not end while the test runs.
+/// Makes the provider's transactions outlast the test.
 fn never_end(stage: &ProviderStage) {
     stage.turn_knobs(|knobs| {
         knobs.processing_rate = "1".parse().unwrap();
@@ -55,7 +55,7 @@ async fn outbox(stage: &ProviderStage) -> Vec<String> {
     stage.t.texts("SELECT kind || ' ' || channel || ' ' || state FROM outbox ORDER BY id").await
 }
 
-/// Performs what is due until a message is written, and does not settle that job: its process died.
+/// Runs due jobs until one writes a message, and returns that job without settling it, as if its worker had died.
 async fn die_once_it_is_written(stage: &ProviderStage) -> LeasedJob {
     for _ in 0..1000 {
         for leased in stage.t.take().await {
@@ -70,7 +70,7 @@ async fn die_once_it_is_written(stage: &ProviderStage) -> LeasedJob {
     panic!("no message is written")
 }
 
-/// What a message says, without the time at which it was written.
+/// Returns the data of a message without its timestamp.
 fn content(body: &Value) -> Value {
     let mut data = body["data"].clone();
     assert!(data.as_object_mut().unwrap().remove("timestamp").is_some(), "{body}");
@@ -168,10 +168,10 @@ async fn crash_before_enqueue_sends_the_message_once() {
     want_otps(&stage);
     stage.run_binding("B", "S1", json!({})).await;
     let leased = die_once_it_is_written(&stage).await;
-    // What follows is not enqueued, and Redis forgets the rest.
+    // The follow-up jobs are not enqueued, and Redis loses all data.
     stage.t.redis::<()>(&["FLUSHALL"]).await;
     assert_eq!(outbox(&stage).await, ["OTP_WANTED otp pending"]);
-    // A job whose id names the reserved order instead of the binding.
+    // A job whose id contains the reserved order instead of the binding.
     let order: OrderId = stage.t.texts("SELECT order_id FROM outbox").await[0].parse().unwrap();
     assert_eq!(order, id(NO_ORDER));
     let outbox_id = stage.t.count("SELECT id FROM outbox").await;
@@ -180,7 +180,7 @@ async fn crash_before_enqueue_sends_the_message_once() {
     assert!(stage.t.timers().await.contains_key(&waits), "no {waits}");
     let job_of_the_order = NewJob::now(&SendNotification { subject: order.into(), outbox_id });
     stage.t.app.core.store.enqueue(&[job_of_the_order]).await.unwrap();
-    // The cycle's job is repeated, too, and finds what it did.
+    // The cycle's job also runs again and finds its work done.
     stage.t.perform(&leased).await;
     stage.t.run_for(secs(10)).await;
     assert_eq!(receiver.received().len(), 1);
@@ -233,7 +233,7 @@ async fn refused_message_is_dead_and_can_be_replayed() {
     let receiver = Receiver::start().await;
     let stage = desks(&receiver).await;
     want_otps(&stage);
-    // An order of the same id has nothing to do with it.
+    // An order with the same id is unrelated.
     stage.t.order("B").await;
     receiver.fail(StatusCode::GONE, 1);
     stage.run_binding("B", "S1", json!({ "otp_timeout_ms": 600_000 })).await;
@@ -273,7 +273,7 @@ async fn reserved_order_id_is_refused() {
     assert_eq!(refused.code().as_deref(), Some("22023"), "{refused}");
     assert_eq!(refused.message(), "order_id must not be __binding__, which is reserved");
     assert_eq!(t.count("SELECT count(*) FROM orders").await, 0);
-    // SQL may insert the id past the check: such an order gets its messages like any other.
+    // SQL can insert the reserved id past the check. Such an order gets its messages like any other order.
     t.sql(&format!(
         "INSERT INTO orders (id, service_type, pickup_lat, pickup_lng, status, next_attempt_at, lifetime_deadline, created_at, updated_at)
          SELECT '{NO_ORDER}', 'RIDE', -6.2, 106.8, 'DISPATCHING', now, now + interval '1 hour', now, now FROM dispatchq_now() now"

@@ -1,4 +1,4 @@
-//! OTPs from being wanted to being used: right, wrong, late, doubled, foreign, and lost servers in between.
+//! OTPs from request to use: right, wrong, late, repeated, for another transaction, and with servers lost in between.
 
 use model::binding::{BindingCommand, BindingConflict, BindingPhase, BindingState, StopReason, TransactionStatus};
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use test_support::{ProviderStage, secs};
 
 const CODE: &str = "739154";
 
-/// A binding whose first transaction waits for an OTP.
+/// Creates a binding whose first transaction waits for an OTP.
 async fn waiting(config: Value) -> ProviderStage {
     let stage = ProviderStage::start().await;
     stage.turn_knobs(|knobs| {
@@ -22,7 +22,7 @@ async fn waiting(config: Value) -> ProviderStage {
     stage
 }
 
-/// The plain code is in no table and no key of Redis.
+/// Asserts that no table and no key of Redis contains the plain code.
 async fn assert_code_is_nowhere(stage: &ProviderStage) {
     for table in ["bindings", "transactions", "transaction_snapshots", "binding_events", "outbox"] {
         let found = stage.t.count(&format!("SELECT count(*) FROM {table} x WHERE x::text LIKE '%{CODE}%'")).await;
@@ -80,7 +80,7 @@ async fn doubled_late_and_foreign_otps_are_refused_and_change_nothing() {
     stage.submit_otp("B", "B.1", CODE).await.unwrap();
     assert_eq!(refusal(stage.submit_otp("B", "B.1", CODE).await), BindingConflict::OtpStored);
     stage.t.run_due().await;
-    // The next cycle's is not handed in in time.
+    // The OTP of the next cycle is not submitted in time.
     stage.t.run_for(secs(3)).await;
     assert_eq!(stage.binding("B").await.phase, BindingPhase::WaitingOtp);
     stage.t.run_for(secs(15)).await;
@@ -95,7 +95,7 @@ async fn doubled_late_and_foreign_otps_are_refused_and_change_nothing() {
 #[tokio::test]
 async fn missed_otp_starts_the_next_cycle_by_default() {
     let stage = waiting(json!({ "otp_timeout_ms": 10000, "on_otp_timeout": "continue" })).await;
-    // A pause leaves the clock of the wait running.
+    // The OTP timeout continues during a pause.
     stage.command("B", BindingCommand::Pause).await;
     stage.t.run_for(secs(15)).await;
     assert_eq!(stage.binding("B").await.phase, BindingPhase::Idle);
@@ -103,7 +103,7 @@ async fn missed_otp_starts_the_next_cycle_by_default() {
     stage.t.run_for(secs(5)).await;
     let row = stage.binding("B").await;
     assert_eq!((row.state, row.cycle, row.phase), (BindingState::Running, 2, BindingPhase::WaitingOtp));
-    // A stop does not wait for it.
+    // A stop does not wait for the OTP.
     let stopped = stage.stop("B").await;
     assert_eq!((stopped.state, stopped.phase), (BindingState::Stopped, BindingPhase::Idle));
     assert_eq!(stage.headers("B").await[1].reason.as_deref(), Some("manual_stop"));
@@ -137,7 +137,7 @@ async fn otp_without_key_is_refused_with_the_cure() {
 async fn unreadable_otp_is_requested_again() {
     let stage = waiting(json!({ "interval_ms": [60000, 60000], "processing_timeout_ms": 120_000 })).await;
     stage.submit_otp("B", "B.1", CODE).await.unwrap();
-    // As if its key were gone.
+    // The OTP cannot be decrypted, as without its key.
     stage.t.sql("UPDATE bindings SET otp_value = '\\x01'").await;
     stage.t.run_for(secs(20)).await;
     assert_eq!(stage.calls("B").await, ["start otp_wanted"], "a worker that has the key may come");

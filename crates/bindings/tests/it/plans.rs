@@ -1,4 +1,4 @@
-//! Mass actions: the ids are stored first, run once, at a pace, whatever dies meanwhile.
+//! Bulk actions: ids are stored first, and each item runs once at a limited rate, even when workers die.
 
 use model::{
     binding::{BindingCommand, BindingState, BindingVerb},
@@ -21,7 +21,8 @@ use maintenance::{
 use model::ids::PlanId;
 use test_support::{ProviderStage, binding_id, by, millis, secs};
 
-/// Plans perform two items a second. These bindings are STOPPED, and run one cycle an hour once they are started.
+/// Starts a stage whose plans run two items per second. The bindings are STOPPED and run one cycle per hour once
+/// started.
 async fn stage_with(ids: &[&str]) -> ProviderStage {
     let stage = ProviderStage::with(|config| config.plans.items_per_second = 2).await;
     for id in ids {
@@ -34,7 +35,7 @@ async fn create_idle(stage: &ProviderStage, id: &str) {
     stage.create_binding(id, "S1", json!({ "interval_ms": [3_600_000, 3_600_000] })).await;
 }
 
-/// A plan to do this to all bindings, made by one operator.
+/// Creates a plan of one operator for all bindings.
 async fn plan_for_all(stage: &ProviderStage, verb: BindingVerb, mode: PlanMode) -> Plan {
     let (app, author) = (&stage.t.app, by("operator:maker"));
     let reason = Some("the books are closed".to_owned());
@@ -55,7 +56,7 @@ async fn items(stage: &ProviderStage, plan: &Plan) -> Vec<PlanItem> {
     store::list_items(&stage.t.app.core.db, plan.id, None, "", 1000).await.unwrap()
 }
 
-/// `id state` of each item.
+/// Returns `id state` of each item.
 async fn fates(stage: &ProviderStage, plan: &Plan) -> Vec<String> {
     items(stage, plan).await.into_iter().map(|item| format!("{} {}", item.subject_id, item.state)).collect()
 }
@@ -74,7 +75,7 @@ async fn dry_run_stores_each_id_and_its_fate() {
     stage.command("B", BindingCommand::Start).await;
     stage.command("C", BindingCommand::Start).await;
     stage.command("C", BindingCommand::Pause).await;
-    // Its call is open.
+    // Binding D has an open call.
     stage
         .t
         .sql("UPDATE bindings SET state = 'STOPPING', reason = 'manual_stop', phase = 'CALLING', cycle = 1, trx_id = 'D.1',
@@ -167,7 +168,7 @@ async fn a_worker_that_dies_with_a_batch_costs_nothing() {
     let leased = stage.t.take().await;
     let of_plan = leased.iter().find(|leased| leased.delivery.id.as_str() == job_of(&plan)).expect("it is due");
     stage.t.perform(of_plan).await;
-    // Its worker dies before the outcome is settled, and the lease ends.
+    // The worker dies before it settles the job, and the lease expires.
     stage.t.outlive_leases().await;
     stage.t.run_for(secs(5)).await;
     let done = reload(&stage, &plan).await;
@@ -179,7 +180,7 @@ async fn a_worker_that_dies_with_a_batch_costs_nothing() {
 async fn unrecorded_item_differs_from_one_changed_elsewhere() {
     let stage = stage_with(&["A", "B", "C"]).await;
     let plan = plan_for_all(&stage, BindingVerb::Start, PlanMode::Run).await;
-    // As a process that dies between the change and its record leaves them.
+    // A process that dies between the change and its record leaves the items in this state.
     let (start, note) = (BindingCommand::Start, plan.history_note());
     for id in ["A", "C"] {
         commands::command_with_note(&stage.t.app.bindings, &binding_id(id), &start, &plan.runner(), Some(&note))

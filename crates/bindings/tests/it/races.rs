@@ -1,4 +1,4 @@
-//! Two changes of a binding are written one after the other, and reach Redis in either order.
+//! Two changes of a binding are committed one after the other and reach Redis in either order.
 
 use jobs::queues::BINDING;
 use model::binding::{
@@ -18,7 +18,7 @@ use test_support::{ProviderStage, binding_id, by, secs};
 
 const STOP: BindingCommand = BindingCommand::Stop { reason: StopReason::ManualStop };
 
-/// A change that is written, and of which Redis knows nothing yet.
+/// A committed change that has not reached Redis.
 struct Committed {
     before: Binding,
     after: Binding,
@@ -37,7 +37,7 @@ impl Committed {
         Self { before: loaded.binding, after }
     }
 
-    /// What its process does next.
+    /// Updates Redis, as the process does after its commit.
     async fn reach_redis(&self, stage: &ProviderStage) {
         let jobs: Vec<NewJob> = derive(&self.after, self.after.updated_at).map(|timer| timer.job).into_iter().collect();
         move_jobs(&stage.t.app.bindings, &self.before, &self.after, jobs).await.unwrap();
@@ -52,7 +52,7 @@ async fn state_of(stage: &ProviderStage, id: &str) -> Option<JobState> {
     stage.t.app.core.store.find_job(&job_id(id), &[BINDING]).await.unwrap().map(|job| job.state)
 }
 
-/// Others hold every slot of `S1` for so many seconds.
+/// Makes other jobs hold every slot of `S1` for this time.
 async fn hold_server(stage: &ProviderStage, seconds: u64) {
     let hold = secs(seconds);
     let works = ["X", "Y"].map(|name| OngoingWork {
@@ -64,7 +64,7 @@ async fn hold_server(stage: &ProviderStage, seconds: u64) {
     stage.t.app.core.store.restore_slots(&works).await.unwrap();
 }
 
-/// A running binding whose first cycle is due now, or parked where others have the slots.
+/// Creates a running binding whose first cycle is due, or parked because other jobs hold the slots.
 async fn binding_with_job(parked: bool) -> ProviderStage {
     let stage = ProviderStage::start().await;
     if parked {
@@ -111,7 +111,7 @@ async fn stop_after_start_runs_nothing_in_any_order() {
         for change in order {
             change.reach_redis(&stage).await;
         }
-        // The start that came late has enqueued a job that finds the row stopped.
+        // The late start has enqueued a job, which finds the binding stopped.
         stage.t.advance(secs(601)).await;
         stage.t.run_due().await;
         assert_eq!(stage.calls("B").await, Vec::<String>::new(), "{parked} {start_is_last}");
@@ -129,7 +129,7 @@ async fn parked_job_follows_the_binding_to_its_server() {
     stage.create_server("S2", 2).await;
     hold_server(&stage, 600).await;
     stage.run_binding("B", "S1", json!({ "interval_ms": [60000, 60000] })).await;
-    // A worker has taken the job and found no slots; before it can say so, the binding stops and moves.
+    // A worker has taken the job and found no slots. Before the worker settles it, the binding stops and moves.
     let leased = stage.t.take().await.remove(0);
     let outcome = stage.t.perform(&leased).await;
     assert!(matches!(outcome, Outcome::Park(_)), "{outcome:?}");

@@ -1,4 +1,4 @@
-//! What Redis is told of bindings after it has lost everything.
+//! Restores the Redis state of bindings after Redis has lost all data.
 
 use chrono::TimeDelta;
 use model::binding::{BindingCommand, CallRules, ClaimDecision, TransactionStatus, decide_settle};
@@ -26,7 +26,7 @@ async fn rebuild_restores_slots_of_the_open_call() {
     stage.t.run_for(secs(61)).await;
     let moved = BindingCommand::Patch { server_id: Some("S2".parse().unwrap()), config: None };
     assert_eq!(stage.command("B", moved).await.unresolved, 1);
-    // A worker asks about the transaction, on the server where it was begun.
+    // A worker polls the transaction at the server where it started.
     stage.t.advance(secs(3600)).await;
     let header = stage.headers("B").await.remove(0);
     assert_eq!((header.status, header.server_id.as_str()), (TransactionStatus::Unresolved, "S1"));
@@ -44,7 +44,7 @@ async fn rebuild_restores_slots_of_the_open_call() {
     let holders = stage.t.app.core.store.list_slot_holders(0, 10).await.unwrap();
     let held: Vec<_> = holders.iter().map(|h| (h.id.as_str(), h.group.as_str(), h.own.as_str())).collect();
     assert_eq!(held, [("settle:B:1", "S1", "B")]);
-    // The worker died: its call counts as lost once its time is over, and the provider is asked again.
+    // The worker died: its call counts as lost after its timeout, and the provider is polled again.
     stage.t.run_for(secs(3700)).await;
     let calls = stage.calls("B").await;
     assert!(calls.contains(&"settle lost".to_owned()), "{calls:?}");
@@ -71,7 +71,7 @@ async fn cycle_due_during_rebuild_waits_in_line() {
     stage.assert_judge_content();
 }
 
-/// Jobs that are before that of a binding in its server's line.
+/// Returns the jobs that precede this binding's job in the queue of its server.
 async fn those_before(stage: &ProviderStage, id: &str) -> Vec<String> {
     let explained = gather::explain_binding(&stage.t.app.bindings, &binding_id(id)).await.unwrap();
     match explained.next.and_then(|next| next.place) {
@@ -92,7 +92,7 @@ async fn redis_loss_keeps_line_order_and_open_slots() {
     assert_eq!(taken.len(), 2);
     let lose_redis = async {
         eventually("both calls are open", || async { stage.sim.read_report().open == 2 }).await;
-        // In another order than that of their ids.
+        // The order differs from the order of the ids.
         for id in ["C", "A", "B"] {
             stage.run_binding(id, "S1", once.clone()).await;
             stage.t.run_due().await;
@@ -108,7 +108,7 @@ async fn redis_loss_keeps_line_order_and_open_slots() {
         let stats = stage.t.app.core.store.slot_stats(&["S1"]).await.unwrap();
         assert_eq!((stats.in_use, stats.groups[0].waiting), (2, 3));
     };
-    // The workers go on with their calls meanwhile, and die then.
+    // The workers continue their calls while Redis is lost, and then die.
     tokio::select! {
         (first, second) = async { tokio::join!(stage.t.perform(&taken[0]), stage.t.perform(&taken[1])) } => {
             panic!("the provider does not answer: {first:?} {second:?}")
@@ -132,7 +132,7 @@ async fn redis_loss_keeps_line_order_and_open_slots() {
     stage.assert_judge_content();
 }
 
-/// SQL may insert an id that is no name of a group of slots: the server has no limit.
+/// SQL can insert a server id that is not a valid slot group. That server has no limit.
 #[tokio::test]
 async fn unusable_slot_name_does_not_block_rebuild() {
     let stage = ProviderStage::start().await;
@@ -146,7 +146,7 @@ async fn unusable_slot_name_does_not_block_rebuild() {
     assert_eq!(stage.calls("B").await, ["start success"]);
 }
 
-/// As after a rollback from the version after this one.
+/// A rollback can leave rows of a newer version.
 #[tokio::test]
 async fn a_row_that_another_version_wrote_holds_up_no_other() {
     let stage = ProviderStage::start().await;
@@ -169,7 +169,7 @@ async fn a_row_that_another_version_wrote_holds_up_no_other() {
         assert_eq!(stage.calls(id).await, ["start success"], "{id}");
     }
 
-    // It goes on with a version that can read it.
+    // The binding continues under a version that can read its row.
     stage.t.sql("UPDATE bindings SET config = config - 'of_tomorrow'").await;
     stage.t.advance(secs(10)).await;
     reconciler::reconcile_once(&stage.t.app.maintenance).await.unwrap();
@@ -177,7 +177,8 @@ async fn a_row_that_another_version_wrote_holds_up_no_other() {
     assert_eq!(stage.calls("NEW").await, ["start success"]);
 }
 
-/// A worker has the only slot of a server, and Postgres does not take its claim until Redis was lost and has given the slot to another.
+/// A worker holds the only slot of a server. Its claim reaches Postgres only after Redis was lost and gave the slot to
+/// another job.
 #[tokio::test]
 async fn late_claim_without_its_slot_makes_no_call() {
     let stage = ProviderStage::start().await;

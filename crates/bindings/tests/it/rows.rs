@@ -1,4 +1,4 @@
-//! The tables of bindings hold what the model decides, and each call costs no index write.
+//! The tables of bindings store the decisions of the model, and a call writes no index.
 
 use chrono::{DateTime, Utc};
 use foundation::db::{self, Pool};
@@ -18,7 +18,7 @@ const COLUMNS: &str =
     call_action, call_until, asks, failures, processing_deadline, otp_deadline, otp_tries, otp_submitted_at, unresolved,
     version, created_at, updated_at, deleted_at";
 
-/// One binding in the tables, changed as the store will: what a decision says, and nothing else.
+/// A stored binding that is changed only by decisions of the model, as in the store.
 struct StoredBinding {
     db: Pool,
     row: Binding,
@@ -86,7 +86,7 @@ impl StoredBinding {
         }
     }
 
-    /// Waits for the binding's timer, claims what is due, and answers it.
+    /// Waits for the binding's timer, claims the due call and records its answer.
     async fn call(&mut self, answer: &ProviderAnswer) {
         let rules = CallRules { margin: chrono::TimeDelta::zero(), repeats_are_safe: true, otp_is_readable: true };
         let moment = |now| DecisionMoment { now, luck: 0.5 };
@@ -138,14 +138,14 @@ async fn calls_of_a_binding_write_no_index() {
         b.call(&ProviderAnswer::Processing { provider_ref: None }).await;
         b.call(&ProviderAnswer::Success { provider_ref: None }).await;
     }
-    // A backend reports what it counted when it ends.
+    // A Postgres backend reports its statistics when it ends.
     t.app.core.close().await;
     let fresh = db::connect_pool(&t.app.config.database).await.unwrap();
     let counts = "SELECT sum(n_tup_upd)::bigint, sum(n_tup_hot_upd)::bigint FROM pg_stat_user_tables
                   WHERE relname = 'bindings' OR relname LIKE 'transactions\\_%'";
     eventually("the statistics arrive", || async {
         let (updates, hot): (i64, i64) = sqlx::query_as(counts).fetch_one(&fresh).await.unwrap();
-        // `start` changes the state, which is in an index.
+        // `start` changes the state, which is indexed.
         assert!(updates - hot <= 1, "{updates} updates, {hot} without an index write");
         updates >= 120
     })

@@ -1,4 +1,4 @@
-//! What a desk is told, how often, and what is acknowledged by itself.
+//! Alerts for desks: their number, and alerts that are acknowledged without a person.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use test_support::{Counting, Scrape, TestApp, by, secs};
 
 const HOUR: u64 = 3600;
 
-/// The reasons of open alerts of this kind.
+/// Returns the reasons of open alerts of this kind.
 async fn open(t: &TestApp, kind: &str) -> Vec<String> {
     let filter = AlertFilter { open: true, kind: Some(kind.to_owned()), limit: 10, ..AlertFilter::default() };
     let open = alerts::list_alerts(&t.app.core.db, &filter).await.unwrap();
@@ -24,11 +24,11 @@ async fn open(t: &TestApp, kind: &str) -> Vec<String> {
 
 async fn reconcile(t: &TestApp) {
     t.advance(secs(4)).await;
-    // Boxed: the future of a debug build is large, and a test's stack is not.
+    // Boxed because the future of a debug build is too large for the stack of a test.
     Box::pin(reconciler::reconcile_once(&t.app.maintenance)).await.unwrap().expect("no other process reconciles");
 }
 
-/// A refund that is due, whose first escalation is dead.
+/// Creates a due refund whose first escalation is dead.
 async fn escalation_dead() -> TestApp {
     let t = TestApp::start().await;
     t.order_of("ORD-1", "RIDE", "PAID").await;
@@ -97,7 +97,7 @@ async fn escalation_requeues_until_alert_is_acknowledged() {
     t.assert_sound().await;
 }
 
-/// An order with driver D1.
+/// Creates an order that is assigned to driver D1.
 async fn assigned(within: Duration) -> TestApp {
     let t = TestApp::with(|config| {
         config.dispatch.pickup_within = within;
@@ -209,14 +209,14 @@ async fn payment_events_of_an_order_are_bounded() {
     pay("money", "PAID").await;
     assert_eq!(open(&t, MANUAL_REFUND_REQUIRED).await.len(), 1);
     for n in 0..150 {
-        // Events of one millisecond have no order.
+        // Events within one millisecond have no defined order.
         t.advance(secs(1)).await;
         pay(&format!("late-{n}"), "PENDING").await;
     }
     assert_eq!(t.count("SELECT count(*) FROM payment_events").await, 101, "the latest, and the one that brought money");
     assert_eq!(t.texts("SELECT event_id FROM payment_events WHERE payment_status = 'PAID'").await, ["money"]);
     assert_eq!(t.count("SELECT count(*) FROM payment_events WHERE event_id = 'late-149'").await, 1);
-    // An event that was dropped comes again: it changes nothing.
+    // A repeat of a removed event changes nothing.
     pay("odd-LOST", "PENDING").await;
     assert_eq!(t.texts("SELECT payment_status FROM orders").await, ["PAID"]);
     t.assert_sound().await;

@@ -1,4 +1,4 @@
-//! STATUS_UPDATE_FAILED: support is told that an order's end cannot be written, without the database that refuses it.
+//! STATUS_UPDATE_FAILED: support is notified, without the database, that the end of an order cannot be written.
 
 use axum::http::StatusCode;
 
@@ -15,7 +15,7 @@ const REFUSE: &str = "
     CREATE TRIGGER refuse BEFORE UPDATE ON orders FOR EACH ROW WHEN (NEW.status LIKE 'CANCELLED%') EXECUTE FUNCTION refuse()";
 const ALLOW: &str = "DROP TRIGGER refuse ON orders";
 
-/// A paid order that is COMPENSATING and whose compensation is due.
+/// Creates a paid order that is COMPENSATING and whose compensation is due.
 async fn compensating(receiver: &Receiver) -> TestApp {
     let t = TestApp::with(|config| receiver.configure(config)).await;
     t.order_of("ORD-1", "RIDE", "PAID").await;
@@ -38,7 +38,7 @@ async fn refused_ending_alerts_once_until_it_succeeds() {
     let receiver = Receiver::start().await;
     let t = compensating(&receiver).await;
     t.sql(REFUSE).await;
-    // The receiver is down at first, and every try of the compensation comes here again.
+    // The receiver fails at first. Each try of the compensation raises the alarm again.
     receiver.fail(StatusCode::BAD_GATEWAY, 2);
     t.run_for(secs(10)).await;
     assert_eq!(told(&receiver), 3);
@@ -74,7 +74,7 @@ async fn failure_resolved_before_alarm_is_not_reported() {
     let outcome = t.perform(&compensate).await;
     assert!(matches!(outcome, Outcome::Retry(_)), "{outcome:?}");
     t.sql(ALLOW).await;
-    // The alarm tries first what failed, and has nothing to tell.
+    // The alarm first retries the failed compensation. It succeeds, so nothing is sent.
     t.settle(&compensate, outcome).await;
     t.run_due().await;
     assert_eq!(t.status("ORD-1").await, OrderStatus::CancelledBySystemAfterPayment);
@@ -99,7 +99,7 @@ async fn postgres_outage_sends_one_support_alert() {
     assert_eq!(due_in, 60_000, "a short outage raises no alert");
     eventually("Postgres is found away", || async { !t.app.core.readiness.is_writable().await }).await;
 
-    // A worker that had the alarm of the order in hand all the time.
+    // A worker has leased the alarm of the order during the whole outage.
     t.app.core.store.reschedule(&of_order, &jobs::queues::ALL, secs(0)).await.unwrap();
     let alarm = t.take().await.into_iter().find(|j| j.delivery.id.kind() == "alarm").unwrap();
     let outcome = t.perform(&alarm).await;
@@ -111,7 +111,7 @@ async fn postgres_outage_sends_one_support_alert() {
     assert_eq!(told(&receiver), 0, "it has just begun");
     let begun = (t.now_ms() - 60_000).to_string();
     t.redis::<String>(&["SET", "dispatchq:outage:since", &begun]).await;
-    // The receiver is down, too, at first: its turn comes again when the claim has ended.
+    // The receiver also fails at first. The message is sent again after the claim has ended.
     receiver.fail(StatusCode::BAD_GATEWAY, 1);
     for app in [&t.app, &another_worker] {
         assert!(outage::look_once(&app.orders, false).await.unwrap());

@@ -1,4 +1,4 @@
-//! An alert waits until a person acknowledges it, and is told again meanwhile.
+//! An alert is escalated until a person acknowledges it.
 
 use serde_json::json;
 
@@ -17,7 +17,7 @@ use test_support::{Api, Receiver, TestApp, by, ids, secs};
 
 const HOUR: u64 = 3600;
 
-/// A paid order without a driver, its refund alert told and waiting.
+/// Creates a paid order without a driver, whose refund alert was sent and is open.
 async fn refund_due(t: &TestApp) {
     t.order_of("ORD-1", "RIDE", "PAID").await;
     t.run_for(secs(1800)).await;
@@ -82,7 +82,7 @@ async fn sla_warning_follows_business_hours() {
         config.notifications.business_hours = Some(serde_json::from_value(desk).unwrap());
     })
     .await;
-    // Told on Tuesday at 8:30. Wednesday is a holiday, so the ninth hour ends on Thursday at 8:30.
+    // The alert is sent on Tuesday at 8:30. Wednesday is a holiday, so the ninth open hour ends on Thursday at 8:30.
     t.order_of("ORD-1", "RIDE", "PAID").await;
     t.sql("UPDATE orders SET customer_id = 'C-7'").await;
     t.run_for(secs(1800)).await;
@@ -104,7 +104,7 @@ async fn sla_warning_follows_business_hours() {
     assert_eq!(escalations(&t).await, 0);
     t.run_for(secs(1)).await;
     assert_eq!((t.messages_of("ORD-1", SLA_WARNING).await, escalations(&t).await), (1, 1));
-    // Every four open hours.
+    // Escalations repeat every four open hours.
     t.run_for(secs(4 * HOUR)).await;
     assert_eq!(escalations(&t).await, 2);
     let open = AlertFilter { open: true, limit: 10, ..AlertFilter::default() };
@@ -121,7 +121,7 @@ async fn acknowledging_ends_the_escalation_whenever_it_comes() {
     ack(&t, 1).await;
     t.run_for(secs(100 * HOUR)).await;
     assert_eq!(escalations(&t).await, 1);
-    // Again changes nothing, not even who did it.
+    // A second acknowledgement changes nothing, not even the recorded person.
     let again = alerts::acknowledge_alerts(
         &t.app.core.db,
         &AlertSelection::Order("ORD-1".parse().unwrap()),
@@ -163,7 +163,7 @@ async fn a_refund_that_begins_acknowledges_its_alert() {
 async fn a_doubled_early_or_interrupted_escalation_tells_once() {
     let t = TestApp::start().await;
     refund_due(&t).await;
-    // Early: an operator runs it now.
+    // An operator runs the job before it is due.
     let id = queue::JobId::parse("escalate:ORD-1:1").unwrap();
     t.app.core.store.reschedule(&id, &jobs::queues::ALL, secs(0)).await.unwrap();
     assert_eq!(ids(&t.run_due().await), ["escalate:ORD-1:1"]);
@@ -178,7 +178,7 @@ async fn a_doubled_early_or_interrupted_escalation_tells_once() {
         let then: Vec<_> = then.iter().map(|job| job.id.as_str()).collect();
         assert!(then.contains(&"escalate:ORD-1:1"), "{then:?}");
     }
-    // Its process died before it settled: the job runs again and heals what follows.
+    // The worker died before it settled the job. The job runs again and enqueues the missing jobs.
     t.outlive_leases().await;
     t.run_due().await;
     assert_eq!(escalations(&t).await, 1);
@@ -224,7 +224,7 @@ async fn lost_escalation_returns_and_dead_one_gives_up() {
     reconciler::reconcile_once(&t.app.maintenance).await.unwrap().unwrap();
     assert_eq!(t.count("SELECT count(*) FROM alerts WHERE gave_up_at IS NOT NULL AND acked_at IS NULL").await, 1);
     assert_eq!(t.messages_of("ORD-1", TIMER_DEAD).await, 0);
-    // The message of the same number is another thing.
+    // The outbox message with the same number is not affected.
     assert_eq!(t.count("SELECT count(*) FROM outbox WHERE state = 'dead'").await, 0);
     t.assert_sound().await;
 }

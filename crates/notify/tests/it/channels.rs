@@ -1,4 +1,4 @@
-//! Each channel delivers what its receiver can read, under an id that stays; and each for itself.
+//! Each channel delivers a readable message under a stable id, independently of the other channels.
 
 use std::collections::HashSet;
 
@@ -28,7 +28,7 @@ const REFUND: &str = "🚨 Manual Refund Required\n\
     Priority: High\n\
     SLA: Within 24 hours";
 
-/// Support is reached by Slack, e-mail and ticket.
+/// Configures Slack, e-mail and tickets as the channels of support.
 fn three(config: &mut Config, receiver: &Receiver, mail: &MailServer) {
     let slack = SlackConfig { url: Some(receiver.url("/slack")), ..SlackConfig::default() };
     let ticket =
@@ -45,7 +45,7 @@ async fn with_three() -> (Receiver, MailServer, TestApp) {
     (receiver, mail, t)
 }
 
-/// A paid order without a driver.
+/// Creates a paid order without a driver.
 async fn refund_due(t: &TestApp) {
     t.order_of("ORD-1", "RIDE", "PAID").await;
     t.run_for(secs(1800)).await;
@@ -180,7 +180,7 @@ async fn webhook_with_a_secret_is_signed() {
     let [message] = receiver.received().try_into().expect("one message");
     let key = standardwebhooks::Webhook::new(SECRET).unwrap();
     key.verify(&message.bytes, &message.headers).unwrap();
-    // No one else could have signed it, and not this with another body.
+    // Verification fails with another secret or another body.
     assert!(
         standardwebhooks::Webhook::new("whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA")
             .unwrap()
@@ -196,7 +196,7 @@ async fn crash_after_sending_repeats_the_same_message() {
     let (receiver, mail, t) = with_three().await;
     t.order_of("ORD-1", "RIDE", "PAID").await;
     t.advance(secs(1800)).await;
-    // Up to the alerts, whose jobs are taken and performed by a process that dies before it writes that down.
+    // Runs jobs until the alerts are due. A process runs these and dies before it settles them.
     let jobs = loop {
         let jobs = t.take().await;
         if jobs.iter().any(|j| j.delivery.id.as_str().starts_with("notify:")) {
@@ -233,7 +233,7 @@ async fn crash_after_sending_repeats_the_same_message() {
 #[tokio::test]
 async fn a_receiver_that_hangs_leaves_room_for_the_others() {
     let receiver = Receiver::start().await;
-    // It takes connections and never answers.
+    // This server accepts connections and never answers.
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = silent.local_addr().unwrap();
     let t = TestApp::with(|config| {
@@ -252,7 +252,7 @@ async fn a_receiver_that_hangs_leaves_room_for_the_others() {
     }
     let offers: Vec<_> = t.take().await.into_iter().filter(|j| j.delivery.id.kind() == "notify").collect();
     assert_eq!(offers.len(), 2);
-    // One may be on its way over this channel: the second waits a moment and has spent no try.
+    // The channel allows one delivery at a time. The second message waits a moment and uses no try.
     let (first, second) = tokio::join!(t.perform(&offers[0]), async {
         tokio::task::yield_now().await;
         let (_stream, _) = silent.accept().await.unwrap();

@@ -1,4 +1,4 @@
-//! Tries, channels that hang, and channels that fail at the same moment.
+//! Tries, channels that hang, and channels that fail concurrently.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ async fn with_receiver() -> (Receiver, TestApp) {
     (receiver, t)
 }
 
-/// Postgres refuses updates of the outbox under this condition, as a server that may be read and not written.
+/// Makes Postgres refuse updates of the outbox under this condition, as a read-only server does.
 async fn refuse_updates(t: &TestApp, when: &str) {
     t.sql(&format!(
         "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
@@ -63,7 +63,7 @@ async fn unrecorded_delivery_repeats_after_its_backoff() {
     .unwrap();
     assert!(log.len() >= 4, "{log:?}");
     for ((pause, error), backoff) in log.iter().zip([1.0, 2.0, 4.0, 8.0, 16.0, 32.0]) {
-        // A claim holds for seven seconds.
+        // A claim lasts seven seconds.
         assert!(*pause >= f64::max(0.699 * backoff, 6.9), "{log:?}");
         assert_eq!(error, "no answer was recorded");
     }
@@ -72,7 +72,7 @@ async fn unrecorded_delivery_repeats_after_its_backoff() {
     assert!(received.iter().all(|m| m.id == received[0].id), "its receiver can tell");
 }
 
-/// The job that delivers the offer of a new order, as it comes to a worker.
+/// Returns the leased job that delivers the offer of a new order.
 async fn offer_to_deliver(t: &TestApp) -> LeasedJob {
     t.drivers(&[("D1", 100.0)]).await;
     t.order("ORD-1").await;
@@ -94,7 +94,7 @@ async fn message_in_delivery_is_not_sent_twice() {
     let notify = offer_to_deliver(&t).await;
     let again = async {
         eventually("it is on its way", || async { receiver.received().len() == 1 }).await;
-        // Redis lost the job, it was rebuilt, and its receiver still takes its time.
+        // Redis lost the job and it was rebuilt, while the receiver has not answered yet.
         t.advance(secs(5)).await;
         assert!(matches!(t.perform(&notify).await, Outcome::Snooze { .. }));
         receiver.release();
@@ -105,7 +105,8 @@ async fn message_in_delivery_is_not_sent_twice() {
 }
 
 // Fault F3
-/// Its lost delivery counts, so a message that kills its workers is found out: the run after it does not find the row put off.
+/// The lost delivery counts, so a message that kills its workers is detected. The next run must not find the row
+/// postponed.
 #[tokio::test]
 async fn message_of_dead_worker_follows_its_lease() {
     let (receiver, t) = with_receiver().await;
@@ -126,7 +127,7 @@ async fn message_of_dead_worker_follows_its_lease() {
     assert_eq!(receiver.received().len(), 2);
 }
 
-/// Messages to customers over this channel, due now, as their jobs come to a worker.
+/// Returns leased jobs for messages to customers over this channel, which are due now.
 async fn due_messages(t: &TestApp, channel: &str, count: i64) -> Vec<LeasedJob> {
     let ids: Vec<i64> = sqlx::query_scalar(
         "INSERT INTO outbox (order_id, kind, channel, dedupe_key, payload, next_attempt_at, expires_at, created_at)
@@ -167,7 +168,7 @@ async fn hanging_channel_leaves_room_for_others() {
         let t = t.clone();
         running.spawn(async move { t.perform(&leased).await });
     }
-    // Half of what a worker may do at once hangs; every other message was looked at once and put off.
+    // Half of the worker's concurrency hangs. Each of the other messages was tried once and postponed.
     let mut parked = 0;
     while parked < BACKLOG - 16 {
         let outcome = running.join_next().await.unwrap().unwrap();
@@ -185,7 +186,7 @@ async fn hanging_channel_leaves_room_for_others() {
     assert_eq!(well.received().len(), 50);
     assert_eq!(running.len(), 16, "the sick channel hangs on");
 
-    // It fails: from now on one message at a time tries it, and the others come back 50 ms apart at least.
+    // The channel fails. From then on one message at a time tries it, and the others return at least 50 ms apart.
     sick.release();
     while running.join_next().await.is_some() {}
     sick.hold();
@@ -207,7 +208,7 @@ async fn hanging_channel_leaves_room_for_others() {
     sick.release();
 }
 
-/// More messages over the sick channel.
+/// Returns leased jobs for more messages over the sick channel.
 async fn due_messages_again(t: &TestApp, count: i64) -> Vec<LeasedJob> {
     let leased = due_messages(t, "more", count).await;
     t.sql("UPDATE outbox SET channel = 'sick', dedupe_key = 'again' || dedupe_key WHERE channel = 'more'").await;
@@ -244,7 +245,7 @@ async fn last_failing_channel_withdraws_the_offer() {
     }
     eventually("both were asked", || async { a.received().len() + b.received().len() == 2 }).await;
 
-    // Neither can write until both have had their answer, and have read what can be read.
+    // The lock blocks both writes until both workers have their answers and have read the rows.
     let mut other = lasting_transaction(&t.postgres).await;
     sqlx::query("LOCK TABLE outbox IN SHARE MODE").execute(&mut *other).await.unwrap();
     a.release();

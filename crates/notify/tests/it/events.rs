@@ -1,4 +1,4 @@
-//! What the producer and the customer are told.
+//! Messages for producers and customers.
 
 use serde_json::json;
 
@@ -11,7 +11,7 @@ use test_support::{Receiver, TestApp, by, secs};
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
-/// Producer and customers are reached by signed webhooks.
+/// Configures signed webhooks for the producer and for customers.
 async fn with_webhooks() -> (Receiver, TestApp) {
     let receiver = Receiver::start().await;
     let t = TestApp::with(|config| {

@@ -1,4 +1,4 @@
-//! Customers hear why in the language of their order, dispatchers at their own address.
+//! Customers get the reason in the language of their order, and dispatchers get messages at their own address.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use model::messages::DISPATCH_FAILED;
 use settings::{ChannelConfig, Config};
 use test_support::{Api, MailServer, Receiver, TestApp, secs};
 
-/// Customers are reached by webhook, Indonesians in words of our own.
+/// Configures a webhook for customers, with a custom text in Indonesian.
 fn with_own_words(config: &mut Config, receiver: &Receiver) {
     config.channels.insert("customer".to_owned(), ChannelConfig::unsigned_webhook(receiver.url("/customer")));
     config.notifications.customer = vec!["customer".to_owned()];

@@ -1,11 +1,12 @@
-//! The tests of messages: who is told what over which channel, and what happens until a person acts on it.
+//! The tests of messages: recipients, channels, and escalation until a person acts.
 //!
-//! * `outbox`: messages reach their receiver, once, or are given up. `delivery`: tries, hanging channels, and channels that fail together.
-//! * `channels`, `voice`, `tickets`: ways to a person. `languages`: the words on them.
-//! * `events`, `steps`: what programs are told. `redeliver`: dead messages are listed and sent again.
-//! * `alerts`, `alarm`: what desks are told. `acknowledgements`: how often, and what is acknowledged by itself.
+//! * `outbox`: messages are delivered once or given up. `delivery`: tries, hanging channels, and channels that fail
+//!   together.
+//! * `channels`, `voice`, `tickets`: channels to people. `languages`: their texts.
+//! * `events`, `steps`: messages for programs. `redeliver`: dead messages are listed and sent again.
+//! * `alerts`, `alarm`: messages for desks. `acknowledgements`: their number, and acknowledgement without a person.
 
-// Futures of requests are nested deeper than the default allows.
+// Nested request futures exceed the default limit.
 #![recursion_limit = "256"]
 
 mod acknowledgements;

@@ -1,4 +1,4 @@
-//! Messages reach their receiver, once, or are given up.
+//! Messages are delivered once or given up.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ async fn with_receiver() -> (Receiver, TestApp) {
     (receiver, t)
 }
 
-/// An order whose first offer is made, and its message not yet sent.
+/// Creates an order whose first offer exists and whose message is not sent yet.
 async fn offer_unsent(t: &TestApp) {
     t.order("ORD-1").await;
     let dispatch = t.take().await.remove(0);
@@ -54,7 +54,7 @@ async fn an_offer_reaches_its_driver_by_webhook() {
 async fn failing_receiver_is_retried_with_growing_pauses() {
     let (receiver, t) = with_receiver().await;
     receiver.fail(StatusCode::INTERNAL_SERVER_ERROR, 3);
-    // A redirect is no delivery: addresses are configured, not found.
+    // A redirect does not count as a delivery, because addresses must be configured.
     receiver.fail(StatusCode::FOUND, 1);
     t.drivers(&[("D1", 100.0)]).await;
     t.order("ORD-1").await;
@@ -103,7 +103,7 @@ async fn an_offer_that_expired_is_not_sent() {
     let (receiver, t) = with_receiver().await;
     t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
     offer_unsent(&t).await;
-    // Workers were away until the offer had expired.
+    // No worker ran until the offer had expired.
     t.advance(secs(120)).await;
     t.run_due().await;
     let told: Vec<_> = receiver.received().iter().map(|m| m.body["data"]["driver_id"].clone()).collect();
@@ -177,7 +177,7 @@ async fn message_waits_for_its_unconfigured_channel() {
 #[tokio::test]
 async fn unreachable_channel_error_hides_its_url() {
     let t = TestApp::with(|config| {
-        // Nothing listens there.
+        // No server listens on this port.
         config.channels.insert("hook".to_owned(), ChannelConfig::unsigned_webhook("http://127.0.0.1:1/s3cret"));
         config.notifications.support = vec!["hook".to_owned()];
     })
@@ -195,7 +195,7 @@ async fn a_doubled_job_sends_nothing_twice() {
     t.drivers(&[("D1", 100.0)]).await;
     offer_unsent(&t).await;
     let notify = t.take().await.remove(0);
-    // Two workers have it at the same moment: one of them claims the try.
+    // Two workers run the job concurrently, and one of them claims the try.
     let _ = tokio::join!(t.perform(&notify), t.perform(&notify));
     let sent = receiver.received().len();
     assert_eq!((sent, t.count("SELECT count(*) FROM outbox_attempts").await), (1, 1));
@@ -213,7 +213,7 @@ async fn a_doubled_job_sends_nothing_twice() {
 async fn unknown_message_kinds_are_delivered_unchanged() {
     let (receiver, t) = with_receiver().await;
     let payloads = [
-        // A kind this version does not have, one whose fields are others, and one with a field more.
+        // An unknown kind, a known kind with different fields, and a known kind with an extra field.
         ("ORDER_PARKED", json!({ "order_id": "ORD-1", "until": "tomorrow" })),
         ("ORDER_CANCELLED", json!({ "order_id": "ORD-1", "status": "PARKED" })),
         (

@@ -1,4 +1,4 @@
-//! Dead messages are listed and sent again, and their log forgets nothing.
+//! Dead messages are listed and sent again, and their log stays complete.
 
 use axum::http::StatusCode;
 
@@ -15,7 +15,7 @@ fn by_test() -> DecisionAuthor {
     DecisionAuthor { who: by("operator:test"), why: None }
 }
 
-/// A refund alert that its receiver has refused for good.
+/// Creates a refund alert that its receiver has refused permanently.
 async fn with_dead() -> (Receiver, TestApp, OutboxMessage) {
     let receiver = Receiver::start().await;
     let t = TestApp::with(|config| receiver.configure(config)).await;
@@ -52,7 +52,7 @@ async fn a_dead_message_is_sent_again_under_its_own_id() {
     let line = |what: &str, who: &str| (what.to_owned(), who.to_owned());
     let first = "given up after 1 tries: the receiver answered 410";
     assert_eq!(log, [line("TRY", first), line("REPLAY", "operator:test"), line("TRY", "")]);
-    // It has arrived: there is nothing to send again.
+    // The message was delivered, so there is nothing to send again.
     assert!(!redeliver::replay_message(&t.app.desk, &row, &by_test()).await.unwrap());
     t.run_due().await;
     assert_eq!(receiver.received().len(), received.len());
@@ -76,7 +76,7 @@ async fn replayed_message_restarts_its_backoff() {
 async fn reconciler_finishes_an_interrupted_replay() {
     let (receiver, t, row) = with_dead().await;
     let sent = receiver.received().len();
-    // As far as the row, and no further.
+    // The replay wrote the row, but its process died before Redis had the job.
     t.redis::<()>(&["FLUSHALL"]).await;
     t.sql("UPDATE outbox SET state = 'pending', backoff_from = attempts, next_attempt_at = dispatchq_now() WHERE state = 'dead'")
         .await;

@@ -1,4 +1,4 @@
-//! Producers hear of each step they subscribe to, by signed webhook.
+//! Producers get each step they subscribe to by signed webhook.
 
 use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
@@ -16,10 +16,10 @@ use settings::{Config, ProducerConfig};
 use test_support::{Api, Receiver, TestApp, by, eventually, secs};
 
 const KEY: &[u8; 24] = b"0123456789abcdef01234567";
-/// The key as Standard Webhooks writes it.
+/// The key in the notation of Standard Webhooks.
 const SECRET: &str = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3";
 
-/// The producer hears of these steps at this address.
+/// Subscribes the producer to these steps at this address.
 fn subscribe(config: &mut Config, producer: &str, url: String, steps: &[OrderStep]) {
     let subscription = ProducerConfig {
         url: Some(url),
@@ -31,14 +31,14 @@ fn subscribe(config: &mut Config, producer: &str, url: String, steps: &[OrderSte
     config.producers.insert(producer.to_owned(), subscription);
 }
 
-/// A receiver of the producer `test`, which the orders of tests belong to.
+/// Starts a receiver for the producer `test`, which owns the orders of tests.
 async fn with_subscription(steps: &[OrderStep]) -> (Receiver, TestApp) {
     let receiver = Receiver::start().await;
     let t = TestApp::with(|config| subscribe(config, "test", receiver.url("/shop"), steps)).await;
     (receiver, t)
 }
 
-/// The types of the events about an order that were taken, by their `seq`.
+/// Returns the types of the accepted events about an order, sorted by `seq`.
 fn told(receiver: &Receiver, order: &str) -> Vec<String> {
     let mut taken = receiver.received();
     taken.retain(|message| message.answer == 204 && message.body["data"]["order_id"] == order);
@@ -46,7 +46,7 @@ fn told(receiver: &Receiver, order: &str) -> Vec<String> {
     taken.iter().map(|message| message.body["type"].as_str().unwrap().to_owned()).collect()
 }
 
-/// The signature of a message by the definition of HMAC, its hashes made by Postgres.
+/// Computes the signature of a message by the definition of HMAC, with hashes from Postgres.
 async fn sign(t: &TestApp, id: &str, timestamp: &str, body: &[u8]) -> String {
     let pad = |with: u8| {
         let mut block = [with; 64];

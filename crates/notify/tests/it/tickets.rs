@@ -1,4 +1,4 @@
-//! A ticket is known by what its system answered: kept with the message, and linked to where people open it.
+//! The ticket system's answer contains the ticket id, which is stored with the message and linked in the API.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use notify::alerts::{self, AlertFilter};
 use settings::{ChannelConfig, TicketConfig};
 use test_support::{Api, Receiver, TestApp, id, secs};
 
-/// Support is reached by tickets alone; `more` is what is configured of their ids and addresses.
+/// Configures tickets as the only channel of support. `more` contains the settings for ids and addresses.
 async fn with_tickets(receiver: &Receiver, more: TicketConfig) -> TestApp {
     let ticket = TicketConfig { url: Some(receiver.url("/ticket")), ..more };
     TestApp::with(|config| {
@@ -25,14 +25,14 @@ fn linked() -> TicketConfig {
     }
 }
 
-/// A paid order that was cancelled, whose alert is delivered.
+/// Creates and cancels a paid order and delivers its alert.
 async fn owe(t: &TestApp, order: &str) {
     t.order_of(order, "RIDE", "PAID").await;
     t.cancel(order).await.unwrap();
     t.run_due().await;
 }
 
-/// State and ticket of the alerts about refunds.
+/// Returns state and ticket of the refund alerts.
 async fn kept(t: &TestApp) -> Vec<String> {
     let rows = "SELECT concat_ws(' ', state, ticket) FROM outbox WHERE kind = 'MANUAL_REFUND_REQUIRED' ORDER BY id";
     t.texts(rows).await
@@ -57,7 +57,7 @@ async fn the_ticket_that_a_system_names_is_kept_and_linked() {
     let acked = api.post(&format!("/api/v1/alerts/{alert}/ack"), &key, json!({ "note": "I have it" })).await;
     assert_eq!(acked.body["tickets"], json!([ticket]));
 
-    // Another address holds for the tickets there are; without one the id is left.
+    // A changed address applies to existing tickets. Without an address only the id remains.
     let moved = t.reconfigured(|config| {
         let Some(ChannelConfig::Ticket(desk)) = config.channels.get_mut("desk") else { panic!("no desk") };
         desk.ticket_url = Some("https://new.example.com/t/{ticket}".to_owned());
@@ -103,7 +103,8 @@ async fn the_id_is_read_where_the_configuration_says() {
     assert_eq!(kept(&t).await, ["delivered OPS-7"]);
 }
 
-/// A message that is sent again is the same ticket: what its system answers last counts, and an order whose alert failed first has one.
+/// A message that is sent again keeps its ticket: the latest answer counts. An order whose first alert failed has one
+/// ticket.
 #[tokio::test]
 async fn a_message_that_is_sent_again_keeps_one_ticket() {
     let receiver = Receiver::start().await;
@@ -116,7 +117,7 @@ async fn a_message_that_is_sent_again_keeps_one_ticket() {
     assert_eq!(receiver.received().iter().filter(|one| one.path == "/ticket").count(), 3);
     assert_eq!(kept(&t).await, ["delivered 4711"]);
 
-    // The process that sent it died before it wrote that down.
+    // The process that sent the message died before it stored the result.
     t.sql(
         "UPDATE outbox SET state = 'pending', ticket = NULL, next_attempt_at = dispatchq_now(), delivered_at = NULL
          WHERE kind = 'MANUAL_REFUND_REQUIRED'",

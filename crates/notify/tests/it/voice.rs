@@ -1,4 +1,4 @@
-//! Offers by phone call: a provider like Twilio, the keys drivers press, the calls that are not taken.
+//! Offers by phone call: a provider like Twilio, keys that drivers press, and calls that are not answered.
 
 use axum::http::StatusCode;
 use reqwest::Url;
@@ -29,7 +29,7 @@ struct Phones {
     receiver: Receiver,
 }
 
-/// Two drivers with phones; the nearer one is being called about ORD-1.
+/// Creates two drivers with phones; the nearer one is being called about ORD-1.
 async fn calling() -> Phones {
     calling_in("en-US").await
 }
@@ -46,12 +46,12 @@ async fn calling_in(language: &str) -> Phones {
 }
 
 impl Phones {
-    /// The message of the latest call.
+    /// Returns the message id of the latest call.
     async fn message(&self) -> Uuid {
         self.t.texts("SELECT message_id::text FROM outbox ORDER BY id DESC LIMIT 1").await[0].parse().unwrap()
     }
 
-    /// The provider says this of a call.
+    /// Sends a callback of the provider about a call.
     async fn callback(&self, event: CallEvent, message: Uuid, fields: &[(&str, &str)]) -> (u16, String) {
         let owned: Vec<_> = fields.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
         let signature =
@@ -103,7 +103,7 @@ async fn called_driver_accepts_by_pressing_1() {
     assert_eq!(status, 200);
     assert!(said.contains("The job is yours."), "{said}");
     assert_eq!(p.t.status("ORD-1").await, OrderStatus::DriverAssigned);
-    // The call ends as completed, and says so twice.
+    // The provider reports twice that the call is completed.
     for _ in 0..2 {
         assert_eq!(p.callback(CallEvent::Status, message, &[("CallStatus", "completed")]).await.0, 200);
     }
@@ -139,7 +139,7 @@ async fn call_without_key_ends_voice_only_offer() {
     assert_eq!(p.t.reasons("ORD-1").await.last().unwrap(), "OFFER_WITHDRAWN");
     p.t.run_due().await;
     assert_eq!(p.t.asked("ORD-1").await, "D2");
-    // The driver's app has shown the second offer, too.
+    // The driver's app has also shown the second offer.
     let second = p.message().await;
     p.t.sql(
         "INSERT INTO outbox (order_id, kind, channel, dedupe_key, payload, state, next_attempt_at, expires_at, created_at)

@@ -1,4 +1,4 @@
-//! The advice whether there is room.
+//! Advice about free places in an area.
 
 use serde_json::json;
 
@@ -14,7 +14,7 @@ async fn advice_answers_match_the_requirement() {
     let api = Api::start(&t.app).await;
     let key = t.key(AccountRole::Producer).await;
     let ask = async |place: (f64, f64), loyalty: Option<&str>| -> Answer {
-        // Advice may be a tenth of a second old.
+        // Advice may be 100 ms old.
         tokio::time::sleep(millis(150)).await;
         let mut body = json!({ "pickup_location": { "latitude": place.0, "longitude": place.1 },
                                "service_type": "RIDE", "channel": "MYBB", "user_id": "USR-1" });
@@ -39,7 +39,7 @@ async fn advice_answers_match_the_requirement() {
     let place = json!({ "latitude": HERE.0, "longitude": HERE.1 });
     let raw = request.json(&json!({ "pickup_location": place, "service_type": "RIDE" })).send().await.unwrap();
     assert_eq!((raw.status().as_u16(), &raw.headers()["retry-after"]), (503, &"60".parse().unwrap()));
-    // The members of RFC 9457 stand behind those of the requirement, of which `status` is one.
+    // The members of RFC 9457 follow those of the requirement document, which include `status`.
     let code = "DISPATCHER_AREA_THRESHOLD_REACHED";
     assert_eq!((busy.error(), busy.text("type")), ((503, code), format!("/errors/{code}").as_str()));
     assert_eq!(

@@ -1,15 +1,15 @@
-//! Places of creations that are given up, or fail.
+//! Places of creations that are abandoned or fail.
 
 use super::{HERE, create, full_at, new};
 use orders::create::CreateError;
 use test_support::{TestApp, by, eventually, id, lasting_transaction};
 
-/// When the order's place ends, as Redis has it; `None`: it has none.
+/// Returns the end time of the order's place in Redis, or `None` when it has no place.
 async fn place_of(t: &TestApp, order: &str) -> Option<String> {
     t.redis(&["ZSCORE", "waiting:order:JKT:RIDE", order]).await
 }
 
-/// As a request at its time limit: its creation is in a batch, and is committed all the same.
+/// A request that reaches its time limit: its creation is in a batch and is still committed.
 #[tokio::test]
 async fn abandoned_creation_keeps_its_place() {
     let t = TestApp::start().await;
@@ -25,7 +25,7 @@ async fn abandoned_creation_keeps_its_place() {
     eventually("the creation is being written", || async { t.count(writing).await == 1 }).await;
     creation.abort();
     assert!(creation.await.unwrap_err().is_cancelled());
-    // Whatever it leaves behind to be done has its turn meanwhile.
+    // Gives tasks that the aborted creation may have left behind a chance to run.
     for _ in 0..20 {
         assert!(place_of(&t, "ORD-1").await.is_some(), "its place was given back before the write was answered");
     }
@@ -52,7 +52,7 @@ async fn a_creation_that_postgres_refuses_gives_its_place_back() {
     assert_eq!(t.count("SELECT count(*) FROM orders").await, 0);
 }
 
-/// Redis has lost who waits, and lets the order in.
+/// Redis has lost the waiting orders and admits the order.
 #[tokio::test]
 async fn a_refusal_by_postgres_says_what_one_by_redis_says() {
     let t = TestApp::start().await;

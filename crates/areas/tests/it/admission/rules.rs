@@ -1,4 +1,4 @@
-//! What operators set: the flag, limits, overrides.
+//! Settings of operators: flag, limits and overrides.
 
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ async fn a_person_decides_for_an_area_for_a_while() {
     force(ForcedStatus::ForceBusy, until(60)).await;
     let refused = create(&t, "ORD-1", Some("ELITE")).await.unwrap();
     assert_eq!((&refused["status"], &refused["reason"]), (&json!("SERVER_BUSY"), &json!("test")));
-    // The process counts on from what the database said last: time enough for a slow machine, too.
+    // The process extrapolates the database time that it read last. An hour is enough for a slow machine.
     t.advance(secs(3600)).await;
     refresh(&t).await;
     assert_eq!(create(&t, "ORD-2", None).await, None, "it is over by itself");
@@ -123,7 +123,7 @@ async fn an_areas_durations_are_its_orders() {
     t.assert_sound().await;
 }
 
-// Rule L4: the window of an area bounds how long an order counts as waiting, and leaves its lifetime as it is.
+// Rule L4: the window of an area limits how long an order counts as waiting, and does not change its lifetime.
 #[tokio::test]
 async fn window_bounds_the_count_and_not_the_lifetime() {
     let t = TestApp::start().await;
@@ -138,7 +138,7 @@ async fn window_bounds_the_count_and_not_the_lifetime() {
     let counted_s = |end: f64, from: f64| ((end - from) / 1_000.0).round();
     let first = end_in_redis().await;
 
-    // A window that is changed holds for orders that wait already.
+    // A changed window also applies to orders that already wait.
     limit(&t, "JKT", window(900)).await;
     let drift = waiting::repair_waiting_sets(&t.app.areas, &mut SuspectMembers::default()).await.unwrap();
     assert_eq!((drift.missing, drift.left_over), (0, 0));
@@ -176,7 +176,7 @@ async fn order_leaves_the_waiting_set_with_its_window() {
     test_support::eventually("there is room again", || async { create(&t, "ORD-3", None).await.is_none() }).await;
 }
 
-// Rule L6: the figure of areas at threshold counts every area that refuses: forced, disabled, cooling, full, and with a threshold of 0.
+// Rule L6: the number of areas at threshold counts every area that refuses: forced, disabled, cooling, full, and with a threshold of 0.
 #[tokio::test]
 async fn every_refusing_area_is_counted_with_its_cause() {
     let t = TestApp::start().await;
@@ -190,18 +190,18 @@ async fn every_refusing_area_is_counted_with_its_cause() {
         refusing.collect()
     };
     assert_eq!(refusals().await, Vec::<String>::new());
-    // JKT is full, and BGR takes nothing at all.
+    // JKT is full, and BGR admits no order.
     for order in ["ORD-1", "ORD-2"] {
         assert_eq!(create(&t, order, None).await, None);
     }
     assert!(create(&t, "ORD-3", None).await.is_some());
     limit(&t, "BGR", LimitsChange { max_waiting_orders: Some(0), ..LimitsChange::default() }).await;
     assert_eq!(refusals().await, ["BGR RIDE THRESHOLD", "JKT RIDE THRESHOLD"]);
-    // It has room again, and cools down: as many wait as its low water mark says.
+    // JKT has room again but is cooling down, because more orders wait than its low-water mark allows.
     t.cancel("ORD-1").await.unwrap();
     assert!(create(&t, "ORD-4", None).await.is_some());
     assert_eq!(refusals().await, ["BGR RIDE THRESHOLD", "JKT RIDE COOLING"]);
-    // A threshold that is not enforced refuses nothing; a person's word and a disabled area hold all the same.
+    // A threshold that is not enforced refuses no order. An override and a disabled area still do.
     limit(&t, "BGR", LimitsChange { enabled: Some(false), ..LimitsChange::default() }).await;
     overrides::set_override(&t.app.core.db, &"JKT".into(), Some((ForcedStatus::ForceBusy, None)), None, AUTHOR)
         .await
@@ -228,7 +228,7 @@ async fn a_full_area_is_searched_less_often() {
         (s.order.next_attempt_at.unwrap() - s.now).num_seconds()
     };
     assert_eq!(pause("ORD-1").await, 60);
-    // Shadow mode only records.
+    // Shadow mode only records refusals.
     flag(&t, |flag| flag.shadow_mode = true).await;
     assert_eq!(create(&t, "ORD-2", None).await, None);
     t.run_due().await;
@@ -236,7 +236,7 @@ async fn a_full_area_is_searched_less_often() {
     t.assert_sound().await;
 }
 
-// Rule L6: areas and their status are answered by the names of the requirement document, next to the old names.
+// Rule L6: answers about areas and their status use the names of the requirement document, in addition to the old names.
 #[tokio::test]
 async fn area_changes_over_http_are_recorded() {
     let t = TestApp::start().await;
@@ -326,7 +326,7 @@ async fn a_change_is_seen_by_another_replica_within_a_second() {
     tokio::spawn(other.areas.clone().keep_fresh(stop.clone()));
     let threshold = || other.areas.rules.get().limits_for(&"JKT".into(), &"RIDE".into()).max_waiting;
     test_support::eventually("it has read the rules", || async { threshold() == 1 }).await;
-    // A busy machine may lose a moment once or twice, not every time.
+    // A busy machine may miss a notification once or twice, but not every time.
     let mut took = Vec::new();
     for most in [7, 8, 9, 10, 11] {
         limit(&t, "JKT", LimitsChange { max_waiting_orders: Some(most), ..LimitsChange::default() }).await;

@@ -1,4 +1,4 @@
-//! What is counted, kept and reported of requests for places.
+//! Metrics, stored counts and reports of admission requests.
 
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ use model::{
 };
 use test_support::{Api, Counting, LogLines, TestApp, by, eventually, id, millis, secs};
 
-/// The advice for a pickup here.
+/// Returns the advice for a pickup at `HERE`.
 async fn ask(t: &TestApp, loyalty: Option<LoyaltyLevel>) -> AdmissionAnswer {
     ask_at(t, HERE, loyalty).await
 }
@@ -100,7 +100,7 @@ async fn every_verdict_is_counted_by_source_and_cause() {
     let place = "area_id=\"JKT\"";
     let ride = "service_type=\"RIDE\"";
     let count = counting.read();
-    // A forced or disabled area is no full one.
+    // A forced or disabled area does not count as full.
     assert_eq!(count.value(&format!("dispatcher_threshold_reached_total{{{place},{ride}}}")), 6.0);
     assert_eq!(count.value(&format!("dispatcher_cancel_total{{{place},reason=\"server_busy\",{ride}}}")), 6.0);
     let mut refusals = Vec::new();
@@ -118,7 +118,7 @@ async fn every_verdict_is_counted_by_source_and_cause() {
         assert_eq!(counting.of(name), by_source);
     }
 
-    // Each request is in one snapshot.
+    // Each request is counted in one snapshot.
     let snapshots = "SELECT concat_ws(' ', sum(rejected), sum(would_reject), sum(bypassed)) FROM waiting_snapshots";
     for _ in 0..2 {
         area_status::save_snapshot(&t.app.desk).await.unwrap();
@@ -138,11 +138,11 @@ async fn undecided_requests_are_stored_once_postgres_returns() {
     let (check, create) = ("/api/v1/dispatcher/availability-check", "/api/v1/orders");
     let question = json!({ "pickup_location": place, "service_type": "RIDE" });
     let order = json!({ "service_type": "RIDE", "pickup": place });
-    // The process knows the key from now on.
+    // From here on the process has the key in its cache.
     assert_eq!(api.post(check, &key, question.clone()).await.status, 200);
     t.redis.stop().await.unwrap();
     t.postgres.kill().await;
-    // Advice may be a tenth of a second old.
+    // Advice may be 100 ms old.
     tokio::time::sleep(millis(150)).await;
     let (advice, creation) = tokio::join!(api.post(check, &key, question), api.post(create, &key, order));
     let undecided = (503, "DISPATCHER_SERVICE_UNAVAILABLE");
@@ -214,7 +214,7 @@ async fn override_and_disable_ignore_the_flag() {
     for (n, enforcement) in ["OFF", "SHADOW", "OFF", "PARTLY", "ON"].into_iter().enumerate() {
         flag(&t, |flag| {
             (flag.enabled, flag.shadow_mode) = (n > 0, n == 1);
-            // A customer without an id is not among the first percent.
+            // A customer without an id is not in the first percent.
             flag.percentage = [100, 100, 0, 1, 100][n];
         })
         .await;
@@ -235,7 +235,7 @@ async fn override_and_disable_ignore_the_flag() {
     }
 }
 
-/// Twenty areas over a hundred hours, and what was asked of one of them in the last.
+/// Twenty areas over a hundred hours, with requests for one of them in the last hour.
 const PAST: &str = "
     INSERT INTO waiting_snapshots (at, area_id, service_type, waiting, threshold, rejected, would_reject, bypassed, refuses)
         SELECT date_trunc('hour', dispatchq_now(), 'UTC') - n * interval '1 hour', 'A' || a, 'RIDE', 50, 100, 0, 0, 0, ''
@@ -265,7 +265,8 @@ async fn report_shows_what_another_threshold_refuses() {
     assert_eq!((&hour["rejected"], &hour["would_reject"], &hour["bypassed"]), (&json!(7), &json!(0), &json!(2)));
     let forced = json!({ "source": "check", "verdict": "REFUSED", "cause": "forced", "requests": 4 });
     assert_eq!(hour["requests"][0], forced);
-    // Those who met 50 are refused, the loyal from 60 on; what was forced is no matter of the threshold.
+    // Customers that met a count of 50 are refused, loyal customers from 60 on. Forced refusals are independent of the
+    // threshold.
     let what_if = json!({ "checks": 3, "checks_refused": 3, "creations": 14, "creations_refused": 7 });
     assert_eq!((&hour["what_if"], &tried["areas"][0]["what_if"]), (&what_if, &what_if));
 

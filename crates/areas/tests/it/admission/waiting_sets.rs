@@ -1,4 +1,4 @@
-//! The sets in Redis of those who wait: flushed, away, wrong, and put right.
+//! The sets of waiting orders in Redis: flushed, unavailable, wrong, and repaired.
 
 use tokio_util::sync::CancellationToken;
 
@@ -75,7 +75,7 @@ async fn limits_of_every_area_are_copied_for_an_hour() {
     }
 }
 
-// Rule L6: a worker updates the limits in Redis at each change of the rules, and removes those of an area that is gone.
+// Rule L6: a worker updates the limits in Redis at each change of the rules, and deletes the limits of removed areas.
 #[tokio::test]
 async fn changed_rules_reach_the_copies_at_once() {
     let t = TestApp::start().await;
