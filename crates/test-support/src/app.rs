@@ -95,8 +95,8 @@ impl TestApp {
         config.database.pooler = route.is_pooled();
         config.database.maintenance_url = postgres.url();
         config.schedules.clear();
-        // The shipped configuration searches 120 times for a driver before an order ends; `retry_as_shipped` restores
-        // it. One search is due at the end of the order.
+        // With the shipped retry times, an order searches 120 times before it ends; `retry_as_shipped` restores them.
+        // One search is due at the end of the order.
         config.dispatch.retry = [config.dispatch.retry.repeat(20), vec![secs(300)]].concat();
         configure(&mut config);
 

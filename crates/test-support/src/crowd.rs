@@ -83,7 +83,7 @@ async fn work(app: App) {
 async fn answer(app: &App, offer: OfferId, order: String, driver: DriverId) {
     let _ = match offer.as_uuid().as_u128() % 10 {
         0..6 => update_order(&app.orders, &id(&order), |s| actions::accept_offer(s, &driver, offer)).await,
-        // D0 never declines, so at least one driver of each order does not decline.
+        // D0 never declines, so no order is declined by all drivers.
         6..8 if driver.as_str() != "D0" => {
             update_order(&app.orders, &id(&order), |s| actions::decline_offer(s, &driver, offer, None)).await
         }

@@ -48,7 +48,7 @@ pub fn patient() -> PartnerKnobs {
     }
 }
 
-/// Like [`patient`], but the partner never calls back.
+/// Returns the knobs of [`patient`] without callbacks.
 pub fn silent() -> PartnerKnobs {
     PartnerKnobs { job_id_callback_rate: EventRate::NEVER, callback_rate: EventRate::NEVER, ..patient() }
 }

@@ -165,8 +165,8 @@ async fn status_shows_limits_and_null_restores_defaults() {
 async fn schedule_follows_the_clock_of_its_area() {
     let desk = Desk::open().await;
     let now = desk.t.app.core.database_clock.now();
-    // Jakarta is seven hours ahead of UTC. The schedule covers an hour before and after the test, so that the test
-    // never runs at its edge.
+    // Jakarta is seven hours ahead of UTC. The entry starts at the current full hour and ends at least an hour from
+    // now, so no run reaches its end.
     let there = |hours: i64| (now + TimeDelta::hours(7 + hours)).format("%H:00").to_string();
     let days = ["MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN"];
     let entry = json!({ "days": days, "from": there(0), "to": there(2), "max_waiting_orders": 3 });
@@ -320,7 +320,8 @@ async fn advice_reads_found_drivers_and_snapshots() {
     assert_eq!(elsewhere, []);
 }
 
-/// Uses a time zone with a half-hour offset, a period that needs more than one statement, and limits within an hour.
+/// Uses a time zone with a half-hour offset, and a period that starts and ends between full hours and needs more than
+/// one statement.
 #[tokio::test]
 async fn advice_counts_whole_hours_by_the_clock_of_the_area() {
     let t = TestApp::start().await;

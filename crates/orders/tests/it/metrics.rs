@@ -92,7 +92,7 @@ async fn lifetime_end_counts_the_attempt_as_timeout() {
     );
     assert_eq!(counting.of("dispatchq_status_updates_total"), ["dispatchq_status_updates_total{result=\"success\"} 1"]);
 
-    // Support starts the refund an hour later, which answers the alert.
+    // An operator starts the refund an hour later, which answers the alert.
     let refund = "{alert=\"MANUAL_REFUND_REQUIRED\"}";
     assert_eq!(
         counting.of("dispatchq_manual_interventions_total"),

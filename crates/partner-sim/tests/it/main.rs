@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 const KEY: &str = "partner-sim-key";
 
-/// Every booking finds a driver who stays, and every callback is sent.
+/// Returns knobs with which every booking finds a driver who stays, and every callback is sent.
 fn smooth() -> PartnerKnobs {
     PartnerKnobs {
         driver_rate: EventRate::ALWAYS,
@@ -24,7 +24,7 @@ fn smooth() -> PartnerKnobs {
     }
 }
 
-/// Like [`smooth`], but a booking advances only by the steps of the test.
+/// Returns the knobs of [`smooth`], but a booking advances only by the steps of the test.
 fn patient() -> PartnerKnobs {
     PartnerKnobs { job_id_delay: "7days".parse().unwrap(), ..smooth() }
 }

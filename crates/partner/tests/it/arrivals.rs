@@ -156,7 +156,7 @@ async fn early_pickup_is_recorded_with_its_order_of_arrival() {
     p.assert_sound().await;
 }
 
-// Rule F45: `completed` before the events that it follows is recorded as out of order, and those events are recorded when they arrive.
+// Rule F45: `completed` before the events that it follows is recorded as out of order, and the late events are recorded too.
 #[tokio::test]
 async fn a_completion_that_comes_first_completes() {
     let p = Partnership::start(silent()).await;

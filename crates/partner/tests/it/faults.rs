@@ -11,7 +11,7 @@ use test_support::{
     secs,
 };
 
-/// Every booking finds a driver who stays; no callback is sent.
+/// Returns knobs with which every booking finds a driver who stays, and no callback is sent.
 fn mute() -> PartnerKnobs {
     PartnerKnobs {
         driver_rate: EventRate::ALWAYS,

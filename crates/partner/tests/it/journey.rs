@@ -8,7 +8,7 @@ use test_support::partnership::Partnership;
 /// Speed at which a trip takes seconds.
 const FAST: f64 = 1_000.0;
 
-/// Every booking finds a driver who stays, and every callback is sent.
+/// Returns knobs with which every booking finds a driver who stays, and every callback is sent.
 fn smooth() -> PartnerKnobs {
     PartnerKnobs {
         driver_rate: EventRate::ALWAYS,

@@ -165,7 +165,7 @@ async fn window_bounds_the_count_and_not_the_lifetime() {
     assert_eq!(t.status("ORD-1").await, OrderStatus::Dispatching);
 }
 
-// Rule L4: Redis itself drops an order from the count when its window has passed.
+// Rule L4: Redis removes an order from the count when its window has passed, without a worker.
 #[tokio::test]
 async fn order_leaves_the_waiting_set_with_its_window() {
     let t = TestApp::on_real_time(|_| {}).await;
@@ -197,7 +197,7 @@ async fn every_refusing_area_is_counted_with_its_cause() {
     assert!(create(&t, "ORD-3", None).await.is_some());
     limit(&t, "BGR", LimitsChange { max_waiting_orders: Some(0), ..LimitsChange::default() }).await;
     assert_eq!(refusals().await, ["BGR RIDE THRESHOLD", "JKT RIDE THRESHOLD"]);
-    // JKT has room again but is cooling down, because more orders wait than its low-water mark allows.
+    // JKT has room again but is cooling down: its waiting orders still reach the low-water mark.
     t.cancel("ORD-1").await.unwrap();
     assert!(create(&t, "ORD-4", None).await.is_some());
     assert_eq!(refusals().await, ["BGR RIDE THRESHOLD", "JKT RIDE COOLING"]);
