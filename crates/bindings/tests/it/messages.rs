@@ -233,7 +233,7 @@ async fn refused_message_is_dead_and_can_be_replayed() {
     let receiver = Receiver::start().await;
     let stage = desks(&receiver).await;
     want_otps(&stage);
-    // An order with the same id is unrelated.
+    // An order may have the same id as the binding; the messages stay separate.
     stage.t.order("B").await;
     receiver.fail(StatusCode::GONE, 1);
     stage.run_binding("B", "S1", json!({ "otp_timeout_ms": 600_000 })).await;

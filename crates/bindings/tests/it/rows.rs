@@ -145,7 +145,7 @@ async fn calls_of_a_binding_write_no_index() {
                   WHERE relname = 'bindings' OR relname LIKE 'transactions\\_%'";
     eventually("the statistics arrive", || async {
         let (updates, hot): (i64, i64) = sqlx::query_as(counts).fetch_one(&fresh).await.unwrap();
-        // `start` changes the state, which is indexed.
+        // `start` changes the state, which is in an index.
         assert!(updates - hot <= 1, "{updates} updates, {hot} without an index write");
         updates >= 120
     })

@@ -196,7 +196,7 @@ async fn crash_after_sending_repeats_the_same_message() {
     let (receiver, mail, t) = with_three().await;
     t.order_of("ORD-1", "RIDE", "PAID").await;
     t.advance(secs(1800)).await;
-    // Runs jobs until the alerts are due. A process runs these and dies before it settles them.
+    // Runs jobs until the jobs of the alerts are leased. Their process runs them and dies before it settles them.
     let jobs = loop {
         let jobs = t.take().await;
         if jobs.iter().any(|j| j.delivery.id.as_str().starts_with("notify:")) {

@@ -157,7 +157,7 @@ async fn concurrent_orders_get_different_drivers() {
     t.assert_sound().await;
 }
 
-/// Locks these drivers' offers in another session until the returned transaction ends.
+/// Takes the offer locks of these drivers in another session, until the returned transaction ends.
 async fn make_offers_elsewhere(t: &TestApp, drivers: &[&str]) -> Transaction<'static, Postgres> {
     let mut other = lasting_transaction(&t.postgres).await;
     sqlx::query("SELECT pg_advisory_xact_lock($1, hashtext(d)) FROM unnest($2::text[]) d")
