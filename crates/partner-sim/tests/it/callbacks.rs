@@ -1,4 +1,4 @@
-//! Callbacks of the partner: signed, repeated, duplicated, withheld, and wrong when the knobs say so.
+//! Callbacks of the partner: signed, repeated, duplicated, withheld, and wrong when the knobs ask for it.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,4 +1,4 @@
-//! Errors, cut connections, limits and outages occur exactly as the knobs say.
+//! Errors, cut connections, limits and outages occur exactly as the knobs specify.
 
 use std::collections::BTreeMap;
 

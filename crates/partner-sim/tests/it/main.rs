@@ -1,4 +1,4 @@
-//! The simulated partner over real HTTP: it follows docs/PARTNER.md and fails as its knobs say.
+//! The simulated partner over real HTTP: it follows docs/PARTNER.md and fails as its knobs specify.
 
 mod bookings;
 mod callbacks;
