@@ -1,10 +1,10 @@
 .PHONY: help setup build demo bench test test-pooler lint deps kit image-tree sbom openapi screenshots client fuzz-api upgrade-test night check clean
 .DEFAULT_GOAL := help
 
-# Where cargo puts what it builds.
+# Directory of cargo's build output.
 target := $(or $(CARGO_TARGET_DIR),$(CARGO_BUILD_TARGET_DIR),target)
 
-# DISPATCHQ_TEST_BROWSER=off leaves out what needs a browser, on machines that can have none.
+# DISPATCHQ_TEST_BROWSER=off skips the browser tests, for machines without a browser.
 without_browser := $(if $(filter off,$(DISPATCHQ_TEST_BROWSER)),-E 'not test(/^browser::/)')
 
 help: ## Show this help
@@ -16,7 +16,7 @@ setup: ## Install what is missing: redis-server, Postgres, PgBouncer, Prometheus
 build: ## Build target/release/dispatchq, for production and measurements
 	cargo build --locked --release -p dispatchq
 
-# A debug build takes a quarter of the time of a release build, and plays the sample as well.
+# A debug build takes a quarter of the time of a release build and is fast enough for the sample.
 demo: setup ## Replay a built-in sample of orders, print what happened, end (builds target/debug/dispatchq)
 	cargo build --locked -p dispatchq
 	$(target)/debug/dispatchq replay --sample
@@ -30,7 +30,7 @@ test: setup ## Run every test, on private Redis and Postgres servers (DISPATCHQ_
 	cargo test --locked --doc --workspace
 	@$(if $(without_browser),echo "The tests of the console in a browser were left out: DISPATCHQ_TEST_BROWSER=off.",:)
 
-# The tests that go through the pooler, as a filter of nextest.
+# Nextest filter for the tests that use the pooler.
 not_pooled = $$(sed -n -e 's/^\([a-z-]*\) \(.*::\)$$/(package(=\1) \& test(\/^\2\/))/p' -e t -e 's/^\([a-z-]*\) \(.*\)/(package(=\1) \& test(=\2))/p' \
 	tests/pooler/left-out | paste -sd '|' -)
 pooled = binary(it) and not ($(not_pooled))$(if $(filter off,$(DISPATCHQ_TEST_BROWSER)), and not test(/^browser::/))

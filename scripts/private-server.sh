@@ -1,25 +1,25 @@
-# For checks that ask a real API: sourced by check-client and check-api. Python's tools are installed by scripts/python-tools;
-# `dispatchq dev` runs on servers and data of its own, which are gone at the end.
+# Functions for checks that use a real API, sourced by check-client and check-api. scripts/python-tools installs the
+# Python tools. `dispatchq dev` uses its own servers and data, which are removed at the end.
 
 home=${XDG_CACHE_HOME:-$HOME/.cache}/dispatchq/$check
 bin=$home/venv/bin
 
 fail() { printf 'check-%s: %s\n' "$check" "$*" >&2; exit 1; }
 
-# Starts PROGRAM with servers of its own in $work, and waits until the API answers; sets $url. Ends with the script. Requests without a
-# key are part of the checks: the limit of wrong keys per address is out of their way.
+# Starts PROGRAM with its own servers in $work, waits until the API answers, and sets $url. The servers stop with the
+# script. The checks send requests without a key, so the limit of wrong keys per address is raised.
 start_server() {
     program=$(realpath "$1")
-    # Postgres runs under another user where this one is root, who must get through to its data.
+    # Under root, Postgres runs as another user, who needs access to its data.
     work=$(mktemp -d)
     chmod 711 "$work"
     server=
     trap stop_server EXIT
-    # There before it is looked at, however late the program begins.
+    # The file must exist before it is read, however late the program starts.
     : >"$work/server.log"
     (cd "$work" && exec env DISPATCHQ_HTTP__ADMIN_BIND= DISPATCHQ_HTTP__FAILURES_PER_MIN_PER_ADDRESS=100000 "$program" dev --data data --bind 127.0.0.1:0 >server.log 2>&1) &
     server=$!
-    # `dev` says where it listens, and begins to. Where it neither does nor ends, this does: after two minutes.
+    # `dev` prints its address when it listens. If it neither prints it nor exits, this script stops after two minutes.
     url=
     local looks=0
     until [[ -n $url ]] && "$bin/python" -c 'import sys, urllib.request; urllib.request.urlopen(sys.argv[1])' "$url/readyz" 2>/dev/null; do

@@ -151,7 +151,7 @@ fn find_misfit(spec: &Value, schema: &Value, value: &Value) -> Option<String> {
     })
 }
 
-/// Every reference in a document.
+/// Collects every reference in a document.
 fn collect_references<'a>(value: &'a Value, found: &mut BTreeSet<&'a str>) {
     match value {
         Value::Object(fields) => {
@@ -163,7 +163,7 @@ fn collect_references<'a>(value: &'a Value, found: &mut BTreeSet<&'a str>) {
     }
 }
 
-/// `make openapi` names the file in `OPENAPI_TO`.
+/// `make openapi` names the output file in `OPENAPI_TO`.
 #[test]
 fn document_names_its_release() {
     assert_eq!(read_document()["info"]["version"], env!("CARGO_PKG_VERSION"));
@@ -240,7 +240,7 @@ fn examples_fit_their_schemas() {
     }
 }
 
-/// A client that waits, or tells its customer how long, reads members that no other error has.
+/// A client that waits, or shows its customer the waiting time, reads fields that no other error has.
 #[tokio::test]
 async fn full_area_answer_matches_its_schema() {
     let spec = read_document();
@@ -298,7 +298,7 @@ async fn the_named_roles_may_call_and_examples_are_understood() {
         let key = if role == AccountRole::Driver { t.driver_key("DRV-1").await } else { t.key(role).await };
         keys.insert(json!(role).to_string(), key);
     }
-    // What other operations are about is removed last.
+    // Deletions run last, because other operations need the objects.
     let mut operations: Vec<_> = list_operations(&spec).into_iter().filter(|o| o.said["x-roles"].is_array()).collect();
     operations.sort_by_key(|operation| operation.method == Method::DELETE);
     let mut refused = BTreeSet::new();
@@ -318,9 +318,9 @@ async fn the_named_roles_may_call_and_examples_are_understood() {
             refused.insert(operation.said["operationId"].as_str().unwrap());
         }
     }
-    // Their examples are of an offer that is not there, of an order that no driver has, of a transaction that did not begin, of
-    // a plan that was not made, of an order that has ended, of a session that is none, of jobs that went with it, and of messages
-    // and keys that are as they should be.
+    // The examples of these operations are refused in this test. They use a missing offer, an order without a driver, a
+    // transaction that never started, a plan that was never created, an order that has ended, an invalid session,
+    // removed jobs, and messages and keys in the wrong state.
     let of_drivers = ["accept_offer", "complete_order", "decline_offer", "pick_up_customer", "return_order"];
     let of_transactions = ["show_transaction", "submit_otp"];
     let of_plans = ["cancel_plan", "list_plan_items", "perform_plan", "run_plan", "show_plan"];

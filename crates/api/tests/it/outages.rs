@@ -1,4 +1,4 @@
-//! While Redis or Postgres is away.
+//! Outages of Redis or Postgres.
 
 use reqwest::header::RETRY_AFTER;
 use serde_json::json;
@@ -54,7 +54,7 @@ async fn balanced_orders_go_on_without_redis() {
     assert_eq!(first.status, 201, "{first:?}");
     t.run_due().await;
 
-    // Customers order, and drivers who were asked before accept.
+    // Customers create orders, and drivers accept earlier offers.
     t.redis.kill().await;
     let degraded = json!({ "ready": true, "degraded": true, "postgres": "ok", "redis": "unreachable" });
     eventually("it is degraded", || async { ready().await == degraded }).await;
@@ -73,7 +73,7 @@ async fn balanced_orders_go_on_without_redis() {
     t.run_due().await;
     t.assert_sound().await;
 
-    // What takes no requests gets none.
+    // The load balancer sends no requests to a process that is not ready.
     t.postgres.stop().await.unwrap();
     eventually("the balancer notices", || async { api.get("/readyz", "").await.status == 502 }).await;
     let refused = api.post("/api/v1/orders", &producer, ride()).await;

@@ -1,11 +1,11 @@
-//! No text makes a terminal do something.
+//! The API refuses texts with terminal control sequences.
 
 use serde_json::json;
 
 use accounts::api_keys::AccountRole;
 use test_support::{Api, TestApp, create_key, ride_with_id};
 
-/// Copies to the clipboard, clears the line, forges one, shows it backwards.
+/// Texts that copy to the clipboard, clear the line, forge a line, or reverse the text.
 const EVIL: [&str; 5] = ["\u{1b}]52;c;cm0=\u{7}", "\u{9b}2K", "a\nORD-2  REFUNDED", "\u{202e}DIAP", "\r"];
 
 // Fault S4

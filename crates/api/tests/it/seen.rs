@@ -1,4 +1,4 @@
-//! Each request has an id and is counted; who was refused is written down.
+//! Each request has an id and is counted, and refused callers are logged.
 
 use serde_json::json;
 
@@ -32,12 +32,12 @@ async fn refusal_logs_reason_and_request_id() {
         assert!(said[0].contains(part), "{part}: {said:?}");
     }
     assert!(!said[0].contains(&wrong), "no line carries a key");
-    // Of many only a sample.
+    // Only a sample of repeated refusals is logged.
     for n in 0..20 {
         assert_eq!(ask(&wrong, &format!("again-{n}")).await.status(), 401);
     }
     assert_eq!(lines.with("A caller was refused").len(), 1);
-    // Another reason is another line.
+    // Another reason is logged on another line.
     let support = t.key(AccountRole::Support).await;
     let order = json!({ "service_type": "RIDE", "pickup": { "latitude": -6.2, "longitude": 106.8 } });
     assert_eq!(api.post("/api/v1/orders", &support, order).await.status, 403);
@@ -70,7 +70,7 @@ async fn requests_are_counted_by_route_and_status() {
     assert_eq!(seen.value(timed), 4.0);
 }
 
-/// Statements of Postgres are logged by a library that knows neither requests nor orders.
+/// The library that logs Postgres statements has no access to requests or orders.
 #[tokio::test]
 async fn every_line_names_its_request_or_job_and_its_order() {
     let lines = LogLines::default();

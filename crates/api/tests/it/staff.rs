@@ -1,4 +1,4 @@
-//! What staff are answered: who may do what, lists, decisions on orders, who is on one, and running the system.
+//! Answers to staff: permissions, lists, decisions on orders, desk claims, and operation of the system.
 
 mod access;
 mod actions;
@@ -16,14 +16,14 @@ fn because(reason: &str) -> Value {
     json!({ "reason": reason })
 }
 
-/// The ids of an answer's orders, in their order.
+/// Returns the order ids of an answer in their order.
 #[track_caller]
 fn order_ids(answer: &Answer) -> Vec<&str> {
     let orders = answer.body["orders"].as_array().unwrap_or_else(|| panic!("no orders: {answer:?}"));
     orders.iter().map(|order| order["order_id"].as_str().unwrap()).collect()
 }
 
-/// `action subject actor reason` of what staff did, in its order.
+/// Returns `action subject actor reason` of each staff action in order.
 async fn recorded(t: &TestApp) -> Vec<String> {
     t.texts("SELECT concat_ws(' ', action, subject, actor, reason) FROM audit_staff_actions ORDER BY id").await
 }

@@ -1,4 +1,4 @@
-//! Producers read the steps of their orders as a stream, which skips none and waits for the next.
+//! Producers read the steps of their orders as a stream that skips no step and waits for the next one.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use accounts::api_keys::AccountRole;
 use maintenance::periodic::cleanup::{self, CleanupMode};
 use test_support::{Answer, Api, TestApp, eventually, lasting_transaction, ride, secs};
 
-/// The API, and the keys of two producers.
+/// Starts the API and creates the keys of two producers.
 async fn with_producers(t: &TestApp) -> (Api, String, String) {
     let shop = t.key_named("shop", AccountRole::Producer, None).await;
     let other = t.key_named("other", AccountRole::Producer, None).await;
@@ -23,7 +23,7 @@ async fn read(api: &Api, key: &str, query: &str) -> Answer {
     api.get(&format!("/api/v1/events?{query}"), key).await
 }
 
-/// The order and type of each event of an answer.
+/// Returns the order and type of each event in an answer.
 fn steps(answer: &Answer) -> Vec<String> {
     let step =
         |event: &Value| format!("{} {}", event["data"]["order_id"].as_str().unwrap(), event["type"].as_str().unwrap());
@@ -68,7 +68,7 @@ async fn producer_pages_through_steps_of_own_orders() {
     assert_eq!(steps(&read(&api, &shop, "").await), Vec::<String>::new());
 }
 
-/// A step whose transaction draws its number first and is committed last.
+/// A step whose transaction takes its number first and commits last.
 #[tokio::test]
 async fn a_cursor_skips_no_step_that_is_committed_late() {
     let t = TestApp::start().await;

@@ -1,4 +1,4 @@
-//! Characters no database keeps, bodies that are too large, names strangers try.
+//! Characters that Postgres cannot store, bodies that are too large, and guessed partner names.
 
 use api::OPENAPI;
 use reqwest::Method;
@@ -17,12 +17,12 @@ async fn no_path_query_or_body_with_u0000_reaches_postgres() {
     for path in ["/api/v1/orders?job_id=%00", "/api/v1/alerts?kind=a%00b", "/api/v1/orders?job_id=a&x=%00"] {
         assert_eq!(api.get(path, &admin).await.error(), (422, "INVALID"), "{path}");
     }
-    // Everywhere a text is taken: in each part of each path, and in each body.
+    // Tests every place for a text: each part of each path, and each body.
     let spec: Value = serde_json::from_str(&OPENAPI).unwrap();
     for (path, methods) in spec["paths"].as_object().unwrap() {
         for method in methods.as_object().unwrap().keys() {
             let method: Method = method.to_uppercase().parse().unwrap();
-            // Only a queue that there is has its body read.
+            // The API reads the body only for an existing queue.
             let somewhere = path.replace("{queue}", jobs::queues::DISPATCH).replace(['{', '}'], "");
             if path.contains('{') {
                 let nul = path.split('{').next().unwrap().to_owned() + "%00";
@@ -39,7 +39,7 @@ async fn no_path_query_or_body_with_u0000_reaches_postgres() {
                 && !path.contains("callbacks")
                 && !path.contains("voice")
             {
-                // What names no key is refused before its body is read.
+                // A path without a valid key id is refused before its body is read.
                 let names_nothing = path.contains("/admin/keys/{id}");
                 let refused = if names_nothing { 404 } else { 422 };
                 assert_eq!(answer.error().0, refused, "{method} {path}: {answer:?}");
@@ -47,7 +47,7 @@ async fn no_path_query_or_body_with_u0000_reaches_postgres() {
             }
         }
     }
-    // An escaped backslash before it is another text.
+    // With an escaped backslash the text contains no U+0000.
     let order = json!({ "service_type": "RIDE", "pickup": { "latitude": -6.2, "longitude": 106.8 },
                         "customer_id": r"C-\u0000" });
     assert_eq!(api.post("/api/v1/orders", &admin, order).await.status, 201);

@@ -1,4 +1,4 @@
-//! Every wait on a server ends, and none starves another.
+//! Every wait on a server ends, and no wait starves another.
 
 use std::sync::Arc;
 
@@ -17,12 +17,13 @@ use test_support::{Api, TestApp, app_behind, config_behind, eventually, lasting_
 const LOOPS: [&str; 5] = ["keys", "mirror of dead letters", "offer board", "reconciler", "rules"];
 
 // Fault F8
-/// Each loop waits for an answer when the way to Postgres swallows everything, and no end is told that the connection is dead.
+/// Each loop waits for an answer while the network drops all packets. Neither side gets a sign that the connection is
+/// dead.
 #[tokio::test]
 async fn each_loop_survives_a_silent_connection() {
     let t = TestApp::on_real_time(|_| {}).await;
     let proxy = TcpProxy::start(t.postgres.port()).await.unwrap();
-    // Longer than Postgres lets a statement wait for a lock.
+    // The limit is longer than the lock timeout of Postgres.
     let app = app_behind(&t, &proxy, LoopRegistry::with_limit(secs(7))).await;
     let mut lock = lasting_transaction(&t.postgres).await;
     sqlx::raw_sql(
@@ -38,7 +39,7 @@ async fn each_loop_survives_a_silent_connection() {
     running.spawn(app.areas.clone().keep_fresh(stop.clone()));
     running.spawn(app.accounts.keys.clone().watch_revision(app.core.db.clone(), app.core.loops.clone(), stop.clone()));
     let waiting = app.clone();
-    // As an app does: it asks again when it gets no answer.
+    // The app repeats its request when it gets no answer.
     running.spawn(async move {
         loop {
             drop(
@@ -56,7 +57,7 @@ async fn each_loop_survives_a_silent_connection() {
 
     let in_postgres =
         "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND wait_event = 'relation'";
-    // The loops, and the request that made the board look.
+    // The loops, and the request that makes the offer board query Postgres.
     eventually("all wait for Postgres", || async { t.count(in_postgres).await > LOOPS.len() as i64 }).await;
     proxy.forget_connections();
     lock.rollback().await.unwrap();
@@ -70,7 +71,8 @@ async fn each_loop_survives_a_silent_connection() {
 }
 
 // Fault F8
-/// A queue that is longer than clients wait would never become short again: they ask once more, and their first request still waits.
+/// A queue longer than the clients' patience would never become shorter, because clients repeat requests whose first
+/// attempt still waits.
 #[tokio::test]
 async fn overloaded_process_refuses_requests_at_once() {
     let t = TestApp::with(|config| config.database.max_connections = 1).await;
@@ -97,7 +99,7 @@ async fn overloaded_process_refuses_requests_at_once() {
 }
 
 // Fault F19a
-/// One of two connections is in use. The locks of the reconciler and of the mirror are held elsewhere.
+/// One of two connections is in use. Other sessions hold the locks of the reconciler and of the mirror.
 #[tokio::test]
 async fn two_connections_are_enough_for_reconciler_and_mirror() {
     let t = TestApp::with(|config| config.database.max_connections = 2).await;
@@ -125,7 +127,7 @@ async fn readiness_shares_one_database_query() {
 }
 
 // Fault F8
-/// The process of a transaction stands still, or its connection was swallowed: what it has locked is free again soon.
+/// The process of a transaction is frozen, or its connection is dead. The locks of the transaction are released soon.
 #[tokio::test]
 async fn a_transaction_that_idles_keeps_no_order_for_long() {
     let t = TestApp::start().await;
@@ -137,7 +139,7 @@ async fn a_transaction_that_idles_keeps_no_order_for_long() {
 }
 
 // Fault F8
-/// One connection, and a way that swallows what is sent on it: whatever is done with it, its place in the pool is free again.
+/// The pool has one connection, and the network drops its packets. In each case the pool place becomes free again.
 #[tokio::test]
 async fn dead_connection_returns_its_pool_place() {
     let t = TestApp::start().await;
@@ -147,11 +149,11 @@ async fn dead_connection_returns_its_pool_place() {
     let pool = db::connect_pool(&config).await.unwrap();
     let answers = async || sqlx::query("SELECT 1").execute(&pool).await.is_ok();
 
-    // Idle.
+    // The connection is idle.
     proxy.forget_connections();
     eventually("a new connection is made", answers).await;
 
-    // In use: the statement is given up, and another may follow at once.
+    // The connection is in use: the statement fails, and another one can run at once.
     let mut held = pool.acquire().await.unwrap();
     proxy.forget_connections();
     let lost = sqlx::query("SELECT 1").execute(&mut held).await.unwrap_err();
@@ -159,14 +161,14 @@ async fn dead_connection_returns_its_pool_place() {
     drop(held);
     assert!(answers().await);
 
-    // In a transaction that was written in, and is dropped.
+    // The connection has a transaction with a write, and the transaction is dropped.
     let mut tx = pool.begin().await.unwrap();
     sqlx::query("CREATE TABLE probe (n integer)").execute(&mut *tx).await.unwrap();
     proxy.forget_connections();
     drop(tx);
     eventually("the transaction was given up", answers).await;
 
-    // At its commit.
+    // The connection commits a transaction.
     let mut tx = pool.begin().await.unwrap();
     sqlx::query("SELECT 1").execute(&mut *tx).await.unwrap();
     proxy.forget_connections();
@@ -176,7 +178,7 @@ async fn dead_connection_returns_its_pool_place() {
 }
 
 // Fault F1
-/// A part of a transaction that was given up takes the whole with it.
+/// The rollback of an inner transaction rolls back the outer one.
 #[tokio::test]
 async fn inner_transaction_commits_with_the_outer() {
     let t = TestApp::start().await;
@@ -200,14 +202,14 @@ async fn inner_transaction_commits_with_the_outer() {
     assert!(outer.commit().await.is_err());
     assert_eq!(t.count("SELECT count(*) FROM probe").await, 2);
 
-    // Nothing more is done in it.
+    // Further statements in the outer transaction fail.
     let mut outer = t.app.core.db.begin().await.unwrap();
     outer.begin().await.unwrap().rollback().await.unwrap();
     assert!(sqlx::query("INSERT INTO probe VALUES (1)").execute(&mut *outer).await.is_err());
     drop(outer);
     assert_eq!(t.count("SELECT count(*) FROM probe").await, 2);
 
-    // Given up, a connection's next statement is outside of it.
+    // After the inner transaction is dropped, the next statement on the connection runs outside it.
     let mut connection = t.app.core.db.acquire().await.unwrap();
     insert(&mut *connection.begin().await.unwrap()).await;
     insert(&mut connection).await;

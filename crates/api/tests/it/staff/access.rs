@@ -1,4 +1,4 @@
-//! Each role on each route of staff.
+//! Permission of each role on each staff route.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -12,10 +12,10 @@ const STAFF: &[AccountRole] =
 const DISPATCHERS: &[AccountRole] = &[AccountRole::Dispatcher, AccountRole::Operator];
 const OPERATORS: &[AccountRole] = &[AccountRole::Operator];
 const SUPPORT: &[AccountRole] = &[AccountRole::Support];
-/// Admin passes everywhere.
+/// Routes for admins only. An admin may use every route.
 const ADMINS: &[AccountRole] = &[];
 
-/// Method, path, body, and the roles that may beside admin.
+/// Returns method, path, body, and the roles that are permitted in addition to admin.
 fn routes() -> Vec<(Method, &'static str, Value, &'static [AccountRole])> {
     let mut routes = Vec::new();
     for path in ["/api/v1/orders?status=PENDING&limit=5", "/api/v1/orders/ORD-1", "/api/v1/orders/ORD-1/timeline"] {

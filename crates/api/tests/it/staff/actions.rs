@@ -1,4 +1,4 @@
-//! Decisions on orders: each with its record, repeated, and asked for by a client that hangs up.
+//! Decisions on orders: their records, repeated requests, and clients that disconnect.
 
 use serde_json::{Value, json};
 use tokio::{io::AsyncWriteExt, net::TcpStream};
@@ -8,7 +8,7 @@ use accounts::api_keys::AccountRole;
 use model::{decide::actions, order::OrderStatus};
 use test_support::{Answer, Api, TestApp, eventually, lasting_transaction, secs};
 
-/// `reason actor detail` of what people did with an order.
+/// Returns `reason actor detail` of each staff action on an order.
 async fn history(t: &TestApp, order: &str) -> Vec<String> {
     let events = format!(
         "SELECT concat_ws(' ', reason, actor, detail) FROM order_events
@@ -123,7 +123,7 @@ async fn repeated_decision_returns_the_first_answer() {
     assert_eq!(once("release", "k2", because("another")).await.error(), (422, "IDEMPOTENCY_KEY_REUSED"));
     assert_eq!(once("release", "k3", because("a flat tyre")).await.error(), (409, "WRONG_STATE"));
 
-    // The process that released it died before it answered.
+    // The process that released the order died before it answered.
     t.sql("UPDATE idempotency_keys SET status = NULL, body = NULL WHERE key = 'k2'").await;
     t.advance(secs(61)).await;
     assert_eq!(once("release", "k2", because("a flat tyre")).await.text("status"), "DISPATCHING");
@@ -131,7 +131,7 @@ async fn repeated_decision_returns_the_first_answer() {
     assert_eq!(t.count(taken_back).await, 1);
 }
 
-/// The answers to both assignments were lost; the order is with the driver of the second.
+/// The answers to both assignments were lost. The driver of the second assignment has the order.
 #[tokio::test]
 async fn repeated_assignment_differs_from_another_driver() {
     let t = TestApp::start().await;
@@ -150,7 +150,7 @@ async fn repeated_assignment_differs_from_another_driver() {
     t.advance(secs(61)).await;
     assert_eq!(once("assign", "k1", to("D1")).await.error(), (409, "WRONG_STATE"));
     assert_eq!(once("assign", "k3", to("D2")).await.text("driver_id"), "D2");
-    // Also after the driver has gone on with it.
+    // The repeat also works after the driver has continued with the order.
     t.sql("UPDATE idempotency_keys SET status = NULL, body = NULL").await;
     t.act("ORD-1", |s| actions::record_pickup(s, &"D2".into())).await.unwrap();
     t.advance(secs(61)).await;
@@ -181,7 +181,7 @@ async fn a_decision_whose_client_hung_up_is_carried_out() {
     let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
     eventually("the hold waits for the row", || async { t.count(waiting).await == 1 }).await;
     drop(client);
-    // Requests on one runtime are served in turn: by this one's answer the server has seen the client go.
+    // One runtime serves requests in turn, so after these answers the server has noticed the disconnect.
     for _ in 0..20 {
         assert_eq!(api.get("/healthz", "").await.status, 200);
     }

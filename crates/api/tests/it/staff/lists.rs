@@ -1,4 +1,4 @@
-//! Orders and refunds as staff list them.
+//! Lists of orders and refunds for staff.
 
 use serde_json::json;
 
@@ -80,7 +80,7 @@ async fn orders_are_found_by_field_or_id() {
     }
     assert_eq!(desk.list("q=C-2").await.body["closed"], "all");
 
-    // Closed orders of yesterday are found by a time that is named, and by an id.
+    // Orders that closed yesterday are found with an explicit time or an id.
     desk.t.advance(secs(25 * 3600)).await;
     let closed = desk.list("status=CANCELLED_BY_USER").await;
     desk.found(&closed, &[]);
@@ -117,7 +117,7 @@ async fn closed_orders_are_listed_by_id_or_month() {
     }
 }
 
-/// The only connection of those who change orders is in use; then every look at an order has to wait.
+/// The only connection for order changes is in use. A list that needed it would have to wait.
 #[tokio::test]
 async fn order_list_is_bounded_and_uses_own_connections() {
     let t = TestApp::with(|config| config.database.max_connections = 1).await;
@@ -146,7 +146,7 @@ async fn a_list_goes_on_where_the_page_before_ended() {
     for filter in ["", "customer=C-1&", "q=C-1&", "from=2030-01-01T00:00:00Z&"] {
         let first = desk.list(&format!("{filter}limit=2")).await;
         desk.found(&first, &["B-3", "B-2"]);
-        // What is new does not move the next page.
+        // A new order does not shift the next page.
         let next = format!("{filter}limit=2&cursor={}", first.text("next_cursor"));
         let rest = desk.list(&next).await;
         desk.found(&rest, &["B-1"]);

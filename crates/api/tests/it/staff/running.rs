@@ -115,7 +115,7 @@ async fn dead_jobs_are_requeued_singly_or_by_plan() {
 
     let discard = make(json!({}), "discard").await;
     let plan = format!("/api/v1/admin/plans/{}", discard.body["plan"]["id"].as_str().unwrap());
-    // It is forgotten before the plan comes to it.
+    // The job is discarded before the plan reaches it.
     assert_eq!(office.post(&path("ORD-2", "discard"), because("its order is cancelled")).await.status, 200);
     assert_eq!(office.post(&format!("{plan}/run"), json!({})).await.status, 200);
     t.run_due().await;

@@ -1,4 +1,4 @@
-//! Who is on an order that waits for a person, over HTTP: once per Idempotency-Key, with its record, and no lock.
+//! Desk claims over HTTP: once per Idempotency-Key, with a record, and advisory.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use accounts::api_keys::AccountRole;
 use orders::search;
 use test_support::{Answer, Api, TestApp, secs};
 
-/// A RENT for which there is no driver: it waits for a dispatcher.
+/// Creates a RENT order without a driver. It waits for a dispatcher.
 async fn let_wait(t: &TestApp, order: &str) {
     t.order_of(order, "RENT", "PAID").await;
     t.run_due().await;
@@ -31,7 +31,7 @@ async fn a_dispatcher_takes_an_order_and_another_takes_it_over() {
     let taken = api.post(&path("WAITS", "take"), &dispatcher, because("I call the customer")).await;
     assert_eq!((taken.status, taken.text("taken_by")), (200, "dispatcher:test-dispatcher"));
     assert_eq!(shown().await, taken.body);
-    // The key's own request says from where, and it is no lock.
+    // The record names the request. The claim is advisory, so another staff member may still act on the order.
     let route = "SELECT request FROM staff_requests WHERE request LIKE '%take'";
     assert_eq!(t.texts(route).await, ["POST /api/v1/orders/{id}/take"]);
     assert_eq!(api.post(&path("WAITS", "leave"), &operator, json!({})).await.error(), (409, "NOT_ON_ORDER"));
@@ -44,7 +44,7 @@ async fn a_dispatcher_takes_an_order_and_another_takes_it_over() {
     assert_eq!((left.status, &left.body["taken_by"]), (200, &Value::Null));
     assert_eq!(shown().await, left.body);
 
-    // It ends by itself, on the desk as here.
+    // The claim expires, on the desk and in the API.
     assert_eq!(api.post(&path("WAITS", "take"), &operator, json!({})).await.status, 200);
     t.advance(secs(601)).await;
     assert_eq!(shown().await["taken_by"], Value::Null);
@@ -68,7 +68,7 @@ async fn what_waits_for_no_person_is_not_taken() {
     t.order("SEARCHES").await;
     t.order("ENDED").await;
     t.cancel("ENDED").await.unwrap();
-    // It was raised late, and no step of the trip acknowledges it any more: support does.
+    // The alert was raised late, and no step of the trip acknowledges it. Support acknowledges it.
     t.sql(
         "INSERT INTO alerts (order_id, kind, dedupe_key, payload, raised_at)
          SELECT id, 'STALE_TRIP', 'v1', '{}', closed_at FROM orders WHERE id = 'ENDED'",
@@ -108,7 +108,7 @@ async fn repeated_take_returns_the_first_answer() {
     assert_eq!(once("take", "k1").await, Answer { replayed: true, ..taken.clone() });
     assert_eq!(once("leave", "k1").await.error(), (422, "IDEMPOTENCY_KEY_REUSED"));
 
-    // The process that did it died before it answered: it is not done a second time.
+    // The process that made the claim died before it answered. The claim is not made a second time.
     let forget = "UPDATE idempotency_keys SET status = NULL, body = NULL";
     t.sql(forget).await;
     t.advance(secs(61)).await;
@@ -124,7 +124,7 @@ async fn repeated_take_returns_the_first_answer() {
     );
 }
 
-/// Neither the sign nor its record is there without the other.
+/// The claim and its record are written together or not at all.
 #[tokio::test]
 async fn a_take_whose_record_cannot_be_written_is_none() {
     let t = TestApp::start().await;
