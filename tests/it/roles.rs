@@ -128,7 +128,7 @@ async fn serve_and_work_need_only_run_role() {
 
 // Fault S12
 // Rule F37: a login without rights on the tables is recorded as `sql:` and its name, names its own producers alone, and gives no key.
-// Rule F37: a login records no other producer as the one who created its order.
+// Rule F37: a login cannot record another producer as the creator of its order.
 // Rule F37: no role updates a table of records; records are removed by one function that takes an age.
 // Rule F37: the function for erasures changes only records that name the driver.
 #[tokio::test]

@@ -48,7 +48,7 @@ fn arguments_out_of_range_are_wrong_usage() {
     }
 }
 
-// Rule F25: A command whose reader has gone ends without a panic.
+// Rule F25: A command whose output is no longer read exits without a panic.
 #[test]
 fn closed_pipe_ends_a_command_quietly() {
     let dir = tempfile::tempdir().unwrap();

@@ -136,7 +136,7 @@ fn compare_servers(desk: &Desk) {
     assert!(denied.code == Some(1) && denied.stderr.contains("403"), "{denied:?}");
 }
 
-// Rule U15: A command that cannot reach Postgres says the first cause, and does not wait for a pool.
+// Rule U15: A command that cannot reach Postgres prints the first cause and does not wait for a pool.
 #[tokio::test]
 async fn unreachable_postgres_is_named_with_its_cause() {
     let dir = tempfile::tempdir().unwrap();

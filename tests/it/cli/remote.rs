@@ -119,7 +119,7 @@ impl Desk {
     }
 }
 
-// Rule F21: `area set` that changes nothing writes nothing, and says so, with the database and over the API.
+// Rule F21: `area set` without a change writes nothing and reports that, with the database and over the API.
 // Rule F40: `area remove` asks first, or needs --yes without a terminal, and records a reason.
 #[tokio::test]
 async fn staff_commands_need_only_a_key() {

@@ -143,7 +143,7 @@ impl BindingFleet {
         let mut goals = Vec::new();
         for n in 0..BINDINGS {
             let query = format!("{ENDED} AND binding_id = 'B{n}'");
-            // Below 0: Postgres does not answer yet.
+            // The count is below 0 until Postgres answers.
             self.fleet.reach(0, &query).await;
             goals.push((self.fleet.count(&query).await + more, query));
         }

@@ -29,7 +29,7 @@ async fn location(api: &Api, path: &str, key: &str, idempotency_key: Option<&str
 
 // Rule U14: The answer to a creation has a Location that can be read, also when the request is repeated.
 // Rule U14: A producer lists its own orders, open and closed, and no other producer's.
-// Rule U2: The order shows its pickup to its producer, to staff, and to the driver who has it.
+// Rule U2: The order shows its pickup to its producer, to staff, and to its driver.
 // Rule U8: One name stands for the pickup and one for the customer; the older names are still read.
 // Rule U8: Every list of orders has the choice of open orders alone and of closed ones too.
 #[tokio::test]
