@@ -48,7 +48,7 @@ async fn orders(fleet: &Fleet, prefix: &str, count: usize) {
     }
 }
 
-/// Asserts that no invariant is broken, no job is dead, and some orders completed and some did not.
+/// Asserts that no invariant is broken, no job is dead, and some orders completed and none is under review.
 async fn assert_all_well(fleet: &Fleet) {
     assert_eq!(audit::check_history(&fleet.app.maintenance).await.unwrap(), []);
     let dead: u64 = fleet.app.core.queue().queue_stats(&jobs::queues::ALL).await.unwrap().iter().map(|s| s.dead).sum();
