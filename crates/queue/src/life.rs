@@ -26,8 +26,8 @@ pub(crate) fn own_name() -> &'static str {
     &NAME
 }
 
-/// Returns the life of this process. The first call binds its name, until the process ends. `None` if the system has no
-/// abstract sockets.
+/// Returns the life of this process. The first call binds its name, which stays bound until the process ends. Returns
+/// `None` if the system has no abstract sockets.
 pub(crate) fn own_life() -> Option<&'static ProcessLife> {
     #[cfg(target_os = "linux")]
     return linux::own_life();
@@ -40,18 +40,18 @@ impl ProcessLife {
         &self.name
     }
 
-    /// Returns whether another process does not exist in its place. If it was seen there before, it has ended.
+    /// Returns whether the process is missing from its place. If it was seen there before, it has ended.
     pub(crate) fn is_over(&self) -> bool {
         self.look() == Some(false)
     }
 
-    /// Returns whether another process is alive in its place.
+    /// Returns whether the process, which is not this one, is alive in its place.
     pub(crate) fn is_seen(&self) -> bool {
         self.look() == Some(true)
     }
 
-    /// Checks whether the name is bound. `None` if the process is in another place, if it is this process, or if the
-    /// check fails.
+    /// Checks whether the name is bound. Returns `None` if the process is in another place, if it is this process, or
+    /// if the check fails.
     fn look(&self) -> Option<bool> {
         let own = own_life()?;
         if self.place != own.place || self.name == own.name {

@@ -11,7 +11,7 @@ use crate::{
     store::{AcquireVerdict, Limit, Permit, Store},
 };
 
-/// Delay of a job when Redis cannot be reached. Its result could not be settled now either.
+/// Delay of a job when Redis cannot be reached. The job could not be settled at the moment either.
 const UNREACHABLE_DELAY: Duration = Duration::from_secs(1);
 
 /// Maximum delay of a job under a limit, however slow the limit is. After more than 60 s, a repair would treat the job
@@ -23,9 +23,9 @@ const JITTER: f64 = 0.3;
 
 /// Runs `work` within these limits. Snoozes the job when a limit is reached; this spends no try.
 ///
-/// The slots are kept while `work` runs, even if the job's lease is lost. They are released when `work` ends or is
-/// aborted: with the next call for slots of the same limits, or within 10 ms. If the process dies, its slots are free 8
-/// s later.
+/// The job keeps the slots while `work` runs, even if its lease is lost. They are released when `work` ends or is
+/// aborted, either with the next call for slots of the same limits or within 10 ms. If the process dies, its slots are
+/// free 8 s later.
 pub async fn run_limited<F, Fut>(store: &Store, limits: &[Limit], work: F) -> Outcome
 where
     F: FnOnce() -> Fut,

@@ -61,11 +61,11 @@ pub enum RuntimeError {
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RunSummary {
-    /// Results written.
+    /// Number of results written.
     pub settled: u64,
-    /// Results refused because the lease was lost.
+    /// Number of results refused because the lease was lost.
     pub refused: u64,
-    /// Jobs handed back by the drain.
+    /// Number of jobs handed back by the drain.
     pub released: u64,
 }
 
@@ -84,9 +84,9 @@ impl Runtime {
         }
     }
 
-    /// Follows a number of shards that changes during the run. The worker takes from the open shards and places
-    /// follow-ups by the current number. It takes nothing more from a closed shard and settles the jobs that it has
-    /// from there.
+    /// Lets the number of shards change during the run. The worker takes from the open shards and places follow-ups
+    /// according to the current number. It takes nothing more from a closed shard and settles the jobs that it has from
+    /// there.
     #[must_use]
     pub fn follow_shards(mut self, shards: watch::Receiver<Shards>) -> Self {
         self.shards = shards;
@@ -114,15 +114,16 @@ impl Runtime {
         self
     }
 
-    /// Sets the notification for a take that finds that Redis does not have all jobs: its data is lost or a rebuild is
-    /// running.
+    /// Sets the notification that a take sends when it finds that Redis does not have all jobs: Redis lost its data, or
+    /// a rebuild is running.
     #[must_use]
     pub fn on_missing_epoch(mut self, notify: Arc<Notify>) -> Self {
         self.on_missing_epoch = Some(notify);
         self
     }
 
-    /// Sets a hook that is called with each job that died in this process and with the error. The hook must not block.
+    /// Sets a hook that is called with each job that dies in this process, and with the job's error. The hook must not
+    /// block.
     #[must_use]
     pub fn on_dead(mut self, hook: impl Fn(&JobId, &str) + Send + Sync + 'static) -> Self {
         self.on_dead = Some(Arc::new(hook));

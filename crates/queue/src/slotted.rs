@@ -16,16 +16,17 @@ use crate::{
 const UNREACHABLE_DELAY: Duration = Duration::from_secs(1);
 const JITTER: f64 = 0.3;
 
-/// Runs `work` with the slots that the job needs. Without slots, returns the outcome with which this run must end: the
-/// job waits in line until it has them.
+/// Runs `work` with the slots that the job needs. If the slots are not available, returns the outcome with which this
+/// run must end: the job waits in line until it has them.
 ///
 /// Slots that came with the delivery are used if they match `need`. Otherwise they are exchanged for those of `need`.
 ///
 /// * `work` must end by the grant's [`ends_by`](SlotGrant::ends_by), because another job may have the slots after that.
 /// * When `work` ends with any result, its slots are freed at once. `work` must leave nothing open on the other side.
-/// * When `work` is aborted (a panic, the job's timeout, a drain whose grace is over), it keeps the slots until their
-///   time ends. Its request may still be in progress on the other side for a moment, although the connection is closed.
-///   The job itself waits for that, too. A drain whose grace is longer than the slots last aborts no such work.
+/// * When `work` is aborted (a panic, the job's timeout, a drain whose grace period is over), it keeps the slots until
+///   their time ends. Its request may still be in progress on the other side for a moment, although the connection is
+///   closed. The job itself does not run again before that time either. A drain never aborts such work if its grace
+///   period is longer than the slots last.
 /// * If `work` knows that nothing is open, it calls [`mark_closed`](SlotGrant::mark_closed). An abort after that frees
 ///   the slots, too.
 /// * If slots came with a delivery whose run never called this function, they are freed with its result or by the

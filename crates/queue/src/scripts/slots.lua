@@ -213,8 +213,8 @@ local function open_slots()
       and redis.call('EXISTS', line_key(need.group)) == 0
   end
 
-  -- Gives a due job the slots that it needs, or parks it; a job with a reservation keeps that. Returns whether to lease
-  -- the job, and whether this call gave it its slots.
+  -- Gives a due job the slots that it needs, or parks it. A job with a reservation keeps the reserved slots. Returns
+  -- whether to lease the job, and whether this call gave it its slots.
   function slots.seek(id, need, holder)
     local held = slots.find_hold(id)
     if held and held.last == RESERVED then return true, false end

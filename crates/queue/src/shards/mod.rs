@@ -95,9 +95,9 @@ impl Shards {
         Self::connect_lazy_after(config, count, count, control_kinds)
     }
 
-    /// Sets up shards as [`connect_lazy`](Self::connect_lazy) does, while their number changes. New jobs go by the new
-    /// number. Workers take from the shards of both numbers, so a job in an old shard still runs; its handler finds
-    /// that the row has moved on. Jobs are not copied.
+    /// Sets up shards as [`connect_lazy`](Self::connect_lazy) does, while their number changes. New jobs are placed
+    /// according to the new number. Workers take from the shards of both numbers, so a job in an old shard still runs;
+    /// its handler finds that the row has moved on. Jobs are not copied.
     pub fn connect_lazy_after(
         config: &RedisConfig,
         count: ShardCount,
@@ -113,7 +113,7 @@ impl Shards {
         Self { control_kinds: control_kinds.into(), ..self }
     }
 
-    /// Returns these shards with another number, without connecting; `before` as in
+    /// Returns these shards with another shard count, without connecting. `before` has the same meaning as in
     /// [`connect_lazy_after`](Self::connect_lazy_after). Shards that were opened before keep their connections.
     pub fn resize(&self, count: ShardCount, before: ShardCount) -> Result<Self, StoreError> {
         let open = usize::from(count.get().max(before.get()));
@@ -154,7 +154,7 @@ impl Shards {
         &self.opened[shard]
     }
 
-    /// Returns the shard with limits, breakers, pauses and heartbeats.
+    /// Returns the control shard, which has the limits, breakers, pauses and heartbeats.
     pub fn control(&self) -> &Store {
         &self.opened[0]
     }
@@ -239,7 +239,7 @@ impl Shards {
     }
 
     /// Settles leases of this shard as [`Store::settle`] does. Follow-ups and superseded jobs in other shards are
-    /// written first. A follow-up that is inserted twice is harmless; one that is lost is not.
+    /// written first, because inserting a follow-up twice is harmless but losing it is not.
     pub async fn settle(&self, store: &Store, settles: &[SettleRequest]) -> Result<Vec<SettleVerdict>, StoreError> {
         let is_here = |id: &JobId| self.shard_of(id) == store.shard();
         let all_here = |settle: &SettleRequest| {

@@ -51,8 +51,8 @@ impl RedisConfig {
         self.read_certificates(address.is_tls()).map(drop)
     }
 
-    /// Reads the certificate. A certificate for an address without TLS is an error: its owner believes that the
-    /// connection is encrypted.
+    /// Reads the certificate. A certificate for an address without TLS is an error, because the operator would believe
+    /// that the connection is encrypted.
     pub(super) fn read_certificates(&self, tls: bool) -> Result<Option<TlsCertificates>, StoreError> {
         let Some(pem) = &self.root_certificate else { return Ok(None) };
         let wrong = |reason: String| StoreError::Certificate { reason };

@@ -1,8 +1,8 @@
 //! Circuit breakers shared by the fleet: when a peer fails, all workers stop calling it for a time.
 //!
-//! A breaker opens after a number of failures in a row, of any workers. When its time is over it is half open: one
-//! success closes it, one failure opens it again for twice as long. A loss of Redis' data closes every breaker; the
-//! next failures open it again.
+//! A breaker opens after a number of failed calls in a row, counted over all workers. When its open time is over, it is
+//! half open: one success closes it, one failure opens it again for twice as long. A loss of Redis' data closes every
+//! breaker; the next failures open it again.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub struct BreakerPolicy {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BreakerState {
-    /// Remaining time in which no call is made. Zero when the breaker is closed or half open.
+    /// Remaining time during which calls must not be made. Zero when the breaker is closed or half open.
     pub open_for: Duration,
     /// Failures since the last success.
     pub failures: u32,

@@ -169,7 +169,7 @@ impl Store {
         }
     }
 
-    /// Starts a call of a script for these queues, with the arguments that all such scripts have first.
+    /// Starts a call of a script for these queues, with the leading arguments that all such scripts share.
     pub(super) fn job_script<'a>(
         &self,
         script: &'static NamedScript,

@@ -74,7 +74,7 @@ impl DeadEntry {
     }
 }
 
-/// Selection of dead jobs to list. By default all.
+/// Selection of dead jobs to list. The default selects all of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeadFilter {
     /// Text that the error must contain.
@@ -83,7 +83,7 @@ pub struct DeadFilter {
     pub older_than: Duration,
 }
 
-/// Place in the list of a queue's dead jobs, after the job that it names. As text `died_ms:id`.
+/// Place in the list of a queue's dead jobs, directly after the job that it names. Its text form is `died_ms:id`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DeadCursor {
     died_ms: u64,
@@ -184,7 +184,7 @@ impl Store {
     /// Requeues dead jobs, each due after this delay. Returns one verdict per id, in their order.
     ///
     /// Their tries start from zero. Their payloads are unchanged, so a payload that could not be read before still
-    /// cannot. Any number of ids; they are sent in batches of 500, each batch atomic.
+    /// cannot. The call accepts any number of ids and sends them in batches of 500, each batch atomic.
     pub async fn requeue(
         &self,
         ids: &[impl AsRef<str>],
@@ -198,8 +198,8 @@ impl Store {
             .collect())
     }
 
-    /// Deletes dead jobs. Returns one verdict per id, in their order. Any number of ids, as in
-    /// [`requeue`](Self::requeue).
+    /// Deletes dead jobs. Returns one verdict per id, in their order. Accepts any number of ids, as
+    /// [`requeue`](Self::requeue) does.
     pub async fn discard(&self, ids: &[impl AsRef<str>], queues: &[&str]) -> Result<Vec<DiscardVerdict>, StoreError> {
         let codes = self.run_decision(&DISCARD, None, ids, queues).await?;
         Ok(codes
@@ -208,8 +208,9 @@ impl Store {
             .collect())
     }
 
-    /// Deletes a queue's jobs that are dead for `age` or longer, the oldest first, at most `limit` and 500 per call.
-    /// Returns their number; call again until it is lower.
+    /// Deletes jobs of a queue that have been dead for `age` or longer, the oldest first. One call deletes at most
+    /// `limit` jobs and never more than 500. Returns the number of deleted jobs; call again until it is lower than the
+    /// limit.
     pub async fn discard_dead_older_than(&self, queue: &str, age: Duration, limit: usize) -> Result<usize, StoreError> {
         let mut call = self.job_script(&DISCARD_OLDER, [queue]);
         call.push_arg(round_up_ms(age)).push_arg(limit.min(BATCH));
@@ -219,7 +220,7 @@ impl Store {
     /// Restores the dead jobs of a queue that has lost them, with time of death, error, tries and payload. Returns one
     /// verdict per job, in their order. Restoring twice is harmless.
     ///
-    /// Any number of jobs; they are sent in batches of 500, each batch atomic.
+    /// The call accepts any number of jobs and sends them in batches of 500, each batch atomic.
     pub async fn restore_dead(&self, queue: &str, jobs: &[DeadEntry]) -> Result<Vec<RestoreVerdict>, StoreError> {
         let mut verdicts = Vec::with_capacity(jobs.len());
         for batch in jobs.chunks(BATCH) {

@@ -43,8 +43,8 @@ pub enum RepairVerdict {
 impl Store {
     /// Inserts jobs, each due after its delay. Returns one verdict per job, in their order.
     ///
-    /// Any number of jobs; they are sent in batches of 500, each batch atomic. Enqueueing twice is harmless, so a
-    /// caller may repeat a failed call.
+    /// The call accepts any number of jobs and sends them in batches of 500, each batch atomic. Enqueueing twice is
+    /// harmless, so a caller may repeat a failed call.
     pub async fn enqueue(&self, jobs: &[NewJob]) -> Result<Vec<EnqueueVerdict>, StoreError> {
         self.enqueue_superseding(jobs, &[]).await
     }

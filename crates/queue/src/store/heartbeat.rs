@@ -14,7 +14,7 @@ const HOUR_MS: u64 = 3_600_000;
 
 /// Counts of jobs by lateness of their start.
 ///
-/// A bucket is the lateness in ms rounded down to two significant digits: exact to 99, then 100, 110, .. 990, 1000,
+/// A bucket is the lateness in ms rounded down to two significant digits: exact up to 99, then 100, 110, .. 990, 1000,
 /// 1100.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LatenessCounts {

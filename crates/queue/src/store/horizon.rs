@@ -5,16 +5,16 @@ use super::{client::Store, error::StoreError};
 /// Jobs that a take may lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Takeable {
-    /// None: Redis has lost the jobs, or a rebuild has no horizon yet.
+    /// No jobs: Redis has lost them, or a rebuild has no horizon yet.
     Nothing,
     /// Jobs due up to this time, in ms. A rebuild is running and has inserted all of them.
     UpTo(u64),
-    /// All: the epoch exists.
+    /// All jobs: the epoch exists.
     All,
 }
 
 impl Takeable {
-    /// Decides by the epoch, and otherwise by the horizon of the current rebuild. Same as `find_horizon` in
+    /// Decides from the epoch or, if it is missing, from the horizon of the current rebuild. Same as `find_horizon` in
     /// horizon.lua.
     pub fn decide(has_epoch: bool, horizon_ms: Option<u64>) -> Self {
         if has_epoch {

@@ -100,9 +100,9 @@ pub struct JobDetail {
     pub lost: u32,
     /// Envelope `{"v":1,"slots":..,"payload":..}`, unchanged; `None` for most timers.
     pub envelope: Option<String>,
-    /// For dead jobs.
+    /// Record of a dead job.
     pub dead: Option<DeadRecord>,
-    /// For parked jobs.
+    /// Place in which a parked job waits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parked: Option<ParkedPlace>,
     /// End of the slots that the job holds or has reserved, in ms.
@@ -110,7 +110,7 @@ pub struct JobDetail {
     pub slots_end_ms: Option<u64>,
 }
 
-/// Place in which a parked job waits.
+/// Place of a parked job in the line for its slots.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ParkedPlace {
     pub group: String,

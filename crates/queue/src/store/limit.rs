@@ -20,7 +20,7 @@ use super::{
 /// Duration of a slot without renewal; as long as a job's lease.
 const SLOT: Duration = Duration::from_secs(8);
 
-/// Time that slots of ended work wait for the next call that takes some.
+/// Maximum time that the slots of ended work wait to be released by the next call that takes slots.
 const RETURNED_WITHIN: Duration = Duration::from_millis(10);
 
 /// A limit, identified by its name. All callers should use the same numbers for a name; each call applies its own
@@ -63,7 +63,7 @@ pub enum AcquireVerdict {
     },
 }
 
-/// Permits that a call releases. If the call fails or is aborted, they wait for the next one.
+/// Permits that a call releases. If the call fails or is aborted, they wait for the next call.
 struct EndedOnCall<'a> {
     store: &'a Store,
     permits: Vec<Permit>,
@@ -80,7 +80,7 @@ impl Drop for EndedOnCall<'_> {
 impl Store {
     /// Takes a slot or token under each of these limits, or under none.
     ///
-    /// After an error, slots or tokens may have been taken. The slots expire; the rate is reduced once.
+    /// After an error, slots or tokens may have been taken. Such slots expire; such a token is used up.
     pub async fn acquire(&self, limits: &[Limit]) -> Result<AcquireVerdict, StoreError> {
         let key = |limit: &Limit| match limit {
             Limit::Slots { name, .. } => self.keys.limit_slots(name),

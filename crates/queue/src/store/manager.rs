@@ -68,7 +68,7 @@ pub(super) async fn subscribe_to(manager: ConnectionManager, channel: String) {
 }
 
 /// Subscribes on a connection that replaced another, with a limited number of tries. A failed take subscribes again,
-/// too. This task covers the case that the old connection still answers a take, which then does not notice the lost
+/// too. This task is needed when the old connection still answers a take, because that take does not notice the lost
 /// subscription.
 pub(super) async fn subscribe_again(
     mut manager: ConnectionManager,

@@ -46,7 +46,8 @@ impl Store {
     /// Restores jobs as [`repair`](Self::repair) does. Returns one verdict per job, in their order. `None` means that
     /// the marker no longer exists: rebuild again.
     ///
-    /// Any number of jobs; they are sent in batches of 500, each batch atomic. A repeated call is harmless.
+    /// The call accepts any number of jobs and sends them in batches of 500, each batch atomic. A repeated call is
+    /// harmless.
     pub async fn rebuild_jobs(
         &self,
         marker: &RebuildMarker,

@@ -19,9 +19,9 @@ pub(super) struct SlotReleases {
 #[derive(Debug, Default)]
 struct WaitingReleases {
     ended: Vec<EndedSlots>,
-    /// Whether a task is releasing some.
+    /// Whether a task is currently releasing slots.
     is_writing: bool,
-    /// Whether a take in progress releases some.
+    /// Whether a take in progress is releasing slots.
     is_carrying: bool,
     /// Whether takes run continuously and release the waiting slots.
     is_carried: bool,

@@ -61,7 +61,7 @@ impl SettleRequest {
         let end = match outcome {
             Outcome::Done { then: follow_ups, superseded: others } => {
                 (then, superseded) = (follow_ups, others);
-                // The end of its lease removes the job itself.
+                // The end of the job's own lease already removes the job.
                 superseded.retain(|job| job.id != delivery.id);
                 LeaseEnd::Done
             }

@@ -14,9 +14,9 @@ use crate::{
 /// Result of acquiring slots.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SlotVerdict {
-    /// The job has all of them. Free them with [`Store::release_slots`] when the work has ended.
+    /// The job has all its slots. Free them with [`Store::release_slots`] when the work has ended.
     Granted(SlotGrant),
-    /// At least one is taken, or other jobs of the group wait. Nothing was granted: park the job.
+    /// At least one of the slots is taken, or other jobs of the group are waiting. Nothing was granted: park the job.
     Busy,
     /// No slots are granted now: Redis lost the jobs or restarted, and the rebuild has not finished. Park the job.
     Closed,

@@ -115,7 +115,8 @@ pub struct SlotHolder {
 impl Store {
     /// Frees the slots of ended work and hands them over. Returns one verdict per job, in their order.
     ///
-    /// Any number of jobs; they are sent in batches of 500, each batch atomic. Freeing twice is harmless.
+    /// The call accepts any number of jobs and sends them in batches of 500, each batch atomic. Freeing twice is
+    /// harmless.
     pub async fn release_slots(&self, ended: &[EndedSlots]) -> Result<Vec<ReleaseVerdict>, StoreError> {
         let mut verdicts = Vec::with_capacity(ended.len());
         for batch in ended.chunks(BATCH) {

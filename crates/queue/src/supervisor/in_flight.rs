@@ -78,7 +78,7 @@ struct InFlightTable {
 
 pub(crate) struct InFlight {
     table: Mutex<InFlightTable>,
-    /// One per possible shard; its take loop waits on it.
+    /// One notification per possible shard; the shard's take loop waits for it.
     freed: Vec<Notify>,
     /// Number of open shards.
     shards: AtomicUsize,
@@ -118,8 +118,8 @@ impl InFlight {
         self.lock_table().queues.iter().map(|queue| queue.name).collect()
     }
 
-    /// Reserves one part in `share` of the free permits for a take, and at least one if any is free. The
-    /// reservation ends with [`add_leased`](Self::add_leased) or [`give_back`](Self::give_back).
+    /// Reserves a fraction of the free permits for a take: their number divided by `share`, and at least one if any is
+    /// free. The reservation ends with [`add_leased`](Self::add_leased) or [`give_back`](Self::give_back).
     pub(crate) fn reserve_permits(&self, share: usize) -> Permits {
         let reserve = |queue: &mut QueuePermits| {
             let part = queue.free().div_ceil(share);
@@ -153,8 +153,8 @@ impl InFlight {
         }
     }
 
-    /// Starts running suspects of this shard, unless those of another shard run. Returns whether this shard's run.
-    /// Takes in progress may still bring jobs of other shards.
+    /// Starts running the suspects of this shard, unless those of another shard are running. Returns whether the
+    /// suspects of this shard may run. Takes in progress may still bring jobs of other shards.
     pub(crate) fn begin_suspects(&self, shard: usize) -> bool {
         *self.lock_table().suspect_shard.get_or_insert(shard) == shard
     }

@@ -18,7 +18,7 @@ pub(crate) struct ShardLink {
 }
 
 impl ShardLink {
-    /// Returns the divisor of this shard's share: a take may use one part in this many of the free permits.
+    /// Returns the divisor of this shard's share. A take may use the number of free permits divided by it.
     pub(crate) fn share(&self) -> usize {
         self.share.load(Ordering::Relaxed)
     }

@@ -1,6 +1,6 @@
-//! Watches the other workers on this machine, and frees the slots of one that died without a drain, so that other jobs
-//! need not wait until they end by time. On other machines they do wait, because this process cannot prove that a
-//! worker there has died.
+//! Watches the other workers on this machine. If one dies without a drain, frees its slots, so that other jobs need not
+//! wait until these slots end by time. Jobs do wait for the slots of workers on other machines, because this process
+//! cannot prove that such a worker has died.
 //!
 //! The leases of the dead worker always end by time: a job may have killed it, and the protection against such jobs
 //! depends on the lease. Design: docs/design/slots.md.
@@ -25,8 +25,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 const LIST_EVERY: Duration = Duration::from_secs(5);
 /// Maximum time until the other sides of a process' connections notice that it has ended.
 const CLOSED_WITHIN: Duration = Duration::from_millis(250);
-/// Minimum age of the last heartbeat before a process that was never seen here counts as ended. Copies of a machine's
-/// memory have the same place, although their workers cannot see each other.
+/// Minimum age of the last heartbeat before a process that was never seen here counts as ended. Machines restored from
+/// the same memory snapshot have the same place, although their workers cannot see each other.
 const UNSEEN_FOR_MS: u64 = 5_000;
 
 /// Watches until it is stopped. If Redis cannot be reached, slots end by time.
@@ -53,7 +53,7 @@ impl PeerWatch {
             }
             if self.find_ended().next().is_some() {
                 tokio::time::sleep(CLOSED_WITHIN).await;
-                // A process that has drained has removed its entry by now.
+                // A process that has drained has already removed its entry.
                 self.list(supervisor).await;
                 let ended: Vec<WorkerEntry> = self.find_ended().cloned().collect();
                 for peer in ended {

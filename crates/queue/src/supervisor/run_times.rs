@@ -9,7 +9,7 @@ use std::{
 
 use crate::store::QueueRuns;
 
-/// Time after which a run counts half.
+/// Time after which a run has half its weight.
 const HALF_LIFE: Duration = Duration::from_secs(60);
 
 pub(crate) struct RunTimes {

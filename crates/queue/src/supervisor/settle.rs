@@ -20,7 +20,7 @@ use crate::{
 /// Maximum number of results per call.
 const BATCH: usize = 500;
 
-/// Time that a drain tries to write the last results.
+/// Time for which a drain tries to write the last results.
 const LAST_TRIES: Duration = Duration::from_secs(2);
 
 /// Result of one job, from its apalis worker.

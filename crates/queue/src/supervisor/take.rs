@@ -30,7 +30,7 @@ const EMPTY_PAUSE: Duration = Duration::from_millis(3);
 
 /// Action after a take.
 enum NextTake {
-    /// Take again at once: there is more to lease or to rescue than one take may.
+    /// Take again at once: there is more to lease or to rescue than one take may handle.
     Now,
     /// Sleep until this time, because no job can be due before it. A signal ends the sleep.
     Sleep { until: Instant, when_freed: bool },
@@ -45,7 +45,7 @@ pub(crate) struct TakeLoop<'a> {
     shard: usize,
     /// One channel per queue, to the queue's worker.
     channels: Vec<mpsc::UnboundedSender<TicketedJob>>,
-    /// Settles of jobs that cannot be read.
+    /// Settle requests for jobs that cannot be read.
     unreadable: mpsc::UnboundedSender<SettleRequest>,
     gate: watch::Receiver<bool>,
     /// Current shards, to see whether this one is open.

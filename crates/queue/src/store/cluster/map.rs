@@ -20,8 +20,8 @@ impl fmt::Display for NodeAddress {
 }
 
 impl NodeAddress {
-    /// Parses `host:port`. A node that does not know its own host omits it; it is then the host of the node that was
-    /// asked.
+    /// Parses `host:port`. A node that does not know its own host omits it; the host of the node that was asked is used
+    /// instead.
     pub(super) fn parse(text: &str, asked: &NodeAddress) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
         Some(Self::announced(host, port.parse().ok()?, asked))

@@ -44,7 +44,7 @@ use super::manager::subscribe_again;
 
 /// Maximum number of redirections of one call. A stable cluster needs one.
 const MOST_REDIRECTIONS: u32 = 5;
-/// Maximum number of waits of a call for a slot that is being moved; a second in total.
+/// Maximum number of times that a call waits for a slot that is being moved; the waits add up to one second.
 const MOST_WAITS: u32 = 20;
 const MOVING_PAUSE: Duration = Duration::from_millis(50);
 /// Minimum time between two readings of the map while calls fail.
