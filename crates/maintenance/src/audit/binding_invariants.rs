@@ -1,10 +1,10 @@
 //! Invariants of bindings, each with its query in SQL. Each returned row is a violation.
 //!
 //! If retention has removed cycles of a binding, only the cycles above its watermark are checked. The order of
-//! decisions comes from Postgres' clock. Two clocks may differ by 50 ms: those of workers, which give the times of open
-//! calls, and those of a Postgres primary and its replica. Earlier values of a limit are not stored. The limit of a
-//! server is therefore checked only for calls since the last change of its row. The limit of all servers is a
-//! parameter.
+//! decisions comes from Postgres' clock. A difference of 50 ms is tolerated between the clocks of two workers, which
+//! give the times of open calls, and between those of a Postgres primary and its replica. Earlier values of a limit are
+//! not stored. The limit of a server is therefore checked only for calls since the last change of its row. The limit of
+//! all servers together is a parameter.
 
 use super::{InvariantViolation, invariants::HistoryInvariant};
 use foundation::db::Pool;

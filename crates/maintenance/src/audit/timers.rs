@@ -7,8 +7,8 @@ use crate::recovery::{reconciler::MENDED_WITHIN, repair};
 use foundation::{core::Core, error::ServiceError};
 use queue::{NewJob, store::JobState};
 
-/// Pause before the second check. A timer may be missing between a commit and its settlement; one that is missing
-/// longer is lost.
+/// Pause before the second check. A timer may be missing between a commit and its settlement. A timer that is missing
+/// for longer is lost.
 const SECOND_LOOK: Duration = Duration::from_secs(2);
 const PAGE: usize = 1000;
 

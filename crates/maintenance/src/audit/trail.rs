@@ -1,8 +1,8 @@
 //! The audit trail: actions of staff on all subjects, newest first.
 //!
 //! Each table stores the author, time and reason of its changes. The trail reads one page of each table by index and
-//! merges them. It has no table of its own, so it cannot miss a change. The address of a change comes from the requests
-//! of its key.
+//! merges them. It has no table of its own, so it cannot miss a change. The client address of a change comes from the
+//! recorded requests of the same key.
 
 use std::{
     fmt,
@@ -30,12 +30,12 @@ pub const LONGEST_SPAN: TimeDelta = TimeDelta::days(93);
 pub enum TrailSource {
     Order,
     Binding,
-    /// Areas, thresholds, overrides, the flag.
+    /// Changes of areas, thresholds, overrides and the admission flag.
     Area,
     Alert,
     Plan,
     DeadJob,
-    /// Queues, drivers, keys, users, sessions.
+    /// Changes of queues, drivers, keys, users and sessions.
     System,
     Erasure,
 }
@@ -64,7 +64,7 @@ pub struct TrailFilter {
     pub subject: Option<String>,
 }
 
-/// Period of time, without its end.
+/// Period of time; its end is excluded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TrailSpan {
     pub from: DateTime<Utc>,
@@ -258,8 +258,8 @@ const ORDER_VALUES: &str = "
 
 const STAFF: &str = "IN ('dispatcher', 'support', 'operator', 'admin', 'cli')";
 
-/// Statement of the trail. `$1` and `$2` are the period; with a cursor, `$2` is its time and `$3` its place. The other
-/// parameters are source, actor, subject and limit.
+/// Statement of the trail. `$1` and `$2` are the period. With a cursor, `$2` is the cursor's time and `$3` its place.
+/// The other parameters are source, actor, subject and limit.
 static STATEMENT: LazyLock<Arc<str>> = LazyLock::new(|| {
     let pages = TABLES.map(|TrailTable { source, rows }| {
         let (source, rows) = (source.as_str(), rows.replace("{staff}", STAFF).replace("{order_values}", ORDER_VALUES));
@@ -293,8 +293,8 @@ pub fn trail_statement() -> &'static str {
     &STATEMENT
 }
 
-/// Lists actions of staff in a period, newest first, after `after`. A change belongs to a request of its key in the 90
-/// seconds before it, because a request never runs longer.
+/// Lists actions of staff in a period, newest first, after `after`. A change is attributed to a request that its key
+/// sent in the 90 seconds before the change, because a request never runs longer.
 pub async fn list_trail(
     db: &Pool,
     filter: &TrailFilter,

@@ -1,8 +1,8 @@
 //! Checks that the waiting sets in Redis match the waiting orders in Postgres.
 //!
 //! On a live system the two differ briefly: an order takes its place before it has a row, and the reconciler corrects
-//! lost members. Only a longer difference is a violation. While the sets have no marker, Postgres counts, and there is
-//! nothing to compare.
+//! lost members. Only a longer difference is a violation. While the sets have no marker, waiting orders are counted in
+//! Postgres, and there is nothing to compare.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -20,7 +20,7 @@ const NAME: &str = "waiting_sets_equal_rows";
 /// have seen it.
 const MENDED_WITHIN: TimeDelta = TimeDelta::minutes(5);
 
-/// Sets by key. Values are orders with the ms at which they stop counting, on the clock of Redis.
+/// Sets by key. Each value maps an order to the time at which it stops counting, in ms on Redis' clock.
 type WaitingSets = BTreeMap<String, HashMap<String, i64>>;
 
 /// A waiting order in Postgres.
@@ -83,7 +83,7 @@ pub(super) async fn check_waiting_sets(maintenance: &Maintenance) -> Result<Vec<
     for (key, set) in &sets {
         let lifetime_ms = lifetime_of_set(maintenance, key).num_milliseconds();
         for (id, expires_ms) in set {
-            // Without a row, the expiry shows when the place was taken.
+            // For an order without a row, the expiry shows when the place was taken.
             let is_new = if known.contains(id) {
                 changed.contains(id)
             } else {

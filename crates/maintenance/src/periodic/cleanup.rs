@@ -36,7 +36,7 @@ const DEAD_BATCH: usize = 500;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CleanupMode {
     Remove,
-    /// Only counts.
+    /// Only counts the rows.
     DryRun,
 }
 

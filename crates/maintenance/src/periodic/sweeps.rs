@@ -145,7 +145,7 @@ pub(super) const SESSIONS: TableSweep = TableSweep {
                  SELECT id FROM console_sessions WHERE created_at < $1 ORDER BY created_at LIMIT $2)",
 };
 
-// Their sessions are removed with them.
+// The sessions of these keys are removed with them.
 pub(super) const PEOPLES_KEYS: TableSweep = TableSweep {
     what: "keys of people who signed in by OpenID Connect",
     count: "-- count old keys of people
@@ -266,7 +266,7 @@ pub(super) const DEAD_LETTERS: TableSweep = TableSweep {
                  SELECT job_id, died_at FROM dead_letters WHERE resolved_at < $1 ORDER BY resolved_at LIMIT $2)",
 };
 
-/// Copies of dead jobs without a decision. They stay as records for some time.
+/// Copies of dead jobs that were not decided on in time. They are marked as expired and stay as records for some time.
 pub(super) const EXPIRED_DEAD_LETTERS: TableSweep = TableSweep {
     what: "expired dead letters",
     count: "-- count expired dead letters
@@ -292,7 +292,7 @@ pub(super) const PLAN_ITEMS: TableSweep = TableSweep {
                  ORDER BY p.created_at LIMIT $2)",
 };
 
-// Plans whose items were all removed, or that had none.
+// Plans without items, because all items were removed or there never were any.
 pub(super) const PLANS: TableSweep = TableSweep {
     what: "plans",
     count: "-- count old plans

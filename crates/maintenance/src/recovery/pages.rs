@@ -21,7 +21,7 @@ use queue::NewJob;
 
 /// Rows read and timers compared at a time.
 const PAGE: i64 = 500;
-/// Orders read at a time when all are read; only few of their columns are needed.
+/// Number of orders read at a time when all orders are read, which needs only a few of their columns.
 const ORDERS_PAGE: i64 = 5000;
 /// Open orders that one statement searches for overdue ones. Deadlines change at every step, so there is no index on
 /// them.

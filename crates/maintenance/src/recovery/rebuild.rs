@@ -1,14 +1,14 @@
 //! A rebuild restores every timer after Redis lost its data, or after a restart that may have lost the last second. The
 //! workers continue during the rebuild.
 //!
-//! Timers are inserted by due time. The first step inserts the timers that are overdue or due soon, page by page, which
-//! it finds by the deadlines in the rows. Then all later timers are read in passes that keep the earliest in memory.
-//! After each step, the horizon is published next to the marker, and workers take jobs that are due up to it. The epoch
-//! is written last.
+//! Timers are inserted by due time. The first step uses the deadlines in the rows to find the timers that are overdue
+//! or due soon, and inserts them page by page. Then all later timers are read in several passes, each of which keeps
+//! the earliest ones in memory. After each step, the horizon is published next to the marker, and workers take jobs
+//! that are due up to it. The epoch is written last.
 //!
 //! A flush removes marker and horizon, and the rebuild ends. The next turn starts another one. If this process dies,
-//! another process starts a rebuild. The timers that were inserted remain, and workers take them up to the horizon
-//! until then.
+//! another process starts a rebuild. Until then, the timers that were inserted remain, and workers take them up to the
+//! horizon.
 //!
 //! Each shard has its own marker, horizon and epoch. The rows are read once for all shards in the rebuild. A shard that
 //! fails or is flushed is left to the next turn and does not delay the others.
@@ -170,7 +170,7 @@ impl<'a> Rebuild<'a> {
         }
     }
 
-    /// Writes the epoch of each shard. Returns whether all shards have theirs. Slots are granted after the control
+    /// Writes the epoch of each shard. Returns whether all shards have their epoch. Slots are granted after the control
     /// shard has its epoch.
     pub async fn finish(&self) -> Result<bool, ServiceError> {
         if self.has_bindings {

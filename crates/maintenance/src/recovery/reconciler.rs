@@ -140,8 +140,8 @@ async fn run_exclusively(
     work: impl Future<Output = Result<RepairReport, ServiceError>>,
 ) -> Result<Option<RepairReport>, ServiceError> {
     let recorded = async {
-        // Ending overdue orders needs only Postgres, because Redis may be unavailable or full. The two run
-        // concurrently, so that one locked order does not delay the timers of all others.
+        // Ending overdue orders needs only Postgres, because Redis may be unavailable or full. It runs concurrently
+        // with the repair, so that one locked order does not delay the timers of all others.
         let (ended, done) = tokio::join!(Box::pin(overdue::end_far_overdue(maintenance)), Box::pin(work));
         let (compensated, not_ended) = ended.map_or_else(|error| (0, Some(error)), |ended| (ended, None));
         let (report, failed) = match done {

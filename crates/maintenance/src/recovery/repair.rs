@@ -83,8 +83,8 @@ pub async fn repair_overdue(maintenance: &Maintenance) -> Result<RepairReport, S
 }
 
 /// Inserts the timers of all rows into their shards of this generation. A job that remains in its old shard also runs
-/// there; it is only a hint and finds that its row has changed. If the process dies halfway, another process starts
-/// again.
+/// there. This is harmless, because it finds that its row has changed. If the process dies halfway, another process
+/// starts again.
 pub async fn derive_shards(
     maintenance: &Maintenance,
     generation: &ShardGeneration,

@@ -22,18 +22,18 @@ use queue::{
     store::{DeadEntry, DeadFilter, JobState, RestoreVerdict},
 };
 
-/// Timeout for counts shown to people and in metrics, which do not wait for a single shard.
+/// Timeout for the counts shown to people and in metrics, so that they do not wait for a single shard.
 const STANDING_TIMEOUT: Duration = Duration::from_secs(2);
 /// Jobs moved at a time.
 const PAGE: usize = 1_000;
-/// Tries of a drain. It waits for running jobs, and until every process has read the change.
+/// Maximum tries of a drain. It waits for running jobs, and until every process has read the change.
 const DRAIN_TRIES: u32 = 60;
 const DRAIN_PAUSE: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ShardStanding {
     pub shard: u16,
-    /// `None`, like the other counts: the shard did not respond.
+    /// Number of due jobs. Like the other counts, it is `None` if the shard did not respond.
     pub due: Option<u64>,
     pub scheduled: Option<u64>,
     pub leased: Option<u64>,
@@ -137,7 +137,7 @@ pub(super) async fn has_lost_data(store: &Store) -> Result<bool, StoreError> {
     Ok(store.epoch().await?.is_none_or(|epoch| epoch.run_id != run_id))
 }
 
-/// Opens shards for workers before their jobs are inserted. Nothing else is missing there.
+/// Opens these shards to workers before their jobs are inserted. The shards lack nothing else.
 pub(super) async fn open_empty(stores: &[Store]) -> Result<(), StoreError> {
     for store in stores {
         let run_id = store.run_id().await?;
@@ -202,7 +202,7 @@ async fn settle_change(core: &Core, generation: &ShardGeneration) -> Result<(boo
     Ok((is_settled, left))
 }
 
-/// Moves the waiting jobs of one shard. Jobs with a payload are not moved; they are made due here.
+/// Moves the waiting jobs of one shard. Jobs with a payload are not moved; they become due at once in their old shard.
 async fn move_waiting(shards: &Shards, from: &Store) -> Result<u64, StoreError> {
     let mut moved = 0;
     for queue in jobs::queues::ALL {
@@ -248,7 +248,7 @@ async fn move_dead(shards: &Shards, from: &Store) -> Result<u64, StoreError> {
             let astray: Vec<DeadEntry> = page.entries.into_iter().filter(is_elsewhere).collect();
             if !astray.is_empty() {
                 let verdicts = shards.restore_dead(queue, &astray).await?;
-                // If the job is live there, its row has requested it again since.
+                // If the job is live in that shard, its row has requested it again in the meantime.
                 let ids: Vec<&str> = astray.iter().map(|entry| entry.id.as_str()).collect();
                 from.discard(&ids, &[queue]).await?;
                 moved += verdicts.iter().filter(|verdict| **verdict == RestoreVerdict::Restored).count() as u64;
