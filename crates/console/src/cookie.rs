@@ -1,7 +1,8 @@
 //! Cookies, and the transport that they need.
 //!
 //! Over https the cookie of a session is `__Host-`: Secure, and only for this host. Over plain http there are sessions
-//! only on this machine, where no third party can read them. From other machines the sign-in page explains the remedy.
+//! only on this machine, where no third party can read them. To people on other machines, the sign-in page explains the
+//! remedy.
 
 use std::net::{IpAddr, SocketAddr};
 

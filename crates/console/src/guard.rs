@@ -96,7 +96,7 @@ impl SentForm {
     /// Returns the pages that may have sent the request.
     fn list_pages(&self, base: &str) -> Vec<String> {
         if self.is_read() {
-            // For a filter that cannot be read, the page without the filter.
+            // If a filter cannot be read, the page is shown without the filter.
             return vec![self.uri.path().to_owned()];
         }
         refusal::list_pages(base, self.referer().as_ref(), self.uri.path())
@@ -204,7 +204,7 @@ async fn answer_request(guard: PageGuard, mut request: Request, next: Next) -> R
         let text = both("This request was made by another site.", "Permintaan ini dibuat oleh situs lain.");
         let mut answer = PageError::Forbidden(text).into_response();
         match answer.extensions_mut().remove() {
-            // The form of another site is on no page of the console.
+            // A form that another site sent is not on any page of the console.
             Some(problem) => page::dress_problem(app, problem, (is_refresh, is_read), None, answer),
             None => answer,
         }

@@ -81,7 +81,8 @@ impl Language {
     }
 }
 
-/// Returns the language with the greatest weight in `Accept-Language`, the first of equals.
+/// Returns the language with the greatest weight in `Accept-Language`. Of several with the same weight, returns the
+/// first.
 fn liked_best(headers: &HeaderMap) -> Option<Language> {
     let values = headers.get_all(ACCEPT_LANGUAGE).iter().filter_map(|value| value.to_str().ok());
     let ranges = values.flat_map(|value| value.split(',')).filter_map(parse_range);

@@ -247,8 +247,8 @@ fn draw_area<'a>(projection: &Projection, area: &'a AreaShape<'a>) -> Option<Dra
     Some(DrawnArea { area, size, middle, extent, shape, label: String::new() })
 }
 
-/// Places the labels, those of areas that need attention first. A label has id and load, or only the load, and does not
-/// cover another one.
+/// Places the labels, starting with areas that need attention. A label contains the id and the load, or only the load,
+/// and does not cover another label.
 fn place_labels(drawn: &mut [DrawnArea<'_>], height: f64) {
     let mut by_need: Vec<&mut DrawnArea<'_>> = drawn.iter_mut().collect();
     by_need.sort_by(|one, other| {
@@ -283,11 +283,11 @@ fn place_labels(drawn: &mut [DrawnArea<'_>], height: f64) {
 /// Relation of a driver to an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DriverPart {
-    /// Carries out the order.
+    /// The driver carries out the order.
     Has,
-    /// Has a live offer.
+    /// The driver has a live offer.
     Asked,
-    /// Had an offer.
+    /// The driver had an offer.
     WasAsked,
 }
 

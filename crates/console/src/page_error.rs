@@ -25,7 +25,7 @@ pub(crate) const NO_ACTION: Words = both("There is no such action.", "Tidak ada 
 /// Reason why a request gets no page, or changes nothing.
 #[derive(Debug)]
 pub(crate) enum PageError {
-    /// The person must sign in first, and then sees this address.
+    /// The person must sign in first, and is then redirected to this address.
     SignIn(Option<String>),
     Forbidden(Words),
     NotFound(Words),
@@ -54,7 +54,7 @@ pub(crate) enum PageError {
 pub(crate) struct PageProblem {
     pub(crate) title: Words,
     pub(crate) text: String,
-    /// The person must sign in first, and then sees this address.
+    /// The person must sign in first, and is then redirected to this address.
     pub(crate) sign_in: Option<Option<String>>,
 }
 

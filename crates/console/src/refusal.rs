@@ -45,7 +45,7 @@ impl Refusal {
         Self { action: action.to_owned(), values, title, text, page: page.to_owned(), place }
     }
 
-    /// Returns whether the page has shown it.
+    /// Returns whether the page has shown the refusal.
     pub(crate) fn is_shown(&self) -> bool {
         self.read_place() != RefusalPlace::Open
     }
@@ -115,8 +115,8 @@ pub(crate) fn refused_filter(path: &str, name: &str) -> Option<String> {
     refusal.value(name).map(str::to_owned)
 }
 
-/// Returns the addresses of pages that may show a refusal, best first. The page that sent the form comes first, as the
-/// browser reports it, followed by the pages above the form's own address. `base` is the console's path.
+/// Returns the addresses of pages that may show a refusal, best first. The first is the page that sent the form, as the
+/// browser reports it. The pages above the form's own address follow. `base` is the console's path.
 pub(crate) fn list_pages(base: &str, referer: Option<&Uri>, action: &str) -> Vec<String> {
     let sender = referer.and_then(Uri::path_and_query).map(|sender| without_deed(sender.as_str()));
     let is_inner =

@@ -62,7 +62,7 @@ impl FromRequestParts<App> for SignedIn {
         let unknown = || PageError::SignIn(target.clone());
         let transport = parts.extensions.get::<Transport>().copied().unwrap_or(Transport::Exposed);
         let token = transport.read_cookie(CookieKind::Session, &parts.headers).ok_or_else(unknown)?;
-        // Pages have their own connections, so actions and orders always have theirs.
+        // Pages read over separate connections, so that they never take the connections of actions and orders.
         let db = if parts.method.is_safe() { &app.core.pages } else { &app.core.db };
         let session = sessions::find_session(db, &token).await?.ok_or_else(unknown)?;
         if let Some(connection) = parts.extensions.get::<RequestConnection>() {

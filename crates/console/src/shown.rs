@@ -20,7 +20,7 @@ impl Moment {
         Self(DateTime::<Utc>::from_timestamp_millis(ms.cast_signed()).unwrap_or_default())
     }
 
-    /// Returns the time in the form for programs.
+    /// Returns the time in a machine-readable form.
     pub(crate) fn machine(&self) -> String {
         self.0.to_rfc3339_opts(SecondsFormat::Millis, true)
     }

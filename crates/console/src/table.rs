@@ -68,7 +68,7 @@ pub(crate) struct Field {
     pub(crate) kind: &'static str,
     pub(crate) value: String,
     pub(crate) required: bool,
-    /// Value and label.
+    /// Value and label of each choice.
     pub(crate) options: Vec<(String, String)>,
     /// Values that the browser suggests, each with its description.
     pub(crate) suggestions: Vec<(String, String)>,

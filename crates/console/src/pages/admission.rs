@@ -106,7 +106,7 @@ pub(super) fn refuse_change(error: TableError) -> PageError {
     }
 }
 
-/// Parses the version that the person has seen. A form without a version accepts any.
+/// Parses the version that the person has seen. A form without a version applies to any version.
 pub(super) fn parse_version(text: &str) -> Result<Option<i64>, PageError> {
     match text.trim() {
         "" => Ok(None),

@@ -123,7 +123,7 @@ pub(crate) async fn show_page(
     if name.is_none() && areas.is_empty() {
         return Err(PageError::NotFound(NO_AREA));
     }
-    // The sum first, then hour by hour.
+    // The row with the sum comes first, then one row per hour.
     let rows = areas.into_iter().chain(by_hour).map(row_of).collect();
     let note = match threshold {
         None => both(

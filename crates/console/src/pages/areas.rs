@@ -100,7 +100,7 @@ pub(crate) async fn show_areas(
     render(&page)
 }
 
-/// Returns the row of an area and one of its service types. `set` has the limits that are set there.
+/// Returns the table row for one service type of an area. `set` has the limits that are set for them.
 fn row_of(app: &App, person: &SignedIn, area: &AreaStatus, set: Option<&LimitsRow>) -> TableRow {
     let now = app.core.database_clock.now();
     let href = area_page(&app.config.console.path, area.area_id.as_str());
@@ -279,7 +279,7 @@ pub(crate) struct ThresholdForm {
     reason: String,
 }
 
-/// Sets the threshold of an area for a service type, or restores that of the configuration.
+/// Sets the threshold of an area for a service type, or restores the configured threshold.
 pub(crate) async fn set_threshold(
     State(app): State<App>,
     person: SignedIn,

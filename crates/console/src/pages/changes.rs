@@ -1,5 +1,5 @@
 //! Stream of server-sent events that reports changed rows. The page then requests its part again, as it does without a
-//! stream. If the stream is not available or breaks, the page only waits until its own refresh.
+//! stream. If the stream is not available or breaks, the page updates only at its regular refresh.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -31,7 +31,7 @@ use foundation::poll_board::Wakeup;
 
 /// Maximum duration of a stream. The browser then opens another one, which looks up the session again.
 const LONGEST: Duration = Duration::from_secs(300);
-/// Interval in which a stream checks that its session is still valid. It also checks before it reports a change.
+/// Interval at which a stream checks that its session is still valid. It also checks before it reports a change.
 const CHECK_EVERY: Duration = Duration::from_secs(5);
 /// Time after which the browser reconnects.
 const RETRY: Duration = Duration::from_secs(2);

@@ -367,7 +367,7 @@ pub(crate) struct DeadPlanForm {
     reason: String,
 }
 
-/// Stores a plan for all matching dead jobs. It does nothing until it is run by its id.
+/// Stores a plan for all matching dead jobs. The plan does nothing until a person runs it by its id.
 pub(crate) async fn plan_dead(
     State(app): State<App>,
     person: SignedIn,

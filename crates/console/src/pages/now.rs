@@ -154,7 +154,7 @@ pub(crate) async fn show_page(State(app): State<App>, person: SignedIn) -> Resul
     let areas = |title, pick: fn(&AreaPoint) -> i64| {
         curve(title, &|i| area_curve.get(i).map(|p| (p.at, pick(p))), area_curve.len())
     };
-    // In the order of the tiles.
+    // The charts are in the same order as the tiles.
     let charts = [
         whole(both("Open orders", "Pesanan terbuka"), |p| p.open_orders),
         whole(both("For a person", "Menunggu orang"), |p| p.to_decide),

@@ -160,7 +160,7 @@ struct OrdersPage {
     statuses: Vec<StatusOption>,
     service_types: Vec<String>,
     rows: Vec<OrderRow>,
-    /// Closed orders that the list includes.
+    /// Text that explains which closed orders the list includes.
     note: Words,
     /// Number of matching orders, such as `1,000+`; `None` if counting took too long.
     count: Option<String>,

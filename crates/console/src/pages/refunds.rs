@@ -201,7 +201,7 @@ async fn list_tickets(app: &App, orders: &[Order]) -> Result<HashMap<String, Vec
     tickets::list_refund_tickets(&app.core.db, &app.notify.channels, &ids).await
 }
 
-/// Exports the refunds of the filter as CSV for a spreadsheet, at most 10,000, oldest first.
+/// Exports the refunds that match the filter as CSV for a spreadsheet: at most 10,000, oldest first.
 pub(crate) async fn export_csv(
     State(app): State<App>,
     person: SignedIn,

@@ -33,7 +33,7 @@ pub(super) struct OrderRow {
     /// Next automatic action and its time.
     pub(super) next: Option<(String, Countdown)>,
     pub(super) has_driver: bool,
-    /// Whether the driver is an own driver.
+    /// Whether the driver belongs to our own fleet.
     pub(super) is_ours: bool,
 }
 
