@@ -41,7 +41,7 @@ pub struct SimulationReport {
     pub counters: SimulationCounters,
     /// Running requests of the partner API.
     pub running: u64,
-    /// Bookings that are not completed, cancelled or without a driver.
+    /// Number of open bookings: those that are neither completed nor cancelled nor left without a driver.
     pub open_bookings: usize,
     /// Ids of open bookings, 1,000 at most.
     pub open: Vec<String>,

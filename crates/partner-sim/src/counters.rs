@@ -29,7 +29,7 @@ pub struct SimulationCounters {
     pub cancels: u64,
     /// Cancels refused because a passenger was aboard.
     pub cancels_too_late: u64,
-    /// Callbacks that the receiver accepted, without wrong ones.
+    /// Callbacks that the receiver accepted, not counting wrong ones.
     pub callbacks_sent: u64,
     /// Accepted callbacks that were sent a second time.
     pub callbacks_doubled: u64,
@@ -37,7 +37,7 @@ pub struct SimulationCounters {
     pub callbacks_refused: u64,
     /// Callbacks dropped after all attempts.
     pub callbacks_given_up: u64,
-    /// Callbacks not sent because of their rate.
+    /// Callbacks that were not sent, because only a configured share is sent.
     pub callbacks_withheld: u64,
     /// Wrong callbacks sent: forged, about an unknown booking, or with a foreign job id.
     pub callbacks_wrong: u64,

@@ -90,25 +90,25 @@ pub(super) fn booking_id(number: u64) -> String {
     format!("B-{number:016x}")
 }
 
-/// Returns the number of a booking's id.
+/// Returns the booking number in a booking id.
 pub(super) fn parse_booking_id(id: &str) -> Option<u64> {
     let digits = id.strip_prefix("B-").filter(|digits| digits.len() == 16)?;
     u64::from_str_radix(digits, 16).ok()
 }
 
-/// Returns the job id that the booking of this reference gets.
+/// Returns the job id of the booking with this reference.
 pub(super) fn job_id_of(seed: u64, reference: &str) -> String {
     format!("J-{:016x}", ChoiceSeed::new(seed, &["job", reference]).random_number())
 }
 
-/// Delivery of the callback of one event.
+/// Whether and how the callback of one event is delivered.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct CallbackTravel {
     pub(super) event_id: String,
     /// Whether the callback is sent.
     pub(super) sent: bool,
     pub(super) delay: Duration,
-    /// Delay after delivery until it is sent again.
+    /// Delay between the first delivery and a repeated one, if the callback is sent twice.
     pub(super) doubled: Option<Duration>,
     /// Whether a forged callback is sent immediately before it.
     pub(super) forged: bool,

@@ -24,7 +24,7 @@ pub(super) enum RequestFault {
 
 impl RequestFault {
     /// Draws the fault of the `nth` request of this kind for this reference, counted from 1. Other requests do not
-    /// influence it.
+    /// influence the result.
     pub(super) fn draw_fault(
         seed: u64,
         reference: &str,
@@ -53,7 +53,7 @@ impl RequestFault {
 /// Token bucket: `rate` requests per second, `burst` at once.
 #[derive(Debug, Default)]
 pub(super) struct TokenBucket {
-    /// Remaining tokens, and the time of that value.
+    /// Remaining tokens, and the time at which there were that many.
     level: Option<(f64, Instant)>,
 }
 
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn slow_rate_admits_single_requests() {
-        // Otherwise a limit of one request in two seconds would admit none.
+        // The bucket must hold a whole token; otherwise a limit of one request in two seconds would admit none.
         let (mut bucket, start) = (TokenBucket::default(), Instant::now());
         assert!(bucket.try_take(0.5, 1.0, start));
         assert!(!bucket.try_take(0.5, 1.0, start + Duration::from_secs(1)));

@@ -115,10 +115,10 @@ pub struct PartnerKnobs {
     #[arg(long = "auth-failure", value_name = "WINDOW", help_heading = "Requests")]
     pub auth_failures: Vec<OutageWindow>,
 
-    /// Whether an outage lasts until this is false again.
+    /// Whether an outage is in progress, which lasts until this is set to false.
     #[arg(skip)]
     pub down: bool,
-    /// Whether every key is refused until this is false again.
+    /// Whether every key is refused, until this is set to false.
     #[arg(skip)]
     pub reject_keys: bool,
 }

@@ -146,7 +146,8 @@ pub(super) enum CancelOutcome {
 }
 
 impl BookingLedger {
-    /// Counts a booking request. Returns how many there were, and whether this is the first for the reference.
+    /// Counts a booking request. Returns the number of booking requests for the reference so far, and whether this is
+    /// the first request for it.
     pub(super) fn count_booking_request(&mut self, number: u64) -> Result<(u32, bool), LedgerFull> {
         let known = self.records.contains_key(&number);
         if !known && self.records.len() >= MOST_RECORDS {
@@ -156,7 +157,8 @@ impl BookingLedger {
         Ok((record.count_operation(BookingOperation::Book), !known))
     }
 
-    /// Counts another request. Returns the reference, and how many there were. `None` if the booking does not exist.
+    /// Counts another request. Returns the reference, and the number of such requests so far. Returns `None` if the
+    /// booking does not exist.
     pub(super) fn count_request(&mut self, number: u64, operation: BookingOperation) -> Option<(String, u32)> {
         let record = self.records.get_mut(&number)?;
         let reference = record.booking.as_ref()?.reference.clone();

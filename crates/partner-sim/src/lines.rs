@@ -30,7 +30,7 @@ pub struct CuttableListener {
     address: SocketAddr,
     listener: Option<TcpListener>,
     /// Socket that is bound but does not listen, so that no other process gets the port while connections are refused.
-    /// `None` where a port cannot be bound twice.
+    /// `None` on systems where a port cannot be bound twice.
     _reserved: Option<TcpSocket>,
     refuse: watch::Receiver<bool>,
     stop: CancellationToken,
