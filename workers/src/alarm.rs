@@ -1,12 +1,13 @@
 //! Requirement: docs/requirements/job-id-retrieval.md.
 //!
-//! `alarm:{order}:{channel}`: delivers STATUS_UPDATE_FAILED, the alert about an order whose end Postgres refuses.
+//! `alarm:{order}:{channel}`: delivers STATUS_UPDATE_FAILED, the alert about an order whose final status Postgres
+//! refuses.
 //!
-//! A run first tries again to write the order's end, and notifies support only if that fails. While Postgres accepts no
-//! writes at all, it sends no alerts about single orders: [`outage`](orders::compensation::outage) sends one alert for
-//! all.
+//! A run first tries again to write the final status, and notifies support only if that fails. While Postgres accepts
+//! no writes at all, the job sends no alerts about individual orders: [`outage`](orders::compensation::outage) sends
+//! one alert for all of them.
 //!
-//! After the delivery the job stays, marked as `told`, until the delivery log has the delivery. After that the log
+//! After the delivery the job stays, marked as `told`, until the delivery is in the delivery log. From then on the log
 //! prevents a second delivery, so each channel is notified once. If the process dies between sending and settling, the
 //! channel is notified again with the same message id.
 
@@ -34,7 +35,7 @@ pub async fn perform_alarm(orders: Orders, mut job: SendAlarm) -> Outcome {
     // The stored message is sent unchanged, whichever version stored it.
     let message = StoredMessage { kind: STATUS_UPDATE_FAILED.to_owned(), payload: job.content.message.clone() };
     if !job.content.told {
-        // The log may have a delivery of an earlier job with this id.
+        // The log may already contain a delivery by an earlier job with this id.
         match compensate::write_compensation(&orders, &job.order).await {
             Ok(outcome) => return outcome,
             Err(error) if db::is_transient(&error) => {
@@ -45,7 +46,7 @@ pub async fn perform_alarm(orders: Orders, mut job: SendAlarm) -> Outcome {
             Err(_) => job.content.told = outbox::was_delivered(&orders.core.db, &job.order, id).await.unwrap_or(false),
         }
     }
-    // The job does not carry the ticket, so it is kept only if this run writes the log.
+    // The job does not contain the ticket, so the ticket is kept only if this run writes the log.
     let mut ticket = None;
     if !job.content.told {
         let subject = MessageSubject::Order(job.order.clone());

@@ -1,8 +1,8 @@
 //! One run of a binding's job, shared by `cycle`, `otp` and `settle`.
 //!
-//! A run loads the row. If the row does not ask for this job, the job is superseded: it writes nothing and returns the
-//! job that must exist. A job that is not due is snoozed. A call needs slots; without them the job is parked, which
-//! costs nothing until it gets them.
+//! A run first loads the row. If the row does not ask for this job, the job is superseded: it writes nothing and
+//! returns the job that must exist. A job that is not due is snoozed. A call needs slots; without them the job is
+//! parked, at no cost, until it gets them.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ use foundation::{
 };
 use queue::{Delivery, NewJob, Outcome, retry::add_jitter, run_with_slots};
 
-/// Number of times that a run starts over because of a concurrent change.
+/// Maximum number of times that a run starts over because of a concurrent change.
 const MAX_CONFLICTS: usize = 10;
 const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
 /// Pause after a configuration error on this side, such as a missing API key.
@@ -49,7 +49,7 @@ const MISCONFIGURED_PAUSE: Duration = Duration::from_secs(5);
 /// Pause after a row that another version wrote and this one cannot read.
 const UNREADABLE_PAUSE: Duration = Duration::from_secs(10);
 
-/// Runs a job of a binding. `settles` is the cycle of a `settle` job.
+/// Runs a job of a binding. `settles` is the cycle to settle if this is a `settle` job.
 pub(crate) async fn run_binding(
     bindings: &Bindings,
     binding: &BindingId,
@@ -74,7 +74,7 @@ fn finish_run(core: &Core, result: Result<Outcome, BatchError>) -> Outcome {
 struct BindingRun<'a> {
     bindings: &'a Bindings,
     binding: &'a BindingId,
-    /// Cycle of a `settle` job.
+    /// Cycle to settle if this is a `settle` job.
     settles: Option<u64>,
     delivery: &'a Delivery,
 }
@@ -89,8 +89,8 @@ struct Situation {
 }
 
 impl Situation {
-    /// Returns the server for the call. For a `settle` job it is that of the transaction, even if the binding has moved
-    /// to another server.
+    /// Returns the server for the call. For a `settle` job, this is the transaction's server, even if the binding has
+    /// moved to another one.
     fn server(&self) -> &ServerStanding {
         self.settled.as_ref().map_or(&self.loaded.server, |settled| &settled.server)
     }
@@ -125,7 +125,7 @@ impl BindingRun<'_> {
         Ok(Outcome::Snooze { delay: add_jitter(CONFLICT_PAUSE, 0.5, self.bindings.core.rng.next_unit()) })
     }
 
-    /// Loads the rows. `None` if the binding is gone, or if there is nothing to settle.
+    /// Loads the rows. Returns `None` if the binding no longer exists or if there is nothing to settle.
     async fn load_situation(&self) -> Result<Option<Situation>, BatchError> {
         let Some(loaded) = self.bindings.rows.load_binding(self.binding).await? else {
             tracing::warn!(binding_id = %self.binding, "The binding of this job does not exist; the job is dropped.");

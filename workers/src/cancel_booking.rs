@@ -1,9 +1,11 @@
 //! Requirement: docs/requirements/job-id-retrieval.md.
 //!
-//! `cancel-booking:{order}:{n}`: cancels a booking that is no longer wanted, until the partner confirms it.
+//! `cancel-booking:{order}:{n}`: cancels a booking that is no longer wanted, and retries until the partner confirms the
+//! cancellation.
 //!
-//! If the answer to the booking was lost, the job first requests it again under its key, because a booking without an
-//! id cannot be cancelled. The partner may be down for hours: the job stays, and asks at most every 40 s.
+//! If the response to the booking request was lost, the job first sends that request again with the same key, because a
+//! booking cannot be cancelled without its id. The partner may be down for hours: the job stays in the queue and asks
+//! at most once every 40 s.
 
 use chrono::TimeDelta;
 use jobs::CancelBooking;
@@ -46,7 +48,7 @@ async fn cancel_at_partner(partners: &Partners, job: &CancelBooking, seen: &Seen
         return failure::snooze_unconfigured(&booking.partner);
     };
     let Some(id) = &booking.booking_id else {
-        // The partner answers with an id, which can then be cancelled, or refuses, and there is nothing to cancel.
+        // If the partner answers with an id, the booking can be cancelled. If it refuses, there is nothing to cancel.
         return book::ask_and_learn(partners, partner, seen, booking, &job.id()).await;
     };
     let called = partner
@@ -56,7 +58,7 @@ async fn cancel_at_partner(partners: &Partners, job: &CancelBooking, seen: &Seen
         .await;
     match called {
         CallOutcome::RateLimited { retry_in } => Outcome::Snooze { delay: retry_in },
-        // The partner may not show a booking that it has just created.
+        // The partner may not yet report a booking that it has just created.
         CallOutcome::Failed(CallError::NotFound) if is_young(s, booking, partner) => {
             record_failed_cancel(partners, seen, job, booking, partner, CallError::NotFound).await
         }

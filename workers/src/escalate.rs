@@ -1,9 +1,9 @@
 //! Requirement: docs/requirements/job-id-retrieval.md.
 //!
-//! `escalate:{order}:{alert id}`: sends an alert again that support did not acknowledge.
+//! `escalate:{order}:{alert id}`: sends an alert again if support has not acknowledged it.
 //!
-//! The row of the alert decides: an early, stale or duplicate job sends nothing. Every run returns the jobs that must
-//! exist for the order's messages and alerts, which repairs a crash between commit and settle.
+//! The alert's row decides: an early, stale or duplicate job sends nothing. Every run returns the jobs that must exist
+//! for the order's messages and alerts, which repairs a crash between commit and settle.
 
 use jobs::{EscalateAlert, OrderId};
 

@@ -2,13 +2,13 @@
 //!
 //! `notify:{order or binding}:{outbox id}`: delivers one message over one channel.
 //!
-//! The row decides: it has the tries and the time of the next one. A run claims a try in the row before it sends the
-//! message. So nothing is sent while the database is read-only, and the backoff is stored even if the database fails
-//! later.
+//! The row decides: it has the number of tries and the time of the next one. A run claims a try in the row before it
+//! sends the message. So nothing is sent while the database is read-only, and the backoff is stored even if the
+//! database fails later.
 //!
 //! Delivery is at least once: if the process dies after the receiver answered and before the row is updated, the
-//! message is sent again under the same id, after its claim or backoff has passed. A message whose channel has no free
-//! place is parked until the time in its row.
+//! message is sent again under the same id, once its claim or backoff has passed. If the channel has no free place, the
+//! job is parked until the time in the message's row.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ use notify::{
 use orders::{capability::Orders, step};
 use queue::{Job, Outcome};
 
-/// Maximum pause that a receiver may ask for.
+/// Maximum pause that a receiver may request.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
 /// Tries of a message that its receiver refuses (4xx but 408, 410, 425 and 429; 5xx by SMTP), some 15 s in total. A
 /// receiver that is being deployed may answer 404 for a moment. 410 ends it at once.
@@ -71,7 +71,7 @@ async fn try_notify(orders: &Orders, job: &SendNotification) -> Result<Outcome, 
     Ok(Outcome::Snooze { delay: BACKOFF.initial })
 }
 
-/// Makes the claimed try.
+/// Sends the message for the claimed try.
 async fn deliver_message(
     orders: &Orders,
     job: &SendNotification,
@@ -225,7 +225,7 @@ mod tests {
         assert_eq!(waits, [Some(1), Some(2), Some(4), Some(8), None, None]);
         let gone = DeliveryError::Gone("the receiver answered 410".to_owned());
         assert_eq!(wait(&row(messages::MANUAL_REFUND_REQUIRED, 0), &gone), None);
-        // After a manual replay the message has as many tries as at first.
+        // A manual replay gives the message its full number of tries again.
         let replayed = OutboxRow { backoff_from: 5, attempts: 6, ..row(messages::MANUAL_REFUND_REQUIRED, 0) };
         assert_eq!(wait(&replayed, &refused), Some(1));
     }

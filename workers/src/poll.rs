@@ -1,6 +1,6 @@
 //! Requirement: docs/requirements/job-id-retrieval.md. Queue: `jobid-poll-queue`.
 //!
-//! `poll:{order}:{k}`: asks the partner, for the k-th time, for the state of the current booking.
+//! `poll:{order}:{k}`: sends the partner the k-th request for the state of the current booking.
 //!
 //! Each job sends one request. An answer without news schedules the next poll; any other answer is handled like a
 //! callback. If the process dies after the answer, the request is sent again.
@@ -31,7 +31,7 @@ use partner::{
 use queue::{Job, Outcome, retry::add_jitter};
 
 pub async fn perform_poll(partners: Partners, job: PollPartner) -> Outcome {
-    // While the breakers of all partners are open, the row is not even read.
+    // While the breakers of all partners are open, the job is snoozed without reading the row.
     if let Some(delay) = partners.registry.all_open_for() {
         return failure::snooze_while_open(&partners.core, delay);
     }

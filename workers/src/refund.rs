@@ -3,10 +3,10 @@
 //! `refund:{order}`: asks the payment service to refund a payment, after support has started the refund. Design:
 //! docs/design/payments.md.
 //!
-//! The transaction that makes the order REFUND_PENDING writes the row of `refunds`, which has the time of the next
-//! request. All requests of an order have the same key, so a repeated request pays once. The service's signed callback
-//! ends the refund; if it is lost, the next request gets the result. If the service refuses, a person must handle the
-//! refund.
+//! The transaction that sets the order to REFUND_PENDING also writes the row in `refunds`, which contains the time of
+//! the next request. All requests for an order have the same key, so a repeated request pays only once. The service's
+//! signed callback ends the refund; if the callback is lost, the next request gets the result. If the service refuses,
+//! a person must handle the refund.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ use orders::{
 };
 use queue::{Job, Outcome, RetryPolicy};
 
-/// Delays of 1, 2, 4 ... up to 600 s, without a limit of tries.
+/// Delays of 1, 2, 4 ... up to 600 s, with an unlimited number of tries.
 const BACKOFF: RetryPolicy = RetryPolicy {
     max_tries: u32::MAX,
     initial: Duration::from_secs(1),
@@ -33,7 +33,7 @@ const BACKOFF: RetryPolicy = RetryPolicy {
     jitter: 0.3,
 };
 
-/// Pause while the payment service of a started refund is not configured.
+/// Pause while the payment service for a started refund is not configured.
 const NOT_CONFIGURED_PAUSE: Duration = Duration::from_secs(30);
 
 /// Columns of `refunds` that the job needs.
@@ -114,7 +114,7 @@ async fn load_refund(db: &Pool, order: &OrderId) -> Result<Option<RefundToAsk>, 
     .await
 }
 
-/// Records that the service has accepted the refund, and the next request after `pause`.
+/// Records that the service has accepted the refund, and sets the time of the next request to `pause` from now.
 async fn record_accepted(db: &Pool, order: &OrderId, refund_id: &str, pause: Duration) -> Result<(), sqlx::Error> {
     sqlx::query(
         "-- refund accepted
@@ -130,7 +130,7 @@ async fn record_accepted(db: &Pool, order: &OrderId, refund_id: &str, pause: Dur
     .map(drop)
 }
 
-/// Records a failed request, and the next one after `pause`.
+/// Records a failed request, and sets the time of the next one to `pause` from now.
 async fn record_failure(db: &Pool, order: &OrderId, error: &str, pause: Duration) -> Result<(), sqlx::Error> {
     sqlx::query(
         "-- refund missed

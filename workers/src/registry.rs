@@ -17,7 +17,7 @@ use foundation::{
 };
 use queue::{Delivery, Job, Outcome, Registry};
 
-/// Time before the engine's own timeout at which a run is aborted here. It is enough for a check of Postgres.
+/// Margin before the engine's timeout at which a run is aborted here. It leaves enough time to check Postgres.
 const HEAD_START: Duration = Duration::from_secs(5);
 
 pub fn build_registry(app: &App) -> Registry {
@@ -53,7 +53,7 @@ where
     register_with_delivery(registry, core, capability, move |capability, job, _| perform(capability, job))
 }
 
-/// Registers a handler that also receives its delivery, with the slots in it.
+/// Registers a handler that also receives its delivery, which contains the slots.
 fn register_with_delivery<C, J, F, Fut>(registry: Registry, core: &Core, capability: &C, perform: F) -> Registry
 where
     C: Clone + Send + Sync + 'static,
@@ -65,7 +65,7 @@ where
     registry.register::<J, _, _>(move |job: J, delivery: Delivery| {
         // Adds the job to each log line of this run.
         let span = traces::job_span(&delivery.id);
-        // Boxed, because the future has many kilobytes, and each wrapper would contain and move a copy.
+        // Boxed, because the future is many kilobytes in size and each wrapper would contain and move a copy.
         let run = Box::pin(perform(capability.clone(), job, delivery));
         let run = run_in_time(core.clone(), J::TIMEOUT.saturating_sub(HEAD_START), run);
         async {

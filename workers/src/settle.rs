@@ -1,6 +1,6 @@
 //! Requirement: docs/requirements/orchestration.md.
 //!
-//! `settle:{binding}:{n}`: asks the provider how a transaction ended whose cycle was left UNRESOLVED.
+//! `settle:{binding}:{n}`: asks the provider for the outcome of a transaction whose cycle was left UNRESOLVED.
 
 use bindings::capability::Bindings;
 use jobs::SettleTransaction;

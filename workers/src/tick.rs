@@ -3,7 +3,7 @@
 //! `tick:{schedule}:{slot}`: runs a schedule once.
 //!
 //! A run is claimed and finished in `schedule_runs`. A second delivery of a finished run does nothing. If a run was
-//! claimed but not finished, its process died, and it is done again; every task may be repeated.
+//! claimed but not finished, its process has died and the next delivery repeats the run. Every task may be repeated.
 
 use chrono::DateTime;
 use jobs::PeriodicTick;

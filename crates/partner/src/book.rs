@@ -34,9 +34,9 @@ use model::partner::{backoff, decide};
 use orders::{commit, retrieval_log, seen::SeenOrder, step, store::write::ApplyError};
 use queue::{Job, JobId, Outcome, retry::add_jitter};
 
-/// Interval of the checks whether the previous booking is cancelled.
+/// Interval between checks whether the previous booking has been cancelled.
 const CANCEL_PAUSE: Duration = Duration::from_millis(500);
-/// The same interval for an order that may go to another partner, once the cancellation is late.
+/// Interval between these checks if the order may go to another partner, once the cancellation is late.
 const LATE_CANCEL_PAUSE: Duration = Duration::from_secs(5);
 
 pub async fn perform_booking(partners: &Partners, job: &DispatchOrder, s: Snapshot) -> Outcome {
@@ -51,7 +51,7 @@ pub async fn perform_booking(partners: &Partners, job: &DispatchOrder, s: Snapsh
     ask_and_learn(partners, partner, &seen, &booking, &job.id()).await
 }
 
-/// Books, or finds out what was booked, with the same call. Stores the result.
+/// Sends the booking request and stores the result. If the booking already exists, the same request returns it.
 pub async fn ask_and_learn(
     partners: &Partners,
     partner: &ConfiguredPartner,

@@ -1,8 +1,8 @@
 //! Callbacks of partners: stored together with their change, or processed later from the inbox.
 //!
-//! Usually the request that delivers a callback stores it and its change in one statement, and there is no job. If that
-//! fails, the request stores the callback first and processes it afterwards. The job is needed if that fails too: the
-//! process died, the order kept changing, or the callback came before its booking was known.
+//! Usually the request that delivers a callback stores it and its change in one statement, and no job is needed. If
+//! that fails, the request stores the callback first and processes it afterwards. The job is needed if that fails too:
+//! the process died, the order kept changing, or the callback arrived before its booking was known.
 
 use std::time::Duration;
 
@@ -105,7 +105,7 @@ pub async fn process_body(
     body: &CallbackBody,
 ) -> Outcome {
     crash::reach_point("callback", "learnt");
-    // The pause of the search depends on the state of the order's area.
+    // The length of the search pause depends on the state of the order's area.
     let mut for_pause = None;
     if body.kind.may_pause_search() {
         match partners.orders.rows.load_order(order).await {
@@ -115,7 +115,7 @@ pub async fn process_body(
         }
     }
     let changed = commit::change_order(&partners.orders, order, |s| {
-        // Another version that knows this type may have stored it as pending.
+        // A version that knows this type may have stored the callback as pending.
         if body.is_unknown() {
             return Decision::Unchanged;
         }

@@ -1,4 +1,4 @@
-//! The capability of orders that a partner serves: bookings, job ids, callbacks.
+//! Capability for orders that a partner serves: bookings, job ids and callbacks.
 
 use std::{ops::Deref, sync::Arc};
 
@@ -7,7 +7,7 @@ use foundation::{core::Core, error::ServiceError};
 use orders::capability::Orders;
 use settings::Config;
 
-/// Bookings, job ids and callbacks of orders that a partner serves. Cheap to clone.
+/// Bookings, job ids and callbacks for orders that a partner serves. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Partners(Arc<PartnersParts>);
 

@@ -19,11 +19,11 @@ use model::partner::backoff;
 use notify::{alerts, outbox};
 use queue::Outcome;
 
-/// Pause for an order whose partner is no longer configured. It waits for an operator, at the cost of two checks a
+/// Pause for an order whose partner is no longer configured. The order waits for an operator and is checked twice a
 /// minute.
 const NOT_CONFIGURED_PAUSE: Duration = Duration::from_secs(30);
 
-/// Returns a snooze until the breaker may close. The jitter only adds to the delay and spreads the jobs.
+/// Returns a snooze until the breaker may close. The jitter only lengthens the delay; it spreads the jobs.
 pub fn snooze_while_open(core: &Core, open_for: Duration) -> Outcome {
     Outcome::Snooze { delay: open_for.mul_f64(1.0 + 0.2 * core.rng.next_unit()) }
 }

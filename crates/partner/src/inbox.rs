@@ -1,5 +1,5 @@
 //! Stores callbacks of partners. A callback is stored with its change, or before it is processed, so that an
-//! acknowledged callback is never lost. A repeated event has one row.
+//! acknowledged callback is never lost. An event that is delivered repeatedly has only one row.
 
 use jobs::OrderId;
 use model::ids::PartnerName;
@@ -33,7 +33,7 @@ pub(super) async fn store_ignored(
     orders.store_callback(ignored).await
 }
 
-/// Stores a callback of a type that this version does not know as ignored, whatever the order.
+/// Stores a callback as ignored because this version does not know its type. The order does not matter.
 pub async fn store_unknown(
     orders: &OrderStore,
     partner: &PartnerName,

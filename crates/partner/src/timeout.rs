@@ -1,8 +1,8 @@
-//! `timeout:{order}:{n}` for a partner's order: the attempt's time is over.
+//! `timeout:{order}:{n}` for a partner's order: runs when the attempt's time is over.
 //!
-//! The callback about a driver may have been lost, and an order must not go to two drivers. The partner is therefore
-//! queried once more before the booking is abandoned. If the query fails, the booking is kept, even if there is another
-//! partner. The order's lifetime bounds this wait.
+//! The callback that names the driver may have been lost, and an order must not go to two drivers. The partner is
+//! therefore queried once more before the booking is abandoned. If the query fails, the booking is kept, even if there
+//! is another partner. The order's lifetime bounds this wait.
 
 use jobs::ExpireAttempt;
 use model::{order::Snapshot, partner::answer::CallError};

@@ -1,6 +1,7 @@
-//! The worker process. It runs the queue runtime and these tasks until a signal drains them: database gate, reconciler,
-//! mirror of the dead letters, days of the history, rules of areas, number of shards, drivers for waiting orders, alarm
-//! of outages.
+//! The worker process. It runs the queue runtime and these tasks until a signal drains them: the database gate, the
+//! reconciler, the mirror of the dead letters, the daily partitions of the history, the rules of areas, the copies of
+//! their limits, the waiting orders created in SQL, the number of shards, the search for drivers for waiting orders,
+//! and the outage alert.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,10 +21,10 @@ use maintenance::recovery::reconciler;
 use orders::{compensation::outage, fleet::waiting_orders};
 use queue::{Gate, RunSummary, Runtime};
 
-/// Queues to serve, each with the number of its jobs that run at once.
+/// Queues to serve, each with its maximum number of concurrent jobs.
 pub type Queues = Vec<(&'static str, usize)>;
 
-/// Returns the configured queues, limited to `only` and with `concurrency` where given.
+/// Returns the configured queues, limited to those in `only`. `concurrency`, if given, replaces the configured value.
 pub fn select_queues(config: &Config, only: &[String], concurrency: Option<usize>) -> Result<Queues, ServiceError> {
     for name in only {
         if !jobs::queues::ALL.contains(&name.as_str()) {
@@ -92,7 +93,8 @@ pub async fn run(app: App, queues: Queues, stop: CancellationToken) -> Result<Ru
         .map_err(|error| ServiceError::Unusable(format!("the worker stopped unexpectedly: {error}")));
     helpers.cancel();
     for helper in [watch, reconcile, mirror, days, rules, shards, outages, counting, copies, waiting, watchdog] {
-        // The tasks check the token between their steps. A step that hangs on a dead server must not delay the end.
+        // The tasks check the token between their steps. A step that hangs on a dead server must not delay the
+        // shutdown.
         let _ = tokio::time::timeout(Duration::from_secs(3), helper).await;
     }
     summary

@@ -157,7 +157,7 @@ pub async fn count_waiting(db: &Pool, partner: &PartnerName) -> Result<PartnerBa
     .await
 }
 
-/// Claims the alert that the partner refuses our key. Returns true to one caller an hour.
+/// Claims the right to send the alert that the partner refuses our key. Returns true for one caller an hour.
 pub(crate) async fn claim_alert(tx: &mut Connection, partner: &PartnerName) -> Result<bool, sqlx::Error> {
     let claimed: Option<String> = sqlx::query_scalar(
         "-- claim partner alert

@@ -5,8 +5,8 @@
 //! open. After an outage calls resume slowly: one probe a second while the breaker is half open, then an increasing
 //! rate up to the full rate.
 //!
-//! Rejected jobs retry after a delay that is spread over the time that the backlog needs. 10,000 waiting orders thus
-//! neither overload the partner nor cause many useless retries.
+//! Rejected jobs retry after delays that are spread over the time needed to clear the backlog. 10,000 waiting orders
+//! thus neither overload the partner nor cause many useless retries.
 
 use std::time::{Duration, Instant};
 
@@ -24,14 +24,14 @@ use settings::{BreakerConfig, PartnerConfig};
 
 /// Time for which the breaker's state is cached.
 const FRESH: Duration = Duration::from_millis(250);
-/// Maximum delay of a rejected job. The breaker's maximum open time bounds it, too. A job that waits for more than 60 s
+/// Maximum delay of a rejected job; the breaker's maximum open time also limits it. A job that waits for more than 60 s
 /// counts as lost, so an order of an unavailable partner is retried before that.
 const MAX_DELAY: Duration = Duration::from_secs(30);
 /// Maximum pause that a partner can request.
 const MAX_PAUSE: Duration = Duration::from_secs(60);
 /// Minimum time between attempts while the breaker is half open.
 const PROBE_PAUSE: Duration = Duration::from_secs(1);
-/// Delay until the next try if all calls of this process are in use. Most calls end sooner.
+/// Delay until the next try if this process has reached its limit of concurrent calls. Most calls end sooner.
 const PLACE_PAUSE: Duration = Duration::from_millis(500);
 /// Share of the full rate at which calls resume.
 const FIRST_SHARE: f64 = 0.05;
@@ -44,7 +44,7 @@ pub(crate) struct PartnerThrottle {
     breaker: BreakerConfig,
     rate_per_s: u32,
     slots: Limit,
-    /// Calls that this process may make at once. Other processes do not need this limit.
+    /// Permits for the concurrent calls of this process. Each process has its own.
     places: Semaphore,
     view: Mutex<Option<BreakerView>>,
     crowd: Mutex<CrowdEstimate>,
@@ -110,7 +110,7 @@ impl PartnerThrottle {
         BreakerPolicy { failures, open, max_open }
     }
 
-    /// Returns the delay of a rejected job, at least `least`. `random` is in 0..1.
+    /// Returns the delay for a rejected job, at least `least`. `random` is in 0..1.
     fn retry_delay(&self, least: Duration, random: f64) -> Duration {
         let spread = self.crowd.lock().count_turned_away();
         (least + spread.mul_f64(random)).min(max_delay(&self.breaker))
@@ -121,7 +121,7 @@ fn max_delay(breaker: &BreakerConfig) -> Duration {
     breaker.max_open.min(MAX_DELAY)
 }
 
-/// Returns the rate of calls at this time after the breaker closed.
+/// Returns the rate of calls after the breaker has been closed for `closed_for`.
 fn ramped_rate(full: u32, closed_for: Option<Duration>, ramp_up: Duration) -> u32 {
     let Some(since) = closed_for.filter(|since| *since < ramp_up) else { return full };
     let share = (since.as_secs_f64() / ramp_up.as_secs_f64()).max(FIRST_SHARE);
@@ -229,8 +229,9 @@ impl PartnerThrottle {
         view.as_ref().map_or(Duration::ZERO, BreakerView::open_for).min(MAX_DELAY)
     }
 
-    /// Returns how long no attempt may start at this partner. Zero means that an attempt may start. While the breaker
-    /// is half open, one attempt a second may start as a probe; the others do not wait for its result.
+    /// Returns how long to wait before an attempt may start at this partner. Zero means that an attempt may start now.
+    /// While the breaker is half open, one attempt a second may start as a probe; the others do not wait for its
+    /// result.
     pub(super) async fn closed_to_attempts_for(&self, store: &Store) -> Duration {
         let Ok(view) = self.current_view(store).await else { return self.known_open_for() };
         let open_for = view.open_for().min(MAX_DELAY);
