@@ -79,7 +79,7 @@ struct BindingRun<'a> {
     delivery: &'a Delivery,
 }
 
-/// Rows that a run decides by.
+/// Data from Postgres on which a run bases its decision.
 struct Situation {
     loaded: LoadedBinding,
     /// Transaction of a `settle` job.

@@ -30,8 +30,8 @@ use queue::{Job, Outcome};
 
 /// Maximum pause that a receiver may request.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
-/// Tries of a message that its receiver refuses (4xx but 408, 410, 425 and 429; 5xx by SMTP), some 15 s in total. A
-/// receiver that is being deployed may answer 404 for a moment. 410 ends it at once.
+/// Maximum tries of a message that its receiver refuses (HTTP 4xx except 408, 410, 425 and 429; SMTP 5xx), over about
+/// 15 s. A receiver that is being deployed may briefly answer 404. After a 410 there are no more tries.
 const REFUSED_TRIES: u32 = 5;
 /// Number of times that a run reads the row again because another run changed it.
 const MAX_LOOKS: usize = 3;
@@ -176,7 +176,7 @@ mod tests {
     use model::messages::MessageSubject;
     use model::messages::{self, OutboxState, StoredMessage};
 
-    /// Creates a message with a claimed try after `tries` others.
+    /// Creates a message with `tries` earlier tries and one claimed try.
     fn row(kind: &str, tries: u32) -> OutboxRow {
         let now: DateTime<Utc> = "2030-01-01T08:00:00Z".parse().unwrap();
         let pause = BACKOFF.backoff(tries + 1, 0.5);

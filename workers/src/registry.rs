@@ -77,8 +77,9 @@ where
     })
 }
 
-/// Aborts a run that takes too long. It counts as a failed try, but not if Postgres hangs. This function checks that
-/// over the pool that the run used, because the pool's connections may be dead while those of the gate are not.
+/// Aborts a run that takes too long. The run counts as a failed try only if Postgres accepts writes; otherwise the job
+/// is snoozed. The check queries Postgres through the pool that the run used. That pool's connections may be dead while
+/// those of the gate still work.
 async fn run_in_time(core: Core, limit: Duration, run: impl Future<Output = Outcome>) -> Outcome {
     match tokio::time::timeout(limit, run).await {
         Ok(outcome) => outcome,

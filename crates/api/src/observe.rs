@@ -29,7 +29,8 @@ const LONGEST_ID: usize = 64;
 /// Interval in which one refusal per code is logged, with the number of refusals since the last log line.
 const SAMPLE_EVERY: Duration = Duration::from_secs(10);
 
-/// Reason of a refusal for the log. It travels with the answer and is not sent.
+/// Reason for a refusal, for the log only. It is attached to the response inside the process and never sent to the
+/// client.
 #[derive(Debug, Clone)]
 pub(super) struct LoggedRefusal {
     pub(super) code: &'static str,

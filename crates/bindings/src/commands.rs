@@ -38,7 +38,7 @@ pub struct NewBinding {
     pub config: BindingConfig,
 }
 
-/// Reserved id: the API has a path of this name in place of a binding's id.
+/// Reserved id: the API uses it for bulk actions, as the path segment where a binding's id would be.
 const PATH_OF_MANY: &str = "actions";
 /// Reserved id: the engine has no slot of this name.
 const NO_SLOT: &str = "-";

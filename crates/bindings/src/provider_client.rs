@@ -271,7 +271,7 @@ async fn read_answer<'a>(
 fn readable_text<'a>(body: &[u8], secrets: impl Iterator<Item = &'a str>) -> String {
     let mut text = String::from_utf8_lossy(body).replace('\0', "\u{fffd}");
     for secret in secrets {
-        // Also in the form that JSON writes.
+        // Also replaces the secret where it is escaped as in JSON.
         let quoted = serde_json::Value::from(secret).to_string();
         text = text.replace(&quoted[1..quoted.len() - 1], HIDDEN_SECRET).replace(secret, HIDDEN_SECRET);
     }

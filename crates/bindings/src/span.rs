@@ -41,7 +41,7 @@ pub(super) fn record_result(result: &str) {
     Span::current().record("result", display(result));
 }
 
-/// Adds a change to the current span that was not caused by an answer.
+/// Adds a change to the current span. A provider's answer did not cause the change.
 pub fn record_change(before: &Binding, change: &BindingChange, after: &Binding) {
     let span = Span::current();
     if before.trx_id.is_none() {

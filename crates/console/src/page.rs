@@ -79,8 +79,8 @@ pub(crate) async fn no_such_page() -> PageError {
 pub(crate) fn render(page: &impl Template) -> Result<Response, PageError> {
     let render = || page.render().map_err(|error| PageError::Broken(error.to_string()));
     let body = render()?;
-    // Only rendering shows whether a form has taken the refusal. If not, the page is rendered again with the refusal at
-    // its top.
+    // A form shows the refusal while the page is rendered. If no form showed it, the page is rendered again with the
+    // refusal at its top.
     let body = if refusal::move_to_top() { render()? } else { body };
     Ok(Html(body).into_response())
 }

@@ -142,7 +142,7 @@ mod tests {
     use super::*;
     use crate::language::both;
 
-    // Rule U1: A refused action leads back to the page that sent the form, or else to a page above its address.
+    // Rule U1: A refused action leads back to the page that sent the form, or else to a parent path of the action.
     #[test]
     fn refusal_leads_to_the_page_of_its_form() {
         let pages = |referer: &str, action: &str| {

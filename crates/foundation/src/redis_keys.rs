@@ -55,8 +55,8 @@ pub fn trip_lock(order: &OrderId) -> String {
     format!("trip_lock:{order}")
 }
 
-/// hash, offer -> driver, and `taken` -> the accepted offer: for an order that is offered to several drivers. In the
-/// slot of the order's [`trip_lock`]. Expires with the offers.
+/// hash, offer -> driver, and `taken` -> the accepted offer: the offers of an order that is offered to several drivers.
+/// It has the same Redis slot as the order's [`trip_lock`] and expires with the offers.
 pub fn offered_drivers(order: &OrderId) -> String {
     format!("dispatchq:offered:{{trip_lock:{order}}}")
 }

@@ -115,7 +115,8 @@ impl SlotGrant {
         self.ends_by
     }
 
-    /// Returns a time of this process before the slots were granted.
+    /// Returns the time when this process requested the slots, by its monotonic clock. It is before the slots were
+    /// granted.
     pub fn asked_at(&self) -> Instant {
         self.asked_at
     }

@@ -110,9 +110,9 @@ async fn begin_accept(
         }
         Err(error) => {
             accept_gate::leave_gate(orders, id, driver, offer).await;
-            // The offer was live and the driver free a moment ago, so another accept of this driver was faster. That
-            // accept withdraws the offers that Redis knew. A driver who was already busy may be free again before the
-            // offer expires.
+            // The lookup found the offer live and the driver free, so another accept by this driver was faster. An
+            // offer that Redis knew is not looked up. It is not withdrawn here, because the driver may have been busy
+            // before and may be free again before it expires. If another accept was faster, that accept withdraws it.
             if is_looked_up && matches!(error, ChangeError::Refused(OrderRefusal::DriverBusy)) {
                 withdraw_offer(orders, id, offer).await;
             }

@@ -60,8 +60,8 @@ pub struct GateViews {
     turns: Arc<Mutex<HashMap<OrderId, watch::Sender<()>>>>,
 }
 
-/// Turn of a driver who writes the row of an order. Waiting drivers continue when the row is written or the turn is
-/// dropped.
+/// A driver's turn to write the row of an order. Other drivers at this process wait until the row is written or the
+/// turn is dropped.
 #[derive(Debug)]
 pub(crate) struct AcceptTurn {
     turns: GateViews,

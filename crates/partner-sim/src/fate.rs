@@ -80,12 +80,12 @@ impl BookingFate {
     }
 }
 
-/// Returns the number in a booking's id.
+/// Returns the booking number for a reference.
 pub(super) fn booking_number(seed: u64, reference: &str) -> u64 {
     ChoiceSeed::new(seed, &["booking", reference]).random_number()
 }
 
-/// Returns the id of a booking's number.
+/// Returns the booking id for a booking number.
 pub(super) fn booking_id(number: u64) -> String {
     format!("B-{number:016x}")
 }

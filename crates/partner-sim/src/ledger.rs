@@ -234,7 +234,8 @@ impl BookingLedger {
         }
     }
 
-    /// Returns the numbers of bookings that are not completed, cancelled or without a driver.
+    /// Returns the numbers of all open bookings. A booking is open until it is completed or cancelled, or ends without
+    /// a driver.
     pub(super) fn open_bookings(&self) -> &BTreeSet<u64> {
         &self.open
     }

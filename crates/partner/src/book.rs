@@ -126,7 +126,7 @@ async fn choose_partner(partners: &Partners, s: &Snapshot, listed: &[ListedPartn
 fn pause_for_cancel(partners: &Partners, s: &Snapshot, has_choice: bool) -> Option<Outcome> {
     let unconfirmed = s.bookings.iter().filter(|b| b.state == BookingState::CancelWanted);
     let unconfirmed: Vec<_> = unconfirmed.filter_map(|b| partners.registry.get(&b.partner)).collect();
-    // The time for which a partner may not know a new booking.
+    // Maximum time after a booking during which its partner may still answer that it does not know the booking.
     let patience = unconfirmed.iter().map(|partner| partner.config.poll.not_found_grace).max().unwrap_or_default();
     if !choice::awaits_cancel(s, has_choice, patience) {
         return None;

@@ -37,11 +37,11 @@ const BUSY_PAUSE: Duration = Duration::from_millis(100);
 const ADDS_NOTHING: &str = "adds nothing";
 
 /// Processes a new callback that is not stored yet. Stores it with its change, or as ignored, in one statement. Returns
-/// `None` if nothing was written as far as this process knows. The caller must then store the callback before
+/// `None` if nothing was written, as far as this process can tell. The caller must then store the callback before
 /// processing it.
 ///
-/// This works only if our reference names an order that knows the booking. Any other callback may belong to an order
-/// that is not known yet.
+/// This works only if the callback has our reference and the order already stores this booking id. Any other callback
+/// may belong to an order that cannot be determined yet.
 pub async fn process_arrival(
     partners: &Partners,
     partner: &ConfiguredPartner,
@@ -83,7 +83,8 @@ pub async fn process_arrival(
     }
 }
 
-/// Processes a callback from the inbox, once for any number of calls. Returns the outcome of its job.
+/// Processes a callback from the inbox and returns the outcome of its job. Does nothing if the callback was already
+/// processed.
 pub async fn process_callback(partners: &Partners, order: &OrderId, inbox_id: i64) -> Outcome {
     let (partner, body) = match inbox::load_pending(&partners.core.db, inbox_id, order).await {
         Ok(Some(pending)) => pending,

@@ -24,7 +24,7 @@ pub struct BindingsConfig {
     #[serde(with = "duration")]
     #[garde(custom(time_within(MS..=Duration::from_secs(60))))]
     pub call_margin: Duration,
-    /// Bindings whose transactions metrics count individually.
+    /// Bindings whose transactions are counted individually in the metrics.
     #[serde(default)]
     #[garde(custom(name_few))]
     pub metrics_for: Vec<BindingId>,

@@ -128,10 +128,11 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads defaults, file and environment, and checks the rules that the types do not express. Returns all problems
-    /// at once. `settings::load_config`, which every command calls, also checks what must be constructed to be checked.
+    /// Reads the defaults, the file and the environment, and checks the rules that the types do not express. Returns
+    /// all problems at once. `settings::load_config`, which every command calls, also checks values that can only be
+    /// checked by building the services that use them.
     ///
-    /// `file` must exist. Without it, `./config.toml` is read if it exists.
+    /// If `file` is given, it must exist. Otherwise `./config.toml` is read if it exists.
     pub fn load(file: Option<&Path>) -> Result<ReadSettings, ConfigError> {
         let file = match file {
             Some(path) => Some(path.to_owned()),

@@ -24,8 +24,9 @@ use crate::{
     standings::AreaStanding,
 };
 
-/// Maximum areas with room that a refusal names, and number of nearest areas that are considered.
+/// Maximum number of areas with room that a refusal lists.
 const NEARBY: usize = 3;
+/// Number of nearest areas that are checked for room.
 const NEARBY_LOOKED_AT: usize = 8;
 
 /// Returns whether an order from this pickup would be admitted, and counts the verdict.

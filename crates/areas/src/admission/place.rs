@@ -93,7 +93,7 @@ impl WrittenPlace {
 }
 
 impl WaitingPlace {
-    /// Returns a guard for the place until the order's write starts.
+    /// Returns a guard that frees the place if it is dropped before the order's write starts.
     pub fn hold_for(&self, areas: &Areas, seeker: PlaceSeeker<'_>) -> HeldPlace {
         HeldPlace(self.area.as_ref().map(|area| PlaceInSet {
             areas: areas.clone(),

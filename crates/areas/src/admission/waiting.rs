@@ -178,8 +178,8 @@ fn time_of_ms(ms: i64) -> Option<DateTime<Utc>> {
     (ms > 0).then(|| DateTime::from_timestamp_millis(ms)).flatten()
 }
 
-/// Returns the Redis command after a change of an order: it no longer waits, or waits again. Returns `None` if neither
-/// applies.
+/// Returns the Redis command to run after a change with which an order starts or stops waiting. Returns `None` for any
+/// other change.
 pub fn build_update(rules: &AdmissionRules, was_waiting: bool, order: &Order, now: DateTime<Utc>) -> Option<Command> {
     let area = order.area_id.as_ref()?;
     let waits = order.status.is_searching();

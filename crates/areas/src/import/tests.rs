@@ -129,7 +129,7 @@ fn import_names_member_of_wrong_type() {
     }
 }
 
-// Rule F2: An import refuses a member that comes twice, on the command line as over HTTP.
+// Rule F2: An import refuses a member that appears twice, both on the command line and over HTTP.
 #[test]
 fn import_refuses_doubled_members() {
     let file = r#"{"type":"FeatureCollection","features":[{"type":"Feature","geometry":null,

@@ -213,7 +213,7 @@ pub async fn forget_failures(db: &Pool, id: &ServerId) -> Result<(), sqlx::Error
     .map(drop)
 }
 
-/// Returns the limit of all calls that an operator has set, if there is one.
+/// Returns the limit on open calls to all servers together, if an operator has set one.
 pub async fn find_total_limit(db: impl PgExecutor<'_>) -> Result<Option<i32>, sqlx::Error> {
     sqlx::query_scalar(
         "-- find call limit
@@ -223,7 +223,7 @@ pub async fn find_total_limit(db: impl PgExecutor<'_>) -> Result<Option<i32>, sq
     .await
 }
 
-/// Sets the limit of all calls; `None` restores the configured limit.
+/// Sets the limit on open calls to all servers together. `None` restores the configured limit.
 pub async fn set_total_limit(db: &mut Connection, limit: Option<i32>, by: &Actor) -> Result<(), sqlx::Error> {
     sqlx::query(
         "-- set call limit

@@ -248,8 +248,9 @@ pub(crate) async fn export_csv(
 /// Characters at which a spreadsheet may split a line into cells, depending on its settings.
 const SEPARATORS: [char; 6] = [',', ';', '|', '\t', '\r', '\n'];
 
-/// Returns a cell by RFC 4180. A part that a spreadsheet would calculate gets an apostrophe. This includes parts after
-/// a separator other than the comma, because a spreadsheet that splits there ignores the quotes around the cell.
+/// Returns a cell quoted according to RFC 4180. A part that a spreadsheet would evaluate as a formula gets an
+/// apostrophe in front. This includes parts after a separator other than the comma, because a spreadsheet that splits
+/// there ignores the quotes around the cell.
 fn quote_cell(cell: &str) -> String {
     let mut safe = String::with_capacity(cell.len() + 2);
     let mut starts_part = true;

@@ -23,8 +23,8 @@ impl OrderTrace {
         Self { trace_id: TraceId::from_bytes(trace_id), root: SpanId::from_bytes(root) }
     }
 
-    /// Returns the parent context for spans without a surrounding span of the order. It is marked remote because
-    /// another process usually records the root.
+    /// Returns the parent context for a span that starts outside the order's trace. It is marked remote because another
+    /// process usually records the root span.
     pub(super) fn root_context(&self) -> SpanContext {
         SpanContext::new(self.trace_id, self.root, TraceFlags::SAMPLED, true, TraceState::NONE)
     }

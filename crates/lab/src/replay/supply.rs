@@ -117,7 +117,7 @@ impl BoundSupply {
     }
 }
 
-/// Script of own drivers at the speed of the replay.
+/// Behaviour of the simulated fleet drivers, at the speed of the replay.
 #[derive(Debug)]
 struct ReplayScript {
     behaviour: DriverBehaviour,

@@ -409,8 +409,8 @@ impl ChildProcess {
     }
 }
 
-/// Removes settings and proxies from the environment of a process. Those of another installation would lead out of the
-/// run.
+/// Removes settings and proxies from the environment of a process. Inherited values could connect it to another
+/// installation.
 pub(crate) fn clear_settings(process: &mut Command) {
     for (variable, _) in env::vars_os() {
         let text = variable.to_string_lossy().to_ascii_uppercase();

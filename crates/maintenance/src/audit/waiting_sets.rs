@@ -16,8 +16,8 @@ use areas::admission::waiting;
 use foundation::{core::Core, db, error::ServiceError, redis_keys};
 
 const NAME: &str = "waiting_sets_equal_rows";
-/// Time for three comparisons of the reconciler. A member that is missing in Postgres is removed when two comparisons
-/// have seen it.
+/// Time after which the reconciler has corrected a difference; it covers three comparisons. The reconciler removes a
+/// member that is missing in Postgres if it also found it missing at least a minute earlier.
 const MENDED_WITHIN: TimeDelta = TimeDelta::minutes(5);
 
 /// Sets by key. Each value maps an order to the time at which it stops counting, in ms on Redis' clock.

@@ -42,8 +42,9 @@ pub const SWEEPS: [&TableSweep; 26] = [
     &PLANS,
 ];
 
-// Selects closed orders that owe no refund. The first part reads the index orders_removable, whose condition has only
-// payment words. The second part reads orders_refunds_unsettled for paid orders with amount 0.
+// Selects closed orders that owe no refund. The first part reads the index `orders_removable`, whose condition for
+// cancelled orders tests the payment status but not `paid_at`. The second part reads `orders_refunds_unsettled` for
+// cancelled paid orders with amount 0.
 pub(super) const ORDERS: TableSweep = TableSweep {
     what: "orders",
     count: include_str!("sweeps/count_orders.sql"),

@@ -84,7 +84,7 @@ pub struct Rebuild<'a> {
     begun_at: DateTime<Utc>,
     /// All timers due up to this time, in ms from the start, are inserted. Nothing is published before the first step.
     horizon_ms: u64,
-    /// Time of the marker on this process' clock. Redis lost its data before it.
+    /// Time just after the marker was written, on this process' clock. Redis lost its data before this time.
     begun: Instant,
     has_bindings: bool,
     report: RepairReport,

@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(words, "Job ID retrieval failed: the partner confirmed no booking within 30 minutes");
     }
 
-    // Rule L1: An order that had a job id is no retrieval failure, nor is an order of the own fleet.
+    // Rule L1: An order that had a job id, or that the own fleet served, does not count as a retrieval failure.
     #[test]
     fn served_orders_have_no_retrieval_failure() {
         assert_eq!(ended(|_, b| b.assigned_at = Some(b.created_at)), None);

@@ -236,8 +236,8 @@ impl ConfiguredPartner {
         self.throttle.known_open_for()
     }
 
-    /// Returns how long no attempt may start at this partner if the order may go to another one. Zero means that an
-    /// attempt may start.
+    /// Returns the time until an attempt may start at this partner, for an order that could go to another partner
+    /// instead. Zero means that an attempt may start now.
     pub(crate) async fn closed_to_attempts_for(&self, store: &Store) -> Duration {
         self.throttle.closed_to_attempts_for(store).await
     }

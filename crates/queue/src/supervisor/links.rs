@@ -49,8 +49,9 @@ impl ShardLinks {
     }
 }
 
-/// Returns the divisor of a shard's share. A single shard gets all free permits. With several shards, the preferred
-/// half get one half of them each, the others a quarter. So a silent shard never keeps all permits.
+/// Returns the divisor for a shard's share of the free permits. A single shard gets all of them. With several shards,
+/// each shard in the preferred half gets half of the free permits, and each of the others a quarter. So a silent shard
+/// never keeps all permits.
 fn share_of(rank: usize, shards: usize) -> usize {
     if shards == 1 {
         1

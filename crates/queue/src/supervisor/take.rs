@@ -21,7 +21,7 @@ const IDLE_POLL: Duration = Duration::from_secs(1);
 /// Interval of takes while the epoch is missing.
 const EPOCH_POLL: Duration = Duration::from_millis(250);
 
-/// Interval of takes that look for expired leases and slots.
+/// Minimum time between takes that look for expired leases and slots, unless the previous take left some of them.
 const EXPIRED_LOOK: Duration = Duration::from_millis(100);
 
 /// Minimum pause after a take that leased no jobs, before another take for due jobs. Another process was faster, or the

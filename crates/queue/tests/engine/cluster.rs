@@ -252,9 +252,9 @@ async fn queue_slot_moves_to_another_master_under_load() {
     worker.drain().await;
 }
 
-/// A server starts a script if it has all keys that the call names, and fails it at the first other key that has moved.
-/// Then a rescue would be done without its lease. Here all keys of the queue are still present, and one lease must be
-/// rescued.
+/// While a slot is moved, its owner starts a script if it has all keys that the call names. The script then fails at
+/// the first other key that has moved, after it may have rescued a job without updating its lease. Here all keys of the
+/// queue are still present, and one lease must be rescued. The owner must refuse the script before it starts.
 #[tokio::test]
 async fn scripts_are_refused_while_their_slot_moves() {
     let cluster = RedisCluster::start().await.unwrap();

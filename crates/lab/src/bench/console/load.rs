@@ -104,7 +104,8 @@ fn id_range(name: &str) -> (String, String) {
     (format!("{name}-"), format!("{name}-~"))
 }
 
-/// Waits until every order of this name has ended. Returns a line if some do not end in time.
+/// Waits until all orders with this name have ended. Returns a message with the number of open orders if the wait times
+/// out.
 async fn wait_for_end(db: &Pool, name: &str) -> anyhow::Result<Option<String>> {
     let (from, to) = id_range(name);
     let deadline = Instant::now() + END_WAIT;

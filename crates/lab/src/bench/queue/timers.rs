@@ -13,8 +13,8 @@ pub(super) const QUEUES: [&str; queues::ALL.len()] = queues::ALL;
 /// Queue of the timers.
 pub(super) const QUEUE: &str = queues::DISPATCH_TIMEOUT;
 
-/// Returns the timer `timeout:ORD-<32 hex digits>:{number}`. Each belongs to another order; the worker distinguishes
-/// them by the number.
+/// Returns the timer `timeout:ORD-<32 hex digits>:{number}`. Each timer has an order of its own; the worker
+/// distinguishes the timers by the number.
 pub(super) fn bench_timer(number: u32) -> ExpireAttempt {
     let order: OrderId = format!("ORD-{}", Uuid::new_v4().simple()).parse().expect("letters, digits and a dash");
     ExpireAttempt { order, attempt: number }
