@@ -19,7 +19,7 @@ use crate::testbed::{print, run_dir::RunDir, signals::wait_for_interrupt};
 
 /// A benchmark with its options.
 pub trait Measure {
-    /// Returns whether stdout is for programs: one JSON object.
+    /// Returns whether stdout is for programs and gets one JSON object.
     fn prints_json(&self) -> bool;
 
     /// Sets up servers and processes, runs, and returns the figures. Dropping the future stops everything.

@@ -147,7 +147,7 @@ fn cpu_ms_of(stat: &str) -> Option<u64> {
     two_times_ms(stat, 11)
 }
 
-/// Returns the times of reaped children, which follow.
+/// Returns the user and system time of reaped children, the 14th and 15th words after the name.
 fn ended_children_ms_of(stat: &str) -> Option<u64> {
     two_times_ms(stat, 13)
 }

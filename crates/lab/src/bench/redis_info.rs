@@ -17,7 +17,7 @@ use tokio::{
 const REWRITE_LOOK: Duration = Duration::from_millis(100);
 const MEMORY_LOOK: Duration = Duration::from_millis(200);
 const REWRITE_TIMEOUT: Duration = Duration::from_secs(60);
-/// Maximum difference of two reads that count as stable memory.
+/// Maximum difference between two reads that count as stable memory.
 const STILL_BYTES: u64 = 4096;
 const MEMORY_LOOKS: usize = 25;
 

@@ -41,7 +41,7 @@ pub(super) fn choose_reaction(behaviour: &DriverBehaviour, driver: &str, order: 
     } else {
         DriverReaction::Ignore
     };
-    // Cubed: half of the drivers answer within half a minute, one in eight too late.
+    // The random number is cubed, so that half of the drivers answer within half a minute, and one in eight too late.
     let slowest_s = (behaviour.attempt.as_secs_f64() * SLOWEST_ATTEMPTS).max(FASTEST_S);
     let after_s = FASTEST_S + (slowest_s - FASTEST_S) * rng.random::<f64>().powi(3);
     DriverChoice { reaction, after: Duration::from_secs_f64(after_s) }

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::testbed::producer::{OrderDraft, ProducedOrder};
 
-/// Amounts in ride files have no currency column.
+/// Currency of the amounts in ride files, which have no currency column.
 const CURRENCY: &str = "USD";
 /// Loyalty level of customers that full areas admit.
 const LOYALTY: &str = "ELITE";

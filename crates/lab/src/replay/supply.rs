@@ -67,7 +67,7 @@ impl BoundSupply {
                 };
                 let sim = partner::start(&sim_options).await?;
                 let mut served = partner::served_by(&sim, &sim_options);
-                // Rides are faster by the speed, so the allowed call rate is multiplied by it.
+                // The speed shortens rides, so the allowed call rate is multiplied by it.
                 let rate = f64::from(served.config.rate_per_s) * options.replay_speed();
                 #[expect(
                     clippy::cast_possible_truncation,

@@ -279,8 +279,8 @@ pub(crate) async fn insert_drivers(app: &App, fleet: &[SimulatedDriver], service
     .execute(db)
     .await
     .context("cannot add the simulated drivers' keys")?;
-    // The index was built before and would not contain the drivers for a minute. Another process may be building it now
-    // without them.
+    // The index that exists would lack the drivers for up to a minute, and another process may be rebuilding it without
+    // them.
     for _ in 0..INDEX_TRIES {
         driver_index::invalidate_index(&app.orders).await;
         if driver_index::rebuild_if_missing(&app.orders).await.context("cannot place the simulated drivers")? {

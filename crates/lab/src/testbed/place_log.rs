@@ -31,9 +31,9 @@ pub(crate) enum PlaceLine {
     ThresholdReached,
     /// Checks whose answer contained the number of waiting orders.
     Checks,
-    /// Sum of these numbers, each rounded by `waiting_level`.
+    /// Sum of the numbers in these answers, each rounded by `waiting_level`.
     WaitingMet,
-    /// Maximum of these numbers.
+    /// Maximum of the numbers in these answers.
     MostWaiting,
 }
 

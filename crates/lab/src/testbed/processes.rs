@@ -158,7 +158,8 @@ impl ChildProcesses {
         Ok(())
     }
 
-    /// Stops the longest running process of this binary gracefully (SIGTERM). Returns a problem with its end.
+    /// Stops the longest running process of this binary gracefully (SIGTERM). Returns a problem if it does not end
+    /// properly.
     pub(crate) async fn end_oldest(&mut self, kind: ChildKind, program: &Path) -> Option<String> {
         let of_kind = self.of_kind_mut(kind);
         let index = of_kind.iter().position(|process| process.program == program)?;
@@ -266,7 +267,7 @@ impl ChildProcesses {
         Ok(self.replace_those_that_ended()?.into_iter().map(|process| process.line).collect())
     }
 
-    /// Replaces processes like [`replace_ended`](Self::replace_ended). Returns also whether each of them had started.
+    /// Replaces processes like [`replace_ended`](Self::replace_ended). Also returns whether each of them had started.
     pub(crate) fn replace_those_that_ended(&mut self) -> anyhow::Result<Vec<EndedProcess>> {
         let mut ended = Vec::new();
         for index in 0..self.serves.len() {
@@ -384,7 +385,7 @@ impl ChildProcess {
         self.send_signal("TERM").await;
     }
 
-    /// Waits until a process that got SIGTERM has ended. Returns a problem with its end.
+    /// Waits until a process that got SIGTERM has ended. Returns a problem if it does not end properly.
     async fn wait_for_end(mut self) -> Option<String> {
         match timeout(END_WAIT, self.child.wait()).await {
             Ok(Ok(status)) if status.success() => None,

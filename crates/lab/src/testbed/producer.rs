@@ -23,7 +23,7 @@ use accounts::{api_keys::AccountRole, key_admin};
 /// Maximum concurrent requests. If the system is slower than the orders, the requests wait and the run takes longer.
 const AT_ONCE: usize = 64;
 
-/// An order to create, with its time after the first one in real time.
+/// An order to create, with the real time from the first order to this one.
 #[derive(Debug, Clone)]
 pub(crate) struct ProducedOrder {
     pub(crate) id: String,

@@ -25,7 +25,7 @@ use foundation::db;
 /// One binding in this many falls due, [`APART`] after the previous one.
 const DUE_ONE_IN: u32 = 50;
 const APART: TimeDelta = TimeDelta::milliseconds(10);
-/// Time until the first of them is due, long enough to move them all.
+/// Time until the first of these bindings is due, long enough to move all of them.
 const AHEAD: TimeDelta = TimeDelta::seconds(10);
 /// Pause before the measurement, for preparing statements and reading pages.
 const SETTLE_DOWN: Duration = Duration::from_secs(3);

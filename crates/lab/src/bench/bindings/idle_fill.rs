@@ -113,7 +113,7 @@ pub(super) async fn make_due(core: &Core, count: u32, first: DateTime<Utc>, apar
         // A delay counts from its arrival at Redis, so the time since an older read would be measured as lateness.
         let now = db::database_now(&core.db).await?;
         let jobs: Vec<NewJob> = rows.iter().filter_map(|row| derive(row, now)).map(|timer| timer.job).collect();
-        // An earlier time replaces a later one.
+        // An earlier due time replaces a later one.
         core.store.enqueue(&jobs).await?;
     }
     Ok(())

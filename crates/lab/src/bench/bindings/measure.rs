@@ -1,4 +1,4 @@
-//! Measurements from the tables about the measured time, and from the workers about their calls.
+//! Measurements of the measured period: from the tables, and from the workers about their calls.
 
 use anyhow::ensure;
 use chrono::{DateTime, Utc};

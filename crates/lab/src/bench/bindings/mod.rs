@@ -1,5 +1,5 @@
-//! `dispatchq bench bindings`: measures how many cycles per second bindings run through their slots, and the CPU time
-//! of that.
+//! `dispatchq bench bindings`: measures how many cycles per second bindings run through their slots, and how much CPU
+//! time the cycles take.
 //!
 //! The benchmark runs on a `testbed`. The provider is a separate process, so that its CPU time is counted separately,
 //! and it judges every call. No table keeps the due time of a cycle after its start, so the benchmark reads the rows

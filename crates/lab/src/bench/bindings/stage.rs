@@ -33,7 +33,7 @@ use model::actor::{Actor, ActorRole};
 use settings::{Config, ProviderConfig};
 
 const ACTOR: Actor = Actor::with_fixed_name(ActorRole::Operator, "bench");
-/// Name of the worker processes among the measured ones.
+/// Name under which the worker processes are measured.
 const WORKERS: &str = "workers";
 /// Bindings that are created, started or stopped concurrently.
 const AT_ONCE: usize = 64;

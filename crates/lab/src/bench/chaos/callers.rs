@@ -1,4 +1,4 @@
-//! A partner that repeats job ids in new callbacks. It hangs up on some of them.
+//! A partner that repeats job ids in new callbacks. For some of them, it hangs up before the answer.
 
 use std::time::Duration;
 

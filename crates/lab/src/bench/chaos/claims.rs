@@ -11,7 +11,7 @@ use uuid::Uuid;
 #[derive(Debug, Clone, Default)]
 pub(in crate::bench) struct ClaimLedger(Arc<Mutex<ClientClaims>>);
 
-/// Answers with promises.
+/// Answers that promise a client that something was done.
 #[derive(Debug, Clone, Default)]
 pub(in crate::bench) struct ClientClaims {
     /// Answers 201 on create: key of the request, and id of the created order.

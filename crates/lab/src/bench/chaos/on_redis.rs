@@ -37,7 +37,7 @@ pub(super) async fn kill_clients(testbed: &Testbed) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Fills Redis, or ends that. A full Redis refuses writes that need memory.
+/// Makes Redis full, or ends that state. A full Redis refuses writes that need memory.
 pub(super) async fn set_full(testbed: &Testbed, full: bool) -> anyhow::Result<()> {
     let mut connection = connect_to_redis(&testbed.redis).await?;
     let limit = if full { "1" } else { "0" };

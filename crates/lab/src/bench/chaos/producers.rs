@@ -45,7 +45,7 @@ pub(in crate::bench) async fn create_orders(
     let mut n = 0_u32;
     while pause * n < length {
         tokio::time::sleep_until(start + pause * n).await;
-        // If no producer is free until the end, the remaining orders are not created.
+        // If no producer becomes free before the end, the remaining orders are not created.
         let Ok(Ok(place)) = tokio::time::timeout_at(start + length, places.clone().acquire_owned()).await else {
             break;
         };

@@ -20,8 +20,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Maximum number of missing timers that are listed.
 const SOME: usize = 5;
 
-/// Recovery after one fault, in seconds since its end. `None` means not before the next fault, or too little time to
-/// judge.
+/// Recovery after one fault, in seconds since its end. `None` means that there was no recovery before the next fault,
+/// or too little time to judge it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub(super) struct FaultRecovery {
     /// Time after which p99 stayed below the goal in every window.

@@ -12,7 +12,7 @@ use crate::{
     testbed::{ServerProxies, Testbed},
 };
 
-/// Maximum time after its start in which a process without its servers may end, to be restarted by its supervisor.
+/// Time after its start during which a process may end because its servers are down. Its supervisor would restart it.
 const STARTING: Duration = Duration::from_secs(20);
 
 #[derive(Debug)]

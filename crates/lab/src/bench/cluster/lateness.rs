@@ -15,7 +15,7 @@ use queue::{Store, StoreError};
 
 const EVERY: Duration = Duration::from_millis(500);
 const HOUR_MS: u64 = 3_600_000;
-/// Time within which workers have reported what they saw.
+/// Time after which workers have reported the jobs that they started.
 pub(super) const TOLD_WITHIN: Duration = Duration::from_millis(2_500);
 /// Hash field next to the counts.
 const MAX: &str = "max";

@@ -145,8 +145,8 @@ impl Measure for ClusterOptions {
     }
 }
 
-/// Returns the lateness p99 of the other shards while a master was frozen, relative to the p99 of as many shards at
-/// rest. `None` if no master was frozen.
+/// Returns the p99 lateness of the other shards while a master was frozen, relative to the p99 of a phase at rest with
+/// the same number of shards. Returns `None` if no master was frozen.
 fn unreachable_p99_times(phases: &[ClusterPhaseFigures]) -> Option<f64> {
     let (shards, meanwhile) = phases.iter().find_map(|phase| Some((phase.shards, phase.meanwhile_ms?)))?;
     let rest = phases.iter().find(|phase| phase.at_rest && phase.shards == shards)?.lateness_ms;

@@ -11,7 +11,7 @@ pub(super) enum ClusterStep {
     KillMaster,
     /// Move of the slots of this many shards to other masters, including the control shard.
     MoveSlots(u16),
-    /// Flush of a master, without the control shard if another master has shards.
+    /// Flush of a master. If several masters have shards, it is one without the control shard.
     FlushMaster,
     /// Freeze of a master with shards but without the control shard, together with its replicas.
     FreezeMaster,

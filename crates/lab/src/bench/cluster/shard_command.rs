@@ -35,7 +35,7 @@ struct ShardMap {
     /// Whether all timers are in their new shards.
     #[serde(default)]
     derived: bool,
-    /// Whether also no job is left in other shards.
+    /// Whether, in addition, no job is left in other shards.
     settled: bool,
 }
 

@@ -96,7 +96,7 @@ async fn freeze_master(stage: &mut ClusterStage, shards: u16, book: &LatenessBoo
 
 /// Returns the jobs that started between now and `end`, as far as workers have reported them.
 async fn watch_frozen(stage: &mut ClusterStage, book: &LatenessBook, end: Instant) -> anyhow::Result<LatenessTotal> {
-    // Reports until then may contain jobs that started earlier.
+    // Until this time, reports may contain jobs that started earlier.
     stage.wait_until(Instant::now() + TOLD_WITHIN).await?;
     let before = book.total();
     stage.wait_until(end).await?;

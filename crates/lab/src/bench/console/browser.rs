@@ -56,12 +56,12 @@ impl Browser {
         &self.home
     }
 
-    /// Loads a page as when a person opens it. The error describes any other answer.
+    /// Loads a page in the same way as a person opens it. The error describes any other answer.
     pub(super) async fn open_page(&self, path: &str) -> Result<LoadedPage, String> {
         load(self.request(path)).await.map_err(|error| format!("{path} was answered {error}"))
     }
 
-    /// Reloads a page as it reloads itself while it is open.
+    /// Reloads a page in the same way as an open page reloads itself.
     pub(super) async fn refresh_page(&self, path: &str) -> Result<LoadedPage, String> {
         let request = self.request(path).header("x-console-refresh", "1");
         load(request).await.map_err(|error| format!("{path} was answered {error} when it was refreshed"))

@@ -126,7 +126,7 @@ async fn wait_for_end(db: &Pool, name: &str) -> anyhow::Result<Option<String>> {
     }
 }
 
-/// Returns the lateness of the first attempt of each order of this name, in microseconds. The attempt is due when the
+/// Returns the lateness of the first attempt of each order with this name, in microseconds. The attempt is due when the
 /// order is created. Both times are in whole milliseconds.
 pub(super) async fn read_lateness(db: &Pool, name: &str) -> anyhow::Result<Vec<i64>> {
     let (from, to) = id_range(name);

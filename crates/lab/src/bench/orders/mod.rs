@@ -1,7 +1,7 @@
 //! `dispatchq bench orders`: orders at a steady rate of real time, served by a simulated partner or by own drivers.
 //!
 //! The speed divides the durations of orders and partner, so that an order's half hour takes a minute. The work per
-//! second is that of real time; only fewer orders are open at once.
+//! second is the same as at real speed; only fewer orders are open at once.
 //!
 //! * `partner`: the scenarios with a partner. `alerts`: time until the job id alerts fire, at real speed.
 //! * `fleet`: own drivers at real speed. `peer`: another system with the same orders.

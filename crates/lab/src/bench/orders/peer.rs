@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio::{process::Command, time::timeout};
 
 const PART: &str = "rT";
-/// Timeout, much longer than the run of half a minute with start and end of the other system.
+/// Timeout, much longer than a run, which takes half a minute plus the start and end of the other system.
 const LIMIT: Duration = Duration::from_secs(240);
 /// Timeout for the program to end its processes after SIGTERM.
 const END_WAIT: Duration = Duration::from_secs(60);

@@ -1,8 +1,8 @@
 //! Redis memory of one job: the increase of `used_memory` over many jobs.
 //!
 //! `used_memory` is the memory that Redis requested from its allocator, including tables and pointers. Fragmentation
-//! depends on the history and is not included. A first batch warms up scripts and buffers, and leaves behind the
-//! encodings of small sets.
+//! depends on the history and is not included. A first batch warms up scripts and buffers, and makes the sets too large
+//! for Redis' encoding of small sets.
 
 use std::time::Duration;
 

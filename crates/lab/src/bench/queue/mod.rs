@@ -132,8 +132,8 @@ impl Rounds {
         RoundSpread::over_rounds(self.values(name).iter().copied())
     }
 
-    /// Returns the ratio of dispatchq's figure to the other queue's, round by round, because both ran on the same
-    /// machine state. `None` if the other queue has no such figure.
+    /// Returns the ratio of dispatchq's figure to the other queue's, round by round, because the machine was in the
+    /// same state for both. Returns `None` if the other queue has no such figure.
     fn ratio(&self, ours: &str, theirs: &str) -> Option<f64> {
         let pairs = self.values(ours).iter().zip(self.values(theirs));
         let ratios: Vec<f64> = pairs.map(|(ours, theirs)| ours / theirs.max(1.0)).collect();

@@ -26,7 +26,7 @@ struct PeerThroughput {
     process_per_s: f64,
     /// Throughput of jobs that are enqueued and performed at the same time.
     through_per_s: f64,
-    /// The same with leases, which dispatchq always uses, if the queue has such a setting.
+    /// Throughput of the same jobs with leases, which dispatchq always uses, if the queue has such a setting.
     #[serde(default)]
     with_leases_per_s: Option<f64>,
     /// CPU time of worker and Redis together.

@@ -15,9 +15,9 @@ use crate::testbed::scrape::{MetricsReader, MetricsScrape};
 
 const WAITING: &str = "dispatcher_waiting_orders_total";
 const UTILISATION: &str = "dispatcher_threshold_utilization_ratio";
-/// Gauge from the same count.
+/// Gauge that comes from the same count as the compared gauges.
 const HELD: &str = "dispatchq_orders_held";
-/// Label of areas whose id is not a label.
+/// Label of areas whose id is not used as a label.
 const OTHER: &str = "other";
 /// Maximum time of a scrape. A count that takes longer is shown with its previous value.
 const LONGEST_SCRAPE: Duration = Duration::from_secs(2);

@@ -9,7 +9,7 @@ use crate::testbed::place_log::{PlaceCounts, PlaceLine};
 pub(super) struct PlaceLedger {
     pub(super) by: &'static str,
     pub(super) knows: &'static [PlaceLine],
-    /// Whether it also counts requests outside all areas.
+    /// Whether the source also counts requests outside all areas.
     pub(super) knows_outside: bool,
     pub(super) counts: PlaceCounts,
 }

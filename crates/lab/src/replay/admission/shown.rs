@@ -40,7 +40,7 @@ const KNOWS: &[PlaceLine] = &[
     PlaceLine::ThresholdReached,
 ];
 
-/// Label of areas whose id is not a label, or when there are too many areas.
+/// Label of areas whose id is not used as a label, for example because there are too many areas.
 const OTHER: &str = "other";
 
 /// Reads the counters. `None` if areas share a label.
