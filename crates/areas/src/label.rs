@@ -1,5 +1,5 @@
-//! Metric labels of areas. Producers name areas, so wrong names must not use memory or expose personal data. Texts that
-//! are not area codes, and all areas after the first 300, get the label "other".
+//! Metric labels of areas. Producers choose the names of areas, so wrong names must not use memory or expose personal
+//! data. Texts that are not area codes, and all areas after the first 300, get the label "other".
 
 use std::collections::HashSet;
 

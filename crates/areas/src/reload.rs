@@ -15,7 +15,7 @@ use crate::{capability::Areas, rules::load_rules};
 const LOOK_EVERY: Duration = Duration::from_millis(400);
 
 impl Areas {
-    /// Reloads the rules if they have changed. Returns whether they had.
+    /// Reloads the rules if they have changed. Returns whether they had changed.
     pub async fn reload_if_changed(&self) -> Result<bool, ServiceError> {
         let (revision, now): (i64, DateTime<Utc>) = sqlx::query_as(
             "-- admission revision

@@ -36,10 +36,11 @@ pub struct AdmissionRules {
     limits: LimitsTable,
     schedules: HashMap<AreaKey, LocalSchedule>,
     defaults: Option<AreaLimits>,
-    /// Areas in Postgres that could not be parsed and are left out.
+    /// Areas in Postgres that are left out because they could not be parsed.
     pub unreadable: Vec<AreaId>,
     revision: i64,
-    /// Version of the areas alone. Areas are parsed again only when it changes, because parsing is expensive.
+    /// Version of the areas without the other rules. Areas are parsed again only when it changes, because parsing is
+    /// expensive.
     areas_revision: i64,
 }
 
@@ -71,7 +72,7 @@ impl AdmissionRules {
         own.or(self.defaults.as_ref()).unwrap_or(&FALLBACK)
     }
 
-    /// Returns the area's own durations for dispatch.
+    /// Returns the durations for dispatch that are set for the area itself.
     pub fn durations_for(&self, area: &AreaId, service_type: &ServiceType) -> AreaDurations {
         let own = self.limits.get(&AreaKey::new(area, service_type));
         own.map(|(_, durations)| durations.clone()).unwrap_or_default()
@@ -82,8 +83,8 @@ impl AdmissionRules {
         self.limits.keys()
     }
 
-    /// Returns whether a pickup outside all areas is refused. It is not refused while the flag names single areas or is
-    /// in shadow mode.
+    /// Returns whether a pickup outside all areas is refused. It is accepted while the flag names individual areas or
+    /// is in shadow mode.
     pub fn refuses_outside(&self, asker: AdmissionCaller<'_>) -> bool {
         let flag = &self.flag;
         let everywhere = flag.enabled_areas.is_empty() && !flag.shadow_mode && !self.geofence.is_empty();
@@ -95,13 +96,13 @@ impl AdmissionRules {
         self.overrides.values().filter(move |forced| forced.is_in_force(now))
     }
 
-    /// Returns the areas and service types with a waiting window, each with its window.
+    /// Returns the waiting windows by area and service type, for those that have one.
     pub fn waiting_windows(&self) -> BTreeMap<AreaKey, Duration> {
         let windows = self.limits.iter().filter_map(|(key, (limits, _))| Some((key.clone(), limits.waiting_window?)));
         windows.collect()
     }
 
-    /// Returns the number of the latest change in these rules.
+    /// Returns the number of the latest change that these rules include.
     pub fn revision(&self) -> i64 {
         self.revision
     }
@@ -241,7 +242,7 @@ fn read_area(row: GeofenceRow) -> Result<Area, ImportError> {
     })
 }
 
-/// Parses the schedule of a row. If it cannot be parsed, it is left out, and the area's usual threshold applies.
+/// Parses the schedule of a row. A schedule that cannot be parsed is left out, and the area's usual threshold applies.
 fn read_schedule(row: &LimitsRow, geofence: &Geofence, usual_zone: AreaTimeZone) -> Option<(AreaKey, LocalSchedule)> {
     let stored = row.schedule.clone()?;
     let entries = serde_json::from_value::<Vec<ScheduledThreshold>>(stored).map_err(|error| error.to_string());

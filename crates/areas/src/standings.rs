@@ -16,20 +16,20 @@ use parking_lot::{Mutex, MutexGuard};
 const FRESH: Duration = Duration::from_millis(100);
 /// Time that other requests may use an outdated state while one request reads the new one.
 const GRACE: Duration = Duration::from_millis(40);
-/// State of an area, with further values for an answer.
+/// State of an area, with additional values for answers.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct AreaStanding {
     pub standing: AreaLoad,
     /// Threshold at which the area became busy.
     pub busy_threshold: Option<i64>,
-    /// Milliseconds since the epoch until which the longest-waiting order counts.
+    /// End of the time for which the longest-waiting order counts, in milliseconds since the epoch.
     pub oldest_expiry_ms: Option<i64>,
     /// Average wait of recently assigned orders, in seconds.
     pub average_wait_s: Option<f64>,
 }
 
 impl AreaStanding {
-    /// Returns the load under these limits. Ignores a busy mark that another threshold set.
+    /// Returns the load under these limits. Ignores a busy mark that was set under another threshold.
     pub fn standing_under(&self, limits: &AreaLimits) -> AreaLoad {
         let same = self.busy_threshold == Some(limits.max_waiting);
         AreaLoad { busy_since: self.standing.busy_since.filter(|_| same), ..self.standing }
@@ -45,7 +45,7 @@ type Known = HashMap<AreaKey, CachedStanding>;
 #[derive(Debug, Clone, Copy)]
 struct CachedStanding {
     seen_at: Instant,
-    /// Time of the latest request that went to read a new state.
+    /// Time of the latest request that started to read a new state.
     asked_at: Instant,
     seen: AreaStanding,
 }

@@ -23,10 +23,10 @@ use foundation::{
 };
 
 const WRITE_EVERY: Duration = Duration::from_secs(1);
-/// Maximum counters in one process. Further requests are counted without the number of waiting orders, so a long outage
-/// uses bounded memory.
+/// Maximum number of counters in one process. Beyond it, requests are counted without the number of waiting orders, so
+/// a long outage uses bounded memory.
 const MOST_LINES: usize = 20_000;
-/// Maximum shadow refusals kept in one process. Further ones appear only in the log and in the counts.
+/// Maximum number of shadow refusals kept in one process. Further ones appear only in the log and in the counts.
 const MOST_SHADOWS: usize = 10_000;
 /// Stored value for an unknown number of waiting orders.
 const UNKNOWN: i64 = -1;
@@ -44,7 +44,7 @@ pub struct CountedRequest {
     pub waiting: Option<i64>,
 }
 
-/// A check that only shadow mode admitted.
+/// A check that would have been refused if shadow mode were off.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ShadowCheck {
     pub at: DateTime<Utc>,
@@ -64,7 +64,7 @@ pub struct AdmissionTally(Arc<Mutex<PendingCounts>>);
 struct PendingCounts {
     requests: BTreeMap<(DateTime<Utc>, CountedRequest), i64>,
     shadows: Vec<ShadowCheck>,
-    /// Number of shadow refusals over the maximum, which were dropped.
+    /// Number of shadow refusals that were dropped because the maximum was reached.
     left_out: u64,
 }
 
@@ -90,7 +90,7 @@ impl AdmissionTally {
         self.lock_pending().add_requests(hour_of(now), request, 1);
     }
 
-    /// Keeps a check that only shadow mode admitted, until it is stored.
+    /// Keeps a shadow check in memory until it is stored.
     pub fn record_shadow(&self, shadow: ShadowCheck) {
         self.lock_pending().add_shadow(shadow);
     }
@@ -105,7 +105,7 @@ impl AdmissionTally {
         if pending.requests.is_empty() && pending.shadows.is_empty() {
             return Ok(());
         }
-        // Dropping this restores the counts; the loop may cancel its turn in between.
+        // Dropping `taken` restores the counts, because the loop may cancel its turn before the commit.
         let mut taken = TakenCounts { tally: self, pending };
         let mut tx = db.begin().await?;
         insert_counts(&mut tx, &taken.pending.requests).await?;
@@ -121,7 +121,7 @@ impl AdmissionTally {
         Ok(())
     }
 
-    /// Writes once a second until `stop` is cancelled, and once more then.
+    /// Writes once a second until `stop` is cancelled, and then one last time.
     pub async fn keep_written(self, db: Pool, loops: LoopRegistry, stop: CancellationToken) {
         let turns = loops.register_loop("admission counts");
         let mut failing = false;

@@ -1,5 +1,5 @@
-//! Advice before an order is created: whether there is room. It may be up to a tenth of a second old. Only the order's
-//! creation decides.
+//! Advice, before an order is created, on whether there is room. The advice may be up to a tenth of a second old. Only
+//! the creation of the order decides.
 
 use chrono::{DateTime, Utc};
 use model::{
@@ -95,7 +95,7 @@ pub(super) fn describe_area(
     let policy = areas.config.policy_for_type(service_type);
     let durations = rules.durations_for(area, service_type);
     let lifetime = durations.lifetime.unwrap_or(policy.lifetime);
-    // If no driver was assigned recently, the estimate is the duration of one attempt.
+    // If no driver was assigned recently, the estimated wait is the duration of one attempt.
     let estimated = seen.average_wait_s.unwrap_or(durations.attempt.unwrap_or(policy.attempt).as_secs_f64());
     let oldest = seen.oldest_expiry_ms.and_then(DateTime::from_timestamp_millis);
     AreaDetails {
@@ -133,7 +133,7 @@ pub(super) async fn read_standing(areas: &Areas, area: &AreaId, service_type: &S
     Some(seen)
 }
 
-/// Returns the nearest areas that would admit an order of any caller. Source: the requirement's second open question.
+/// Returns the nearest areas that would admit an order from any caller. Source: the requirement's second open question.
 pub(super) async fn find_nearby_areas(
     areas: &Areas,
     rules: &AdmissionRules,
@@ -172,7 +172,7 @@ pub(super) async fn find_nearby_areas(
     found
 }
 
-/// Returns the policy of an order whose search is about to pause. In a full area the search pauses longer.
+/// Returns the policy for an order whose search is about to pause. In a full area the pause is longer.
 pub async fn policy_for_pause(areas: &Areas, order: &Order) -> DispatchPolicy {
     let policy = areas.policy_for_order(order);
     let Some(area) = &order.area_id else { return policy };
@@ -183,8 +183,8 @@ pub async fn policy_for_pause(areas: &Areas, order: &Order) -> DispatchPolicy {
     DispatchPolicy { retry: vec![retry], ..policy }
 }
 
-/// Returns whether the area now refuses other orders of this channel and customer. In shadow mode the answer is false.
-/// The caller's order is already searching and can wait for this answer.
+/// Returns whether the area now refuses other orders from this channel and customer; false in shadow mode. The order is
+/// already searching, so it can wait for this query.
 async fn is_full(areas: &Areas, area: &AreaId, order: &Order) -> bool {
     let rules = areas.rules.get();
     let caller =

@@ -1,7 +1,7 @@
-//! Records the verdict of each admission request for the tuning of thresholds. It updates metrics and hourly counts,
-//! and writes one log line and one row for each request that only shadow mode admitted.
+//! Records the verdict of each admission request, to help with tuning the thresholds. Updates metrics and hourly
+//! counts. Also writes one log line and one row for each request that only shadow mode admitted.
 //!
-//! A client that checks before it creates an order asks twice, so checks and creations are counted separately.
+//! A client that checks before it creates an order sends two requests, so checks and creations are counted separately.
 
 use jobs::OrderId;
 use metrics::counter;
@@ -28,7 +28,7 @@ pub(super) struct PlaceRequest<'a> {
     pub(super) area: Option<&'a AreaId>,
     pub(super) service_type: &'a ServiceType,
     pub(super) caller: AdmissionCaller<'a>,
-    /// Order that needs the place; a check has none.
+    /// Order that needs the place; `None` for a check.
     pub(super) order: Option<&'a OrderId>,
 }
 
@@ -68,7 +68,7 @@ pub(super) fn record_verdict(areas: &Areas, request: PlaceRequest<'_>, verdict: 
         loyalty = request.caller.loyalty.map(LoyaltyLevel::as_str),
         "Shadow mode let in a request that would have been refused."
     );
-    // For a creation, the row was written with the order.
+    // For a creation, this row was already written with the order.
     if request.source == AdmissionSource::Check {
         areas.tally.record_shadow(ShadowCheck {
             at: now,
@@ -82,7 +82,7 @@ pub(super) fn record_verdict(areas: &Areas, request: PlaceRequest<'_>, verdict: 
     }
 }
 
-/// Returns whether the channel's name can be stored; a check accepts any text as its channel.
+/// Returns whether the channel's name can be stored. A check accepts any text as its channel.
 fn is_kept(channel: &str) -> bool {
     (1..=64).contains(&channel.len()) && plain_text::is_plain(channel)
 }

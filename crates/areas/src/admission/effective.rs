@@ -9,14 +9,14 @@ use serde::Serialize;
 
 use crate::{capability::Areas, rules::AdmissionRules};
 
-/// Values in effect now: from the schedule, the area, the service type or the installation. Source: the requirement on
-/// server busy, 3.3 and 4.5.2.
+/// Values in effect now. Each comes from the schedule, the area, the service type or the installation. Source: the
+/// requirement on server busy, 3.3 and 4.5.2.
 #[derive(Debug, Clone, PartialEq, Serialize, utoipa::ToSchema)]
 pub struct EffectiveLimits {
     pub max_waiting_orders: i64,
     /// Whether the threshold comes from the schedule.
     pub scheduled: bool,
-    /// Time that an order counts as waiting after its creation.
+    /// Time after its creation during which an order counts as waiting.
     pub waiting_timeout_sec: u64,
     pub dispatch_timeout_sec: u64,
     pub order_lifetime_sec: u64,
@@ -28,7 +28,7 @@ pub struct EffectiveLimits {
     pub bypass_loyalty_levels: Vec<LoyaltyLevel>,
     pub max_bypass_percentage: i64,
     pub enabled: bool,
-    /// Priority of the limits; if it is equal, the area's own priority decides.
+    /// Priority of the limits. If two are equal, the priorities of the areas decide.
     pub priority: i32,
     /// Time zone of the schedule.
     pub time_zone: &'static str,

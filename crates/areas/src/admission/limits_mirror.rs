@@ -22,7 +22,8 @@ use crate::capability::Areas;
 use foundation::{error::ServiceError, loops::report_progress, redis_keys};
 
 const LOOK_EVERY: Duration = Duration::from_millis(400);
-/// Time that a copy is kept. It is longer than a short absence of the reconciler, but copies of removed limits expire.
+/// Time for which a copy is kept. It is longer than a short absence of the reconciler, but short enough for copies of
+/// removed limits to expire.
 const KEPT_S: u64 = 3600;
 static COPY: LuaScript = LuaScript::new(include_str!("scripts/copy_limits.lua"));
 
@@ -69,7 +70,7 @@ impl CopiedRules {
             areas.core.store.run_command::<i64>("remove copy of limits", cmd("DEL").arg(gone)).await?;
         }
         let windows = rules.waiting_windows();
-        // When the process has just started, the reconciler compares the sets.
+        // When the process has just started, nothing is done here, because the reconciler compares the sets anyway.
         if self.windows.as_ref().is_some_and(|known| *known != windows) {
             let mut suspects = SuspectMembers::default();
             waiting::repair_exclusively(areas, &mut suspects).await?;

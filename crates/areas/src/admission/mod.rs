@@ -1,10 +1,10 @@
 //! Admission: refuses new orders early where an area is full. Design: docs/design/admission.md.
 //!
 //! * [`waiting`]: waiting orders by area and service type, in a sorted set in Redis, with Postgres as the fallback.
-//! * [`check`]: advice before an order is created: whether there is room.
+//! * [`check`]: advice, before an order is created, on whether there is room.
 //! * [`place`]: reserves the place when an order is created. Only this decides.
-//! * [`effective`]: the limits of an area and service type after all inheritance. [`limits_mirror`]: copies of them in
-//!   Redis for other programs.
+//! * [`effective`]: the limits of an area and service type after all inheritance. [`limits_mirror`]: copies of these
+//!   limits in Redis for other programs.
 //! * [`count`]: the verdict of each request, for metrics, report counts and shadow mode records.
 //! * [`sql_orders`]: adds orders that were created in SQL to the sets.
 //!

@@ -1,11 +1,12 @@
 //! Reserves a place when an order is created. This is the decision that counts.
 //!
-//! 1. The gate: one script in Redis removes expired orders from the set, counts, compares and adds the order.
-//! 2. The final check: in the transaction that inserts the row, Postgres also counts, under a lock of this area and
+//! 1. The gate: one script in Redis removes expired orders from the set, counts the rest, compares the count with the
+//!    threshold and adds the order.
+//! 2. The final check: in the transaction that inserts the row, Postgres also counts, under a lock for this area and
 //!    service type. The threshold is therefore kept while Redis is unavailable, empty or behind.
 //!
 //! If the process dies in between, or the request is cancelled while its order is written, the place remains. The
-//! reconciler compares it with Postgres and frees it within two minutes if it has no order.
+//! reconciler compares the places with Postgres, and frees a place without an order within two minutes.
 
 use std::time::Duration;
 
@@ -29,14 +30,14 @@ use crate::{
     standings::AreaStanding,
 };
 
-/// Result of a reservation. No place is reserved where no area decides.
+/// Result of a reservation. If no area decides, no place is reserved.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WaitingPlace {
-    /// Area that the order belongs to.
+    /// Area to which the order belongs.
     pub area: Option<AreaId>,
     /// Postgres inserts the order only while fewer orders wait than this; `None`: no check.
     pub limit: Option<i64>,
-    /// Lifetime from the area, which replaces the one of the service type.
+    /// Lifetime from the area, which replaces the lifetime from the service type.
     pub lifetime: Option<Duration>,
     /// Verdict of the area; `None`: no area decided.
     pub verdict: Option<RequestVerdict>,
@@ -63,7 +64,7 @@ impl PlaceInSet {
 pub struct HeldPlace(Option<PlaceInSet>);
 
 impl HeldPlace {
-    /// Marks that the write starts. From now on the order may be in Postgres, even if the caller does not wait for the
+    /// Marks the start of the write. From now on the order may be in Postgres, even if the caller does not wait for the
     /// result.
     pub fn begin_write(mut self) -> WrittenPlace {
         WrittenPlace(self.0.take())
@@ -126,8 +127,8 @@ impl<'a> PlaceSeeker<'a> {
     }
 }
 
-/// Reserves a place in the order's area, or returns the reason for a refusal. A refusal is counted here. A reservation
-/// is counted by [`record_taken`] after its order was written.
+/// Reserves a place in the order's area, or returns the reason for a refusal. This function counts a refusal;
+/// [`record_taken`] counts a reservation after its order was written.
 pub async fn take_place(areas: &Areas, seeker: PlaceSeeker<'_>) -> Result<WaitingPlace, AdmissionAnswer> {
     let rules = areas.rules.get();
     // The location has precedence over the area that the producer names.
@@ -140,7 +141,7 @@ pub async fn take_place(areas: &Areas, seeker: PlaceSeeker<'_>) -> Result<Waitin
     }
     let known = |name: &AreaId| rules.geofence.get(name).is_some_and(|area| area.serves(seeker.service_type));
     let Some(area) = located.or_else(|| seeker.area.filter(|name| known(name))) else {
-        // Without areas, or while the flag does not cover this request, the area is only a text from the producer.
+        // Without areas, or while the flag does not cover this request, the area is only text from the producer.
         let area = seeker.area.cloned();
         return Ok(WaitingPlace { area, limit: None, lifetime: None, verdict: None, met: AreaCount::default() });
     };
@@ -201,7 +202,7 @@ pub async fn take_place(areas: &Areas, seeker: PlaceSeeker<'_>) -> Result<Waitin
     })
 }
 
-/// Counts an order that was written and has its place.
+/// Counts an order that has been written and has its place.
 pub fn record_taken(areas: &Areas, seeker: PlaceSeeker<'_>, place: &WaitingPlace) {
     if let Some(verdict) = place.verdict {
         count::record_verdict(areas, seeker.to_request(place.area.as_ref()), verdict, place.met);
@@ -233,7 +234,7 @@ pub async fn refused_by_postgres(areas: &Areas, seeker: PlaceSeeker<'_>, area: &
     AdmissionAnswer::Refused(AdmissionRefusal::Full, AreaDetails { nearby, ..told })
 }
 
-/// Returns the count below which Postgres admits the order. A caller with a bypass has the higher count.
+/// Returns the count below which Postgres admits the order. It is higher for a caller with a bypass.
 fn room_for(rule: AdmissionRule) -> Option<i64> {
     match rule.gate {
         AdmissionGate::Counted { threshold, with_bypass } => Some(with_bypass.unwrap_or(threshold)),

@@ -1,9 +1,9 @@
 //! Adds orders that were created in SQL to the waiting sets in Redis.
 //!
-//! Postgres counts these orders from their commit on, so the threshold is kept. The check reads Redis, so a worker adds
-//! the orders there. If the worker dies in between, or Redis is unavailable, the reconciler adds them within a minute.
-//! An order that finds its driver at the same time may count too long, until the reconciler has compared the sets
-//! twice.
+//! Postgres counts these orders as soon as they are committed, so the threshold is kept. The check reads Redis, so a
+//! worker adds the orders there. If the worker dies in between, or Redis is unavailable, the reconciler adds them
+//! within a minute. An order that finds its driver at the same time may be counted for too long, until the reconciler
+//! has compared the sets twice.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -16,7 +16,7 @@ use crate::capability::Areas;
 use foundation::{error::ServiceError, redis_keys};
 
 const LOOK_EVERY: Duration = Duration::from_millis(400);
-/// Maximum orders of one turn.
+/// Maximum orders added in one turn.
 const AT_ONCE: i64 = 1_000;
 
 #[derive(sqlx::FromRow)]
@@ -60,7 +60,7 @@ pub async fn count_new_orders(areas: &Areas) -> Result<usize, ServiceError> {
         }
         areas.core.query_optional::<i64>("count orders", &add).await.map_err(ServiceError::Incomplete)?;
     }
-    // Committed last, so that the orders are taken again if Redis fails.
+    // The commit comes last, so that the orders are read again if Redis fails.
     tx.commit().await?;
     Ok(orders.len())
 }

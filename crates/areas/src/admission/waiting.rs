@@ -36,18 +36,18 @@ use foundation::{
 
 /// Lock key of the process that compares the sets with Postgres. The number is arbitrary but the same in every process.
 const LOCK: i64 = 0x6470_706c_6163_6573;
-/// Age below which an order that is missing in Postgres may still be on its way there.
+/// Age below which an order that is missing from Postgres may still be about to be written.
 const YOUNG: Duration = Duration::from_secs(60);
 /// Tolerance in milliseconds for expiry times, because the clocks of Redis and Postgres are read one after the other.
 const SAME_END_MS: u64 = 5_000;
-/// Maximum members added by one command; after a flush, whole areas are missing.
+/// Maximum members added by one command. After a flush, whole areas may have to be added.
 const AT_ONCE: usize = 1_000;
 /// Lifetime of a set's marker in seconds. Each comparison with Postgres, once a minute, renews it.
 const VOUCHED_S: u64 = 86_400;
 /// Weight of the latest assignment in the average wait.
 const WEIGHT: f64 = 0.1;
 
-/// Answer of the gate to an order.
+/// Answer of the gate for an order.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum PlaceOutcome {
     /// The order has a place. A repeated request keeps its place.
@@ -83,8 +83,8 @@ pub async fn read_counts(core: &Core, area: &AreaId, service_type: &ServiceType)
     })
 }
 
-/// Parses the busy mark `ms:threshold`: the start of the busy time and the threshold at which it started. Empty: not
-/// busy.
+/// Parses the busy mark `ms:threshold`: the time at which the area became busy, and the threshold that applied then.
+/// Empty: not busy.
 fn parse_busy(busy: &str) -> AreaStanding {
     let (since, threshold) = busy.split_once(':').unwrap_or_default();
     AreaStanding {
@@ -94,7 +94,7 @@ fn parse_busy(busy: &str) -> AreaStanding {
     }
 }
 
-/// Returns the busy mark of an area without its count, or `None` if Redis does not respond.
+/// Returns the busy mark of an area without reading its count, or `None` if Redis does not respond.
 pub async fn read_busy(core: &Core, area: &AreaId, service_type: &ServiceType) -> Option<AreaStanding> {
     let mut get = cmd("GET");
     get.arg(redis_keys::waiting_busy(area, service_type));
@@ -103,7 +103,7 @@ pub async fn read_busy(core: &Core, area: &AreaId, service_type: &ServiceType) -
 }
 
 /// Takes a place for an order if the gate admits it, or returns `None` if Redis cannot decide. With `anyway` the order
-/// is added in any case.
+/// is added even if the area is full.
 pub async fn enter_waiting_set(
     core: &Core,
     order: &OrderId,
@@ -133,7 +133,8 @@ pub async fn enter_waiting_set(
     Some((entry, AreaLoad { waiting: count, busy_since: time_of_ms(since) }))
 }
 
-/// Runs a script that returns nothing while the set's marker is missing. A new set gets its marker here.
+/// Runs a script that returns nothing while the set's marker is missing. For a new set, sets the marker and runs the
+/// script again.
 async fn ask_vouched_set<T: FromRedisValue>(
     core: &Core,
     (area, service_type): (&AreaId, &ServiceType),
@@ -150,7 +151,7 @@ async fn ask_vouched_set<T: FromRedisValue>(
 }
 
 /// Sets the marker if Redis has not been flushed and Postgres counts no waiting order. Returns whether the script is
-/// worth a second try: an order that came in between may have set the marker.
+/// worth a second try, because an order that arrived in between may have set the marker.
 async fn vouch_for_empty(core: &Core, area: &AreaId, service_type: &ServiceType) -> bool {
     let mut exists = cmd("EXISTS");
     exists.arg(redis_keys::WAITING_COMPLETE);
@@ -206,7 +207,7 @@ pub async fn send_update(core: &Core, update: &Command) {
     let _ = core.query_optional::<i64>("update who waits", update).await;
 }
 
-/// Removes an order that does not exist or no longer waits.
+/// Removes from the set an order that does not exist or no longer waits.
 pub async fn remove_order(
     core: &Core,
     area: &AreaId,
@@ -271,9 +272,10 @@ pub async fn repair_exclusively(
 /// their new expiry.
 ///
 /// An order that has just taken a place may not be in Postgres yet. Its score does not show its age, so a member is
-/// removed only if it was already missing in Postgres a minute earlier.
+/// removed only if it was already missing from Postgres a minute earlier.
 pub async fn repair_waiting_sets(areas: &Areas, suspects: &mut SuspectMembers) -> Result<WaitingDrift, ServiceError> {
-    // Redis is read first. An order that leaves between the two reads then looks left over and is never added again.
+    // Redis is read first. An order that leaves between the two reads then looks left over, and is not added again by
+    // mistake.
     let mut members: BTreeMap<String, BTreeMap<String, i64>> = BTreeMap::new();
     for key in areas.core.store.find_keys(redis_keys::WAITING_SETS, "zset").await? {
         let mut range = cmd("ZRANGE");
@@ -294,7 +296,7 @@ pub async fn repair_waiting_sets(areas: &Areas, suspects: &mut SuspectMembers) -
     let mut by_set: BTreeMap<String, BTreeMap<String, i64>> =
         members.keys().map(|key| (key.clone(), BTreeMap::new())).collect();
     let rules = areas.rules.get();
-    // Members expire on the clock of Redis, which may differ from that of Postgres.
+    // Members expire on the clock of Redis, which may differ from the clock of Postgres.
     let now = db::database_now(&areas.core.db).await?;
     let (seconds, micros): (i64, i64) = areas.core.store.run_command("time", &cmd("TIME")).await?;
     let redis_now_ms = seconds * 1000 + micros / 1000;
@@ -357,7 +359,7 @@ pub async fn repair_waiting_sets(areas: &Areas, suspects: &mut SuspectMembers) -
     Ok(drift)
 }
 
-/// Members that are not in Postgres, and the time since which they have been seen.
+/// Members that are missing from Postgres, each with the time at which this was first noticed.
 #[derive(Debug, Default)]
 pub struct SuspectMembers(BTreeMap<(String, String), std::time::Instant>);
 

@@ -30,12 +30,12 @@ pub use shape::read_stored;
 /// Maximum number of features in one file.
 const MOST_FEATURES: usize = 2_000;
 
-/// Problem of a file of areas, and its position.
+/// A problem in a file of areas, with its position.
 #[derive(Debug, thiserror::Error)]
 #[error("{text}")]
 pub struct ImportError {
-    /// Names and indices of the member, joined with slashes, such as `features/0/properties/name`; empty: the whole
-    /// file.
+    /// Path to the member: names and indices joined with slashes, such as `features/0/properties/name`. Empty for the
+    /// whole file.
     path: String,
     text: String,
 }
@@ -56,7 +56,7 @@ impl ImportError {
         Self { path, ..self }
     }
 
-    /// Prefixes the text with a position that people can find in the file.
+    /// Prefixes the text with a position that a person can find in the file.
     fn at(self, place: impl fmt::Display) -> Self {
         Self { text: format!("{place}: {}", self.text), ..self }
     }
@@ -85,7 +85,7 @@ pub struct AreaFile {
     pub ignored: BTreeSet<String>,
 }
 
-/// Parses areas without a check of their service types.
+/// Parses areas without checking their service types.
 pub fn parse(text: &str) -> Result<Vec<ImportedArea>, ImportError> {
     Ok(parse_file(text, |_| None)?.areas)
 }
@@ -126,7 +126,7 @@ pub fn parse_file(text: &str, unknown: impl Fn(&ServiceType) -> Option<String>) 
     Ok(AreaFile { areas, ignored })
 }
 
-/// Refuses duplicate members. Text that is not JSON passes here, because the GeoJSON parser reports it with its
+/// Refuses duplicate members. Accepts text that is not JSON, because the GeoJSON parser then reports the error with its
 /// position.
 fn refuse_doubled_names(text: &str) -> Result<(), ImportError> {
     match strict_json::read::<UniqueNames>(text.as_bytes()) {

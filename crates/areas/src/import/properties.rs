@@ -8,15 +8,15 @@ use serde_json::Value;
 
 use super::{ImportError, refuse};
 
-/// Properties that are read, with the names of the requirement.
+/// Properties that are read. The names come from the requirement.
 const KNOWN: [&str; 6] = ["area_id", "name", "priority", "geohashes", "service_type", "time_zone"];
 
-/// Maximum characters of a name.
+/// Maximum number of characters in a name.
 const MOST_NAME: usize = 200;
 const MOST_SERVICE_TYPES: usize = 64;
 const MOST_GEOHASHES: usize = 10_000;
 
-/// Properties of a feature, not validated.
+/// Properties of a feature before validation.
 pub(super) struct Properties(pub(super) JsonObject);
 
 pub(super) struct AreaProperties {
@@ -57,7 +57,7 @@ impl Properties {
         read().map_err(|error: ImportError| error.within("properties/area_id"))
     }
 
-    /// Reads all properties except the id. An area without a name gets its id as the name.
+    /// Reads all properties except the id. If an area has no name, its id becomes its name.
     pub(super) fn read(
         &self,
         id: &str,
@@ -152,7 +152,7 @@ impl Properties {
     }
 }
 
-/// Returns a JSON value in the form that an error shows.
+/// Returns a JSON value as text for an error message.
 fn shown(value: &Value) -> String {
     if value.is_number() { value.to_string() } else { kind_of(value).to_owned() }
 }

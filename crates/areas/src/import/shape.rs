@@ -7,13 +7,13 @@ use serde_json::Value;
 
 use super::{ImportError, refuse};
 
-/// Maximum corners of one area, and of all areas in one file.
+/// Maximum number of corners in one area, and in all areas of one file.
 const MOST_CORNERS: usize = 10_000;
 const MOST_CORNERS_IN_ALL: usize = 200_000;
-/// Maximum parts and holes of one area.
+/// Maximum number of parts and holes in one area.
 const MOST_RINGS: usize = 500;
-/// Maximum degrees of longitude that an edge may span. A longer edge is meant to cross the 180th meridian (RFC 7946,
-/// section 3.1.9).
+/// Maximum degrees of longitude that an edge may span. A longer edge was probably meant to cross the 180th meridian
+/// (RFC 7946, section 3.1.9).
 const WIDEST_EDGE: f64 = 180.0;
 
 /// Resources that the import of one file has used.
@@ -30,7 +30,7 @@ impl Budget {
         self.work
     }
 
-    /// Counts the corners of a feature. Fails if the feature, or the file so far, has too many.
+    /// Counts the corners of a feature. Fails if this feature has too many, or if the file has too many so far.
     pub(super) fn count_corners(&mut self, feature: &Feature) -> Result<(), ImportError> {
         let Some(geometry) = &feature.geometry else { return Ok(()) };
         let rings = match &geometry.value {
@@ -55,7 +55,7 @@ impl Budget {
     }
 }
 
-/// Checks a geometry. Returns it as polygons, and as GeoJSON with closed rings for storage.
+/// Checks a geometry. Returns it both as polygons and as GeoJSON with closed rings for storage.
 pub(super) fn checked(geometry: &Geometry, budget: &mut Budget) -> Result<(MultiPolygon, Value), ImportError> {
     let polygons = to_polygons(geometry)?;
     if let Some(edge) = polygons.lines_iter().find(|edge| edge.dx().abs() > WIDEST_EDGE) {

@@ -1,4 +1,4 @@
-//! Contents of files of areas, and the errors that name a problem's position.
+//! Tests of the contents of area files, and of the errors that name the position of a problem.
 
 use serde_json::json;
 
@@ -96,7 +96,7 @@ fn read(properties: Value) -> Result<AreaFile, ImportError> {
     })
 }
 
-// Rule F2: An import names the member whose type, length or value breaks a rule, by the rules of the limits API.
+// Rule F2: An import names the member whose type, length or value breaks a rule. The rules are those of the limits API.
 #[test]
 fn import_names_member_of_wrong_type() {
     let long: String = "x".repeat(201);
@@ -139,7 +139,8 @@ fn import_refuses_doubled_members() {
     assert!(parse("{").unwrap_err().to_string().contains("this is not GeoJSON"));
 }
 
-// Rule F2: An import takes 1.0 as a whole number, removes duplicates, closes rings, and names the members that it does not read.
+// Rule F2: An import accepts 1.0 as a whole number, removes duplicates, closes rings, and names the members that it
+// ignores.
 #[test]
 fn import_normalises_what_it_keeps() {
     let mut file = json!({ "type": "FeatureCollection", "crs": {}, "features": [feature(

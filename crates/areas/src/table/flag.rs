@@ -1,4 +1,4 @@
-//! The admission flag: areas, channels and share of requests to which limits apply.
+//! The admission flag: the areas, the channels and the share of requests to which limits apply.
 
 use model::{admission::limits::AdmissionFlag, field_error::FieldError, input};
 use serde_json::json;

@@ -19,23 +19,23 @@ use foundation::db::{Connection, Pool};
 pub struct AreaRow {
     #[schema(value_type = String)]
     pub id: AreaId,
-    /// Same as `id`, with the name that the requirement on server busy uses.
+    /// Same as `id`, under the name that the requirement on server busy uses.
     #[schema(value_type = String)]
     pub area_id: AreaId,
     pub name: String,
     pub priority: i32,
     pub geohashes: Vec<String>,
-    /// Same as `geohashes`, joined with commas, with the name that the requirement uses; null: the area has none.
+    /// Same as `geohashes`, joined with commas, under the name that the requirement uses; null: the area has none.
     #[schema(required)]
     pub geohash: Option<String>,
-    /// Outer ring of the first polygon, with the name that the requirement uses; null: the area has no polygon. The
-    /// export has all polygons.
+    /// Outer ring of the first polygon, under the name that the requirement uses; null: the area has no polygon. The
+    /// export contains all polygons.
     #[schema(required, value_type = Option<Vec<AreaCorner>>)]
     pub geofence: Option<Json<Vec<AreaCorner>>>,
     /// Service types that the area serves; empty: all.
     #[schema(value_type = Vec<String>)]
     pub service_type: Vec<ServiceType>,
-    /// IANA time zone of the area's schedules; null: the time zone of the configuration.
+    /// IANA time zone of the area's schedules; null: the configured time zone.
     #[schema(required)]
     pub time_zone: Option<String>,
     pub has_polygons: bool,
@@ -129,7 +129,7 @@ impl ExportRow {
     }
 }
 
-/// Returns the version of all areas together. It increases when an area is added, changed or removed.
+/// Returns the version that all areas share. It increases when an area is added, changed or removed.
 pub async fn areas_version(db: &Pool) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar(
         "-- version of all areas
@@ -139,8 +139,8 @@ pub async fn areas_version(db: &Pool) -> Result<i64, sqlx::Error> {
     .await
 }
 
-/// Inserts or updates areas; with `replace`, also removes all other areas. `expected` is the version of all areas that
-/// the author has seen. Returns the number of imported and removed areas.
+/// Inserts or updates areas; with `replace`, also removes all other areas. `expected` is the shared version of all
+/// areas that the author has seen. Returns the numbers of imported and removed areas.
 pub async fn import_areas(
     db: &Pool,
     areas: &[ImportedArea],
@@ -220,7 +220,8 @@ pub async fn remove_area(
     Ok(tx.commit().await?)
 }
 
-/// Removes an area with its limits and its override. The audit keeps all of them. Returns whether the area existed.
+/// Removes an area with its limits and its override. Their last values remain in the audit. Returns whether the area
+/// existed.
 async fn delete_area(tx: &mut Connection, area: &AreaId, author: ChangeAuthor<'_>) -> Result<bool, sqlx::Error> {
     let before: Option<Json<Value>> = sqlx::query_scalar(
         "-- area to remove

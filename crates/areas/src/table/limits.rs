@@ -29,7 +29,7 @@ pub struct LimitsRow {
     #[schema(value_type = String, required)]
     pub service_type: ServiceType,
     pub max_waiting_orders: Option<i64>,
-    /// Time that an order counts as waiting after its creation; null: its whole lifetime.
+    /// Time after its creation during which an order counts as waiting; null: its whole lifetime.
     pub waiting_timeout_sec: Option<i64>,
     pub dispatch_timeout_sec: Option<i64>,
     pub order_lifetime_sec: Option<i64>,
@@ -62,7 +62,7 @@ pub struct LimitsChange {
     pub service_type: ServiceType,
     #[schema(minimum = 0, maximum = 1000000)]
     pub max_waiting_orders: Option<i64>,
-    /// Time that an order counts as waiting after its creation. Its lifetime is `order_lifetime_sec`.
+    /// Time after its creation during which an order counts as waiting. The order's lifetime is `order_lifetime_sec`.
     #[schema(minimum = 1, maximum = 604800)]
     pub waiting_timeout_sec: Option<i64>,
     #[schema(minimum = 1, maximum = 86400)]
@@ -87,10 +87,10 @@ pub struct LimitsChange {
     pub enabled: Option<bool>,
     #[schema(minimum = -2147483648, maximum = 2147483647)]
     pub priority: Option<i32>,
-    /// Fields to reset to the installation's value. In JSON these are the fields that are null.
+    /// Fields to reset to the installation's value. In JSON, a field is reset by setting it to null.
     #[serde(skip)]
     pub inherit: BTreeSet<LimitField>,
-    /// Reason for the audit.
+    /// Reason to store in the audit.
     #[schema(max_length = 500, pattern = "^[^\\u0000]*$")]
     pub reason: Option<String>,
 }
@@ -192,8 +192,8 @@ impl LimitsChange {
                 LimitField::BypassLoyaltyLevels => row.bypass_loyalty_levels = None,
                 LimitField::MaxBypassPercentage => row.max_bypass_percentage = None,
                 LimitField::Schedule => row.schedule = None,
-                // The installation has no value for these two. By default an area takes orders and only its own
-                // priority counts.
+                // The installation has no value for these two fields. By default an area accepts orders, and only the
+                // priority of the area itself counts.
                 LimitField::Enabled => row.enabled = true,
                 LimitField::Priority => row.priority = 0,
             }

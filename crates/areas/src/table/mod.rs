@@ -53,8 +53,8 @@ pub struct AuditEntry {
     pub reason: Option<String>,
 }
 
-/// Returns a page of changes older than the entry `before`, newest first. Geometries may be large, so each is replaced
-/// by its SHA-256 (`geometry_sha256`), which shows whether two are equal.
+/// Returns one page of changes, newest first, that are older than the entry `before`. Geometries may be large, so each
+/// is replaced by its SHA-256 (`geometry_sha256`), which shows whether two geometries are equal.
 pub async fn list_changes(
     db: &Pool,
     area: Option<&AreaId>,
@@ -73,7 +73,7 @@ fn require_version(expected: Option<i64>, version: i64) -> Result<(), TableError
 }
 
 /// Locks the row that every change locks first, so that changes run one at a time and cannot deadlock. Returns the
-/// version of all areas.
+/// version that all areas share.
 async fn lock_admission(tx: &mut Connection) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar(
         "-- lock admission

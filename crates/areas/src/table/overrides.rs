@@ -19,8 +19,8 @@ pub async fn override_version(db: impl PgExecutor<'_>, area: &AreaId) -> Result<
     .await
 }
 
-/// Forces a state of an area until `expires_at`, or removes the forced state with `None`. `expected` is the override's
-/// version that the author has seen. Returns the new version.
+/// Forces a state of an area until `expires_at`. If `forced` is `None`, removes the forced state. `expected` is the
+/// override's version that the author has seen. Returns the new version.
 pub async fn set_override(
     db: &Pool,
     area: &AreaId,
