@@ -2,7 +2,7 @@
 
 local IS_DUE, IS_LEASED, IS_DEAD, IS_ABSENT, IS_PARKED = 1, 2, 3, 4, 5
 
--- Returns the job's queue, one of the above, and the set of a due job.
+-- Returns the number of the job's queue, one of the states above, and the key of the set if the job is due.
 local function place_of(id)
   for q = 1, QUEUES do
     if redis.call('ZSCORE', due_key(q), id) then return q, IS_DUE, due_key(q) end

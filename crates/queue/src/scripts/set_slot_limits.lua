@@ -6,7 +6,7 @@
 -- RETURNS nothing
 -- BOUND   the batch, at most 500 groups; 500 slots handed over: a `take` hands over the rest
 --
--- An unchanged limit costs one read and no write, neither here nor in a replica or a file.
+-- An unchanged limit costs one read. It writes nothing, neither here nor in a replica or a file.
 --
 -- Slots in use above a lowered limit stay until they end.
 
