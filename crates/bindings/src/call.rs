@@ -1,8 +1,8 @@
 //! One call to a provider: the claim in the row, the call itself while slots are held, and the write of its answer.
 //!
-//! The process may die at any point. Before the claim, nothing has happened. After it, the row has the time until which
-//! the call may be open. The next run continues from there with the same idempotency key. If the response to a write is
-//! lost, the row is read to find out.
+//! The process may die at any point. Before the claim, nothing has happened. After it, the row contains the time until
+//! which the call may be open. The next run continues from there with the same idempotency key. If the response to a
+//! write is lost, the row is read again to find out whether the write succeeded.
 
 use std::{
     sync::Arc,
@@ -52,7 +52,7 @@ pub enum CallEnd {
     Overtaken,
 }
 
-/// A call whose end is written.
+/// A call whose end has been written.
 #[derive(Debug)]
 pub struct RecordedCall {
     /// Change that ended the call; `None`: another run ended it.
@@ -62,7 +62,7 @@ pub struct RecordedCall {
     pub messages: Vec<i64>,
 }
 
-/// A call that was made; its answer is not written yet.
+/// A call that was made and whose answer has not been written yet.
 #[derive(Debug)]
 pub struct MadeCall {
     claimed: Binding,
@@ -79,7 +79,7 @@ pub enum CallAttempt {
     Overtaken,
 }
 
-/// Returns Postgres' present time in whole milliseconds, as rows store it, and a random number.
+/// Returns the current time of Postgres in whole milliseconds, as rows store it, and a random number.
 pub fn moment_of(core: &Core, loaded: &LoadedBinding) -> DecisionMoment {
     DecisionMoment { now: loaded.current_time().trunc_subsecs(3), luck: core.rng.next_unit() }
 }
@@ -138,7 +138,7 @@ async fn find_slot_loss(core: &Core, job: &JobId, grant: &SlotGrant) -> Option<&
     }
 }
 
-/// Returns the deadline for the caller and the provider. It is earlier by a margin than the time at which the row and
+/// Returns the deadline for the caller and the provider. It is slightly earlier than the time from which the row and
 /// the slots admit another call.
 fn find_deadline(bindings: &Bindings, loaded: &LoadedBinding, call: &ProviderCall, grant: &SlotGrant) -> CallDeadline {
     let margin = bindings.config.bindings.call_margin;
@@ -170,7 +170,7 @@ async fn write_claim(
 }
 
 impl MadeCall {
-    /// Writes the answer. While Postgres rejects the write, it retries until the call counts as lost.
+    /// Writes the answer. While Postgres rejects the write, the function retries until the call counts as lost.
     pub async fn record_answer(
         self,
         bindings: &Bindings,

@@ -1,5 +1,5 @@
 //! The only way in which a request changes a binding: load the row, decide, write if the version is unchanged, enqueue
-//! jobs and notify observers.
+//! the jobs and notify observers.
 
 use jobs::BindingId;
 use model::binding::{Binding, CommandOutcome, derive};
@@ -17,16 +17,16 @@ use crate::{
 use foundation::{crash, error::ServiceError};
 use queue::NewJob;
 
-/// Maximum attempts at a change before the caller is asked to try again. Conflicts are short, so an attempt usually
-/// succeeds soon.
+/// Maximum attempts to make a change before the caller is asked to try again. Conflicts are short, so an attempt
+/// usually succeeds soon.
 const MAX_CONFLICTS: usize = 20;
 
 /// Result of a request to change a binding.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ChangedBinding {
-    /// The change was written; contains the new row.
+    /// The change was written. Contains the new row.
     Yes(Box<Binding>),
-    /// The binding already was in this state; the text says which.
+    /// The binding was already in this state. The text names the state.
     No(Box<Binding>, &'static str),
 }
 
@@ -134,8 +134,8 @@ pub async fn move_jobs(
 ) -> Result<(), ServiceError> {
     let job_of = |row: &Binding| derive(row, row.updated_at).map(|timer| timer.job.id);
     let leaving = if follow::runs_again(before, after) {
-        // A run that read the row before the stop may have parked the job in a line since, possibly in the line of
-        // another server.
+        // A run that read the row before the stop may have parked the job in a line since then, possibly in another
+        // server's line.
         job_of(after)
     } else {
         job_of(before).filter(|old| follow::leaves_line(before, after) || jobs.iter().all(|job| job.id != *old))

@@ -1,4 +1,4 @@
-//! Commands for bindings: create, start, pause, resume, stop, change, delete, submit an OTP.
+//! Commands for bindings: create, start, pause, resume, stop, change and delete a binding, and submit an OTP.
 
 use chrono::{DateTime, Utc};
 use jobs::BindingId;
@@ -26,7 +26,7 @@ use foundation::{
     staff_actions::ActionAuthor,
 };
 
-/// Properties of a binding to create.
+/// Properties of a binding that is to be created.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewBinding {
@@ -40,10 +40,10 @@ pub struct NewBinding {
 
 /// Reserved id: the API uses it for bulk actions, as the path segment where a binding's id would be.
 const PATH_OF_MANY: &str = "actions";
-/// Reserved id: the engine has no slot of this name.
+/// Reserved id: the engine has no slot with this name.
 const NO_SLOT: &str = "-";
 
-/// Creates a binding in state STOPPED. The id of a deleted binding can be used again after its last transaction was
+/// Creates a binding in state STOPPED. The id of a deleted binding can be used again once its last transaction has been
 /// removed.
 pub async fn create_binding<'a>(
     bindings: &Bindings,
@@ -90,7 +90,8 @@ pub async fn create_binding<'a>(
         Err(error) => return Err(error.into()),
     };
     let row = bindings.rows.load_binding(&new.id).await?.map(|loaded| loaded.binding);
-    // If the response was lost, a row with the requested values that has never changed is ours.
+    // If the response was lost, a row that has the requested values and was never changed is the one that this call
+    // created.
     let is_as_asked = |row: &Binding| {
         (&row.server_id, &row.account_id, &row.config, row.version) == (&new.server_id, &new.account_id, &new.config, 0)
             && row.deleted_at.is_none()

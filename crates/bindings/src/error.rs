@@ -1,4 +1,4 @@
-//! Reasons that a binding or a provider's server was not changed.
+//! Reasons why a binding or a provider's server was not changed.
 
 use jobs::BindingId;
 use model::binding::{BindingConflict, ServerId};
@@ -6,14 +6,14 @@ use model::binding::{BindingConflict, ServerId};
 use crate::store::BatchError;
 use foundation::error::ServiceError;
 
-/// Reason that a binding was not changed.
+/// Reason why a binding was not changed.
 #[derive(Debug, thiserror::Error)]
 pub enum BindingError {
     #[error("no binding '{0}'")]
     NotFound(BindingId),
     #[error(transparent)]
     Conflict(#[from] BindingConflict),
-    /// The request can never succeed as it is; the text says how to correct it.
+    /// The request cannot succeed in its present form. The text explains how to correct it.
     #[error("{0}")]
     Invalid(String),
     #[error("binding '{0}' exists already")]

@@ -1,5 +1,5 @@
-//! Explains a binding: the reason for its state, its next step, the owner of its claim and slots, and what a person can
-//! do.
+//! Explains a binding: the reason for its state, its next step, the owner of its claim and slots, and the actions that
+//! a person can take.
 //!
 //! * [`gather`]: reads Postgres and Redis.
 //! * [`words`]: turns the result into text. Pure.
@@ -25,9 +25,10 @@ pub struct BindingExplanation {
     /// Slots held for the binding.
     pub slots: Vec<SlotsOfJob>,
     pub server: ServerSituation,
-    /// Open and starting calls of all servers, and their limit; `None`: Redis did not respond.
+    /// Open and starting calls to all servers, and their limit; `None`: Redis did not respond.
     pub all_calls: Option<SlotUse>,
-    /// Actions that a person can take, each with its command. Empty: the binding proceeds without help, or rests.
+    /// Actions that a person can take, each with its command. Empty: the binding proceeds without help, or has nothing
+    /// to do.
     pub to_do: Vec<BindingAdvice>,
     /// Events, newest first.
     pub events: Vec<BindingEventRow>,
@@ -39,7 +40,7 @@ pub struct BindingExplanation {
 pub struct NextStep {
     pub job: String,
     pub does: &'static str,
-    /// Due time from the row.
+    /// Due time according to the row.
     pub at: DateTime<Utc>,
     /// `None`: Redis did not respond.
     pub place: Option<JobPlace>,
@@ -55,15 +56,15 @@ pub enum JobPlace {
     /// The job waits in its server's line for slots.
     Parked {
         since: DateTime<Utc>,
-        /// Number of jobs before it in the line.
+        /// Number of jobs ahead of it in the line.
         before: u64,
         /// First jobs of the line.
         first_before: Vec<String>,
-        /// Job that holds the binding's own slot, if this job waits for that slot.
+        /// Job that holds the binding's slot, if this job waits for that slot.
         behind: Option<String>,
     },
     Running {
-        /// `None`: the worker is gone.
+        /// `None`: the worker no longer exists.
         worker: Option<String>,
         lease_ends: DateTime<Utc>,
     },
@@ -98,22 +99,22 @@ pub struct SlotsOfJob {
 pub struct SlotUse {
     pub in_use: u64,
     pub limit: u32,
-    /// Jobs that wait in line.
+    /// Jobs that wait in the line.
     pub waiting: u64,
 }
 
-/// Present state of a server.
+/// Current state of a server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ServerSituation {
     pub id: String,
     pub provider: String,
     pub enabled: bool,
-    /// Whether this process has a key for the provider; workers need one.
+    /// Whether this process has a key for the provider. Only workers need one.
     pub is_configured: bool,
-    /// Reason that the configuration does not allow calls to the server's address.
+    /// Reason why the configuration does not allow calls to the server's address.
     pub address_problem: Option<String>,
     pub max_concurrent: Option<i32>,
-    /// Failed calls in a row that were the server's fault.
+    /// Number of consecutive failed calls that were the server's fault.
     pub failures: i32,
     /// End of a pause during which the server is not called.
     pub paused_until: Option<DateTime<Utc>>,

@@ -1,4 +1,4 @@
-//! Consequences of a committed change of a binding: jobs, metrics and the mirror.
+//! Consequences of a committed change to a binding: jobs, metrics and the mirror.
 
 use std::time::Duration;
 
@@ -13,13 +13,14 @@ use super::slots::slots_for_call;
 use crate::{capability::Bindings, store::transactions::EndedCallRecord};
 use queue::NewJob;
 
-/// Longest delay for which a job states its slots. The envelope of a later job would stay in Redis for the whole delay.
+/// Longest delay for which a job is enqueued with its slots. The envelope of a later job would stay in Redis for the
+/// whole delay.
 const STATED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Returns the jobs that a binding must have after this change, and the jobs that deliver its new messages.
 ///
-/// `now` is Postgres' time after the commit. A job's delay counts from its enqueueing, so the time of the decision
-/// would make the job late by the duration of the commit.
+/// `now` is Postgres' time after the commit. A job's delay counts from the time it is enqueued. With the time of the
+/// decision, the job would be late by the duration of the commit.
 pub fn derive_jobs(change: &BindingChange, after: &Binding, messages: &[i64], now: DateTime<Utc>) -> Vec<NewJob> {
     let own = derive(after, now).map(|timer| timer.job);
     let told = messages.iter().map(|id| {
@@ -29,8 +30,8 @@ pub fn derive_jobs(change: &BindingChange, after: &Binding, messages: &[i64], no
     own.into_iter().chain(settle_job(change, now)).chain(told).collect()
 }
 
-/// Adds the slots of the next call to the binding's own job. A worker then receives the job with its slots and need not
-/// ask for them.
+/// Adds the slots of the next call to the job of the binding. A worker then receives the job together with its slots
+/// and need not ask for them.
 pub fn state_slots(bindings: &Bindings, after: &Binding, jobs: &mut [NewJob]) {
     if !matches!(after.phase, BindingPhase::Idle | BindingPhase::Processing) {
         return;
@@ -40,7 +41,7 @@ pub fn state_slots(bindings: &Bindings, after: &Binding, jobs: &mut [NewJob]) {
     job.slots = slots_for_call(bindings, &after.server_id, after).ok();
 }
 
-/// Returns the job of a transaction that this change makes UNRESOLVED, or that it asks about again.
+/// Returns the job of a transaction that this change makes UNRESOLVED, or that must be queried again after this change.
 fn settle_job(change: &BindingChange, now: DateTime<Utc>) -> Option<NewJob> {
     let header = change.header.as_ref()?;
     let settle_at = match header {
@@ -104,7 +105,7 @@ fn known_reason(reason: Option<&str>) -> &'static str {
     }
 }
 
-/// Counts a call whose end is written.
+/// Counts a call whose end has been written.
 pub(super) fn count_call(server: &str, action: &'static str, result: &'static str, call: Option<&EndedCallRecord>) {
     counter!("dispatchq_binding_calls_total", "server" => server.to_owned(), "action" => action, "result" => result)
         .increment(1);

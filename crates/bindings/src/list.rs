@@ -12,7 +12,7 @@ use crate::store::{
 };
 use foundation::core::Core;
 
-/// Maximum calls shown for one transaction.
+/// Maximum number of calls shown for one transaction.
 const MOST_CALLS: i64 = 200;
 
 /// Number of latest events that are searched for a note.
@@ -31,7 +31,7 @@ pub struct BindingFilter {
 }
 
 /// Returns one page of bindings that are not deleted, ordered by id. `after` is the last id of the previous page, even
-/// if its row is unreadable.
+/// if the row with that id is unreadable.
 pub async fn list_bindings(
     core: &Core,
     filter: &BindingFilter,
@@ -49,7 +49,7 @@ pub async fn list_bindings(
     .await
 }
 
-/// Returns one page of a binding's transactions, newest first, with cycles before `before`.
+/// Returns one page of a binding's transactions, newest first. The page contains only cycles before `before`.
 pub async fn list_transactions(
     core: &Core,
     id: &BindingId,

@@ -17,7 +17,7 @@ const KEY_BYTES: usize = 32;
 const FORMAT: u8 = 1;
 const LONGEST_OTP: usize = 64;
 
-/// Reason that an OTP is not accepted or cannot be read.
+/// Reason why an OTP is not accepted or cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum OtpSealError {
     #[error("OTPs cannot be accepted: set bindings.otp_key, 32 random bytes in base64 (openssl rand -base64 32)")]
@@ -26,7 +26,7 @@ pub enum OtpSealError {
     NotAnOtp,
     #[error("no random numbers are available")]
     NoRandomness,
-    /// The key or the row was changed.
+    /// The key or the row has changed since the OTP was encrypted.
     #[error("the stored OTP cannot be decrypted with bindings.otp_key or with the previous key")]
     Unreadable,
 }
@@ -72,16 +72,16 @@ impl PlainOtp {
         if fits { Ok(Self(text)) } else { Err(OtpSealError::NotAnOtp) }
     }
 
-    /// Returns the text for the call that sends it.
+    /// Returns the plain text, for the call that sends it.
     pub fn reveal(&self) -> &str {
         &self.0
     }
 }
 
-/// An encrypted OTP as rows store it.
+/// An encrypted OTP, in the form that rows store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SealedOtp {
-    /// Ciphertext. It differs each time, so it also identifies the write.
+    /// Ciphertext. It is different for each encryption, so it also identifies the write.
     pub sealed: Vec<u8>,
     /// Digest that is equal for the same OTP of the same transaction. Without the key it reveals nothing.
     pub digest: String,
@@ -146,7 +146,7 @@ fn read_key(secret: &Secret<'_>) -> Result<Option<SealKey>, ConfigError> {
         ConfigError::new(format!("bindings.{} must be {form}", secret.name))
     };
     let bytes = STANDARD.decode(text.trim()).ok().filter(|bytes| bytes.len() == KEY_BYTES).ok_or_else(wrong)?;
-    // Two keys are derived from one, so that neither use reveals anything about the other.
+    // Two keys are derived from the configured one, so that neither use reveals anything about the other.
     let master = hmac::Key::new(hmac::HMAC_SHA256, &bytes);
     let cipher = UnboundKey::new(&AES_256_GCM, hmac::sign(&master, b"encrypt").as_ref()).map_err(|_| wrong())?;
     let digest = hmac::Key::new(hmac::HMAC_SHA256, hmac::sign(&master, b"digest").as_ref());

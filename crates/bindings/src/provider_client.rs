@@ -1,4 +1,4 @@
-//! HTTP client for providers' servers. docs/PROVIDER.md is the contract.
+//! HTTP client for providers' servers. The contract is docs/PROVIDER.md.
 
 use std::{
     collections::BTreeMap,
@@ -30,11 +30,11 @@ use foundation::{
 };
 use settings::ProviderConfig;
 
-/// Bytes of an answer that records keep.
+/// Maximum bytes of an answer that are kept in a record.
 const KEPT_ANSWER_BYTES: usize = 4096;
-/// Prefix of the key in the header.
+/// Prefix of the key in the `Authorization` header.
 const BEARER: &str = "Bearer ";
-/// Minimum time left for a call. With less time, it is not sent.
+/// Minimum time that must be left for a call. A call with less time is not sent.
 const SHORTEST_CALL: Duration = Duration::from_millis(1);
 /// Timeout of the HTTP clients. Each call has its own shorter timeout, which includes connecting.
 const LONGEST_CALL: Duration = Duration::from_secs(120);
@@ -64,7 +64,7 @@ impl ConfiguredProvider {
 
 #[derive(Debug, Clone)]
 struct ProviderClients {
-    /// Client that connects only to public addresses, even if a name resolves to another.
+    /// Client that connects only to public addresses, even if a name resolves to a private one.
     public: reqwest::Client,
     /// Client for providers with `allow_private`. It uses no proxy: these servers are nearby, and some are called over
     /// http.
@@ -149,7 +149,7 @@ impl ProviderRegistry {
         self.providers.contains_key(name)
     }
 
-    /// Checks that the configuration allows calls of this provider at this address.
+    /// Checks that the configuration allows calls to this provider at this address.
     pub fn check_address(&self, name: &ProviderName, base_url: &str) -> Result<(), ConfigError> {
         self.find_endpoint(name, base_url).map(drop)
     }
@@ -299,7 +299,8 @@ mod tests {
         }
     }
 
-    // Rule F33: the record of a call shows neither the provider's key nor the OTP, also where the provider repeats them.
+    // Rule F33: the record of a call shows neither the provider's key nor the OTP, even if the provider's answer
+    // repeats them.
     #[test]
     fn records_show_no_secret_and_fit_into_a_column() {
         let text = |body: &[u8], secrets: &[&str]| readable_text(body, secrets.iter().copied());
@@ -345,7 +346,7 @@ mod tests {
         assert_eq!(url("http://h:1/servers/S1/"), "http://h:1/servers/S1/status");
     }
 
-    // Rule F33: a name that leads to a private address only is not called without allow_private.
+    // Rule F33: a name that resolves only to a private address is not called unless `allow_private` is set.
     #[tokio::test]
     async fn private_answer_of_resolver_is_not_called() {
         let config = ProviderConfig {
@@ -359,7 +360,7 @@ mod tests {
         let ended = registry.make_call(&"acme".into(), url, &status_call(), None, soon()).await;
         let ProviderAnswer::Unreachable(problem) = ended.answer else { panic!("{ended:?}") };
         assert!(problem.contains("only to private addresses") && !problem.contains("hunter2"), "{problem}");
-        // The machine's own resolver has the same restriction.
+        // The restriction also applies to the machine's usual resolver.
         let public = outbound::build_public_client(Duration::from_secs(10)).unwrap();
         let error = public.get("https://localhost:1/x").send().await.unwrap_err();
         assert!(outbound::describe_error(&error).contains("only to private addresses"), "{error:?}");
@@ -384,7 +385,7 @@ mod tests {
         assert_eq!(answer.status(), 404);
     }
 
-    // Rule F33: a request over http uses no proxy of the environment, so no key leaves this machine unencrypted.
+    // Rule F33: a request over http ignores the proxies in the environment, so no key leaves this machine unencrypted.
     #[test]
     fn http_request_uses_no_proxy() {
         use std::io::{Read, Write};

@@ -1,4 +1,4 @@
-//! Allowed addresses of a provider's servers. The configuration lists them next to the provider's key.
+//! Addresses that a provider's servers may have. The configuration lists them next to the provider's key.
 
 use std::{fmt, net::IpAddr};
 
@@ -37,7 +37,7 @@ impl ProviderHosts {
         Ok(Self { provider: provider.clone(), hosts, allow_private: config.allow_private })
     }
 
-    /// Returns whether no host is listed, so that no server can be called.
+    /// Returns true if no host is listed, which means that no server can be called.
     pub(crate) fn is_empty(&self) -> bool {
         self.hosts.is_empty()
     }
@@ -133,7 +133,7 @@ mod tests {
         hosts.parse_url(url).map_or_else(|error| error.to_string(), |url| format!("allowed: {url}"))
     }
 
-    // Rule F33: a row names only hosts that the configuration lists next to the provider's secret.
+    // Rule F33: a row may name only hosts that the configuration lists next to the provider's secret.
     #[test]
     fn listed_hosts_alone_are_allowed() {
         let listed = hosts(&["S1.acme.example", "s2.acme.example:8443", "bücher.example"], false);
@@ -199,7 +199,7 @@ mod tests {
         assert!(hosts(&["10.0.0.7"], true).parse_url("https://10.0.0.7").is_ok());
     }
 
-    // Rule F33: an entry of hosts that is no host is refused by name.
+    // Rule F33: an entry of `hosts` that is not a host is refused, and the error names it.
     #[test]
     fn entries_are_hosts_and_nothing_else() {
         for bad in [

@@ -1,5 +1,5 @@
-//! The requirement's contract of workers (seeds: "High Throughput Orchestration Plan" §4), implemented with rows and
-//! copies.
+//! Worker contract of the requirement (seeds: "High Throughput Orchestration Plan" §4), implemented with rows in
+//! Postgres and copies in Redis.
 //!
 //! The API, the command line, the console and the workers use it. Verbs change the row, which decides; `get_state`
 //! reads it. The lock is the claim in the row, which a worker writes with its call. Only the claim keeps a second
@@ -25,7 +25,7 @@ pub struct WorkerState {
     pub state: String,
     pub reason: Option<String>,
     pub updated_at: DateTime<Utc>,
-    /// Whether Postgres did not respond and this is the copy in Redis, which may be outdated.
+    /// Whether this is the copy in Redis, which may be outdated. It is used when Postgres does not respond.
     pub stale: bool,
 }
 
@@ -41,11 +41,11 @@ pub struct HeartbeatPayload {
 #[derive(Debug, Clone, PartialEq)]
 pub struct FoundBinding {
     pub binding: Binding,
-    /// Whether Postgres did not respond and this is the copy in Redis, which may be outdated.
+    /// Whether this is the copy in Redis, which may be outdated. It is used when Postgres does not respond.
     pub stale: bool,
 }
 
-/// The contract. Verbs return whether they changed something.
+/// The contract. Each verb returns whether it changed something.
 #[allow(async_fn_in_trait, reason = "the futures need no bounds beyond their users' own")]
 pub trait WorkerRegistry {
     async fn start(&self, binding_id: &BindingId, config: BindingConfig) -> Result<bool, BindingError>;
@@ -59,7 +59,7 @@ pub trait WorkerRegistry {
     /// Returns whether the owner still has the lock. A claim is not extended, because the provider already knows the
     /// call's end.
     async fn refresh_lock(&self, binding_id: &BindingId, owner: &str, ttl: Duration) -> Result<bool, ServiceError>;
-    /// Returns whether the owner no longer has the lock. A claim ends when the answer to its call is written.
+    /// Returns whether the owner no longer has the lock. A claim ends when the answer to its call has been written.
     async fn release_lock(&self, binding_id: &BindingId, owner: &str) -> Result<bool, ServiceError>;
     async fn heartbeat(&self, binding_id: &BindingId, payload: &HeartbeatPayload) -> Result<(), ServiceError>;
 }
@@ -68,7 +68,7 @@ pub trait WorkerRegistry {
 #[derive(Debug, Clone)]
 pub struct RedisWorkerRegistry {
     bindings: Bindings,
-    /// Actor that the verbs are recorded with.
+    /// Actor recorded as the author of the changes.
     actor: Actor,
     /// Reason that a person gave for the request.
     reason: Option<String>,

@@ -1,4 +1,4 @@
-//! Restores what Redis must have for bindings: the limits, the slots of open calls, and the one job of each row.
+//! Restores what Redis must contain for bindings: the limits, the slots of open calls, and the one job of each row.
 
 use std::time::{Duration, Instant};
 
@@ -21,10 +21,10 @@ use queue::{
     store::{OngoingWork, WaitingJob},
 };
 
-/// Rows read at a time.
+/// Number of rows read at a time.
 const PAGE: i64 = 500;
-/// Rows that one statement searches for overdue bindings. Their times change at every step, so there is no index on
-/// them.
+/// Number of rows that one statement searches for overdue bindings. There is no index on their times, because the times
+/// change at every step.
 const STRETCH: i64 = 5000;
 
 /// Time from the start of a rebuild until it reads the open calls for the last time. It is longer than
@@ -99,7 +99,7 @@ pub async fn next_unresolved(
     Ok(Some((rows.iter().map(timer).collect(), cursor)))
 }
 
-/// Restores limits, slots and lines before the epoch is written: first limits, then the slots of open calls, then the
+/// Restores limits, slots and lines before the epoch is written. The order is: limits, slots of open calls, and the
 /// overdue jobs in their lines, by due time. All other jobs are restored like those of orders. Returns whether any
 /// binding may call.
 pub async fn restore_lines(bindings: &Bindings) -> Result<bool, ServiceError> {

@@ -1,4 +1,4 @@
-//! Changes that operators make to providers' servers and to the limits of calls.
+//! Changes that operators make to providers' servers and to the limits on calls.
 
 use model::{binding::ServerId, ids::ProviderName};
 use serde::Serialize;
@@ -16,22 +16,22 @@ use foundation::{
 };
 use queue::store::SlotLimits;
 
-/// Servers read at a time.
+/// Number of servers read at a time.
 const PAGE: i64 = 500;
 const MOST_CALLS: i32 = 100_000;
 const MOST_CALLS_PER_SERVER: i32 = 1000;
-/// Reserved ids: the engine has no slots of the first name, and HTTP paths cannot end in the other two.
+/// Reserved ids: the engine has no slots with the first name, and HTTP paths cannot end in the other two.
 const NO_IDS: [&str; 3] = ["-", ".", ".."];
 
-/// Limit of all calls, and its source.
+/// Limit on open calls to all servers together, and the source of the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct TotalLimit {
     pub max_concurrent_calls: u32,
-    /// False: the configured limit applies.
+    /// Whether an operator set the limit. Otherwise it comes from the configuration.
     pub set_by_operator: bool,
 }
 
-/// A server with its calls as counted by Redis.
+/// A server with the numbers of its calls in Redis.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ListedServer {
     #[serde(flatten)]
@@ -40,11 +40,11 @@ pub struct ListedServer {
     pub in_use: Option<u32>,
     /// Bindings in the server's line. `None`: Redis did not respond.
     pub waiting: Option<u64>,
-    /// Whether `paused_until` is in the future, so that the server is not called.
+    /// Whether the server is not called now, because `paused_until` is in the future.
     pub left_alone: bool,
 }
 
-/// Lists one page of servers with their calls, ordered by id, at most 500.
+/// Lists one page of servers with their calls, ordered by id. A page has at most 500.
 pub async fn list_with_calls(
     bindings: &Bindings,
     after: Option<&ServerId>,
@@ -104,8 +104,8 @@ pub async fn create_server(
     Ok(created)
 }
 
-/// Changes a server and records the action. A new limit applies immediately; open calls above a lower limit may finish.
-/// A change without effect writes nothing.
+/// Changes a server and records the action. A new limit applies immediately. If it is lower, open calls above it may
+/// finish. A change without effect writes nothing.
 pub async fn change_server(
     bindings: &Bindings,
     id: &ServerId,
@@ -133,7 +133,7 @@ pub async fn change_server(
     Ok(changed)
 }
 
-/// Checks that the configuration allows calls of this provider at this address.
+/// Checks that the configuration allows calls to this provider at this address.
 fn check_address(bindings: &Bindings, provider: &ProviderName, base_url: &str) -> Result<(), BindingError> {
     let checked = bindings.providers.check_address(provider, base_url);
     checked.map_err(|error| BindingError::Invalid(error.to_string()))
@@ -159,7 +159,7 @@ fn check_settings(bindings: &Bindings, settings: &ServerSettings) -> Result<(), 
     }
 }
 
-/// Returns the limit of all calls that is in effect.
+/// Returns the limit in effect on open calls to all servers together.
 pub async fn total_limit(bindings: &Bindings) -> Result<TotalLimit, sqlx::Error> {
     Ok(limit_that_holds(bindings, servers::find_total_limit(&bindings.core.db).await?))
 }
@@ -172,7 +172,8 @@ fn limit_that_holds(bindings: &Bindings, set: Option<i32>) -> TotalLimit {
     }
 }
 
-/// Sets the limit of all calls at run time and records the action. `None` restores the configured limit.
+/// Sets the limit on open calls to all servers together at run time and records the action. `None` restores the
+/// configured limit.
 pub async fn change_total_limit(
     bindings: &Bindings,
     limit: Option<i32>,
@@ -197,8 +198,8 @@ pub async fn change_total_limit(
     Ok(limit)
 }
 
-/// Sends the limit of a server to Redis, together with the total limit. Before the first server, Redis has no total
-/// limit.
+/// Sends the limit of a server to Redis, together with the total limit. Redis gets the total limit only when the first
+/// server exists.
 async fn publish_server(bindings: &Bindings, server: &ProviderServer) -> Result<(), BindingError> {
     let mut limits = SlotLimits::for_shard(total_limit(bindings).await?.max_concurrent_calls);
     add_group_limit(&mut limits, server);
@@ -215,7 +216,8 @@ async fn tell_redis(core: &Core, limits: &SlotLimits) {
     }
 }
 
-/// Adds the limit of a server. A server that cannot have slots is left out; the other servers keep theirs.
+/// Adds the limit of a server. A server that cannot have slots is left out; the limits of the other servers still
+/// apply.
 fn add_group_limit(limits: &mut SlotLimits, server: &ProviderServer) {
     let most = u32::try_from(server.max_concurrent).unwrap_or(1);
     match SlotLimits::default().with_group(server.id.as_str(), most) {
@@ -224,7 +226,7 @@ fn add_group_limit(limits: &mut SlotLimits, server: &ProviderServer) {
     }
 }
 
-/// Sets all limits in Redis: the limit of all calls, and the limit of each server.
+/// Sets all limits in Redis: the limit on open calls to all servers together, and the limit of each server.
 pub async fn publish_limits(bindings: &Bindings) -> Result<(), ServiceError> {
     let mut after: Option<ServerId> = None;
     let mut limits = SlotLimits::for_shard(total_limit(bindings).await?.max_concurrent_calls);

@@ -1,4 +1,4 @@
-//! The tracing span of a job or request about one binding. Its log lines name the binding, its server and its account.
+//! The tracing span of a job or request for one binding. Its log lines name the binding, its server and its account.
 //! The transaction, its cycle, the action and the result are added when they are known.
 
 use model::binding::{Binding, BindingChange, ProviderCall, TransactionHeader};
@@ -7,7 +7,7 @@ use tracing::{
     field::{Empty, display},
 };
 
-/// Returns a span for a binding. `settled` is the earlier transaction that the job is about.
+/// Returns a span for a binding. `settled` is the earlier transaction that the job settles.
 pub fn open_span(binding: &Binding, settled: Option<&TransactionHeader>) -> Span {
     let (server, account) =
         settled.map_or((&binding.server_id, &binding.account_id), |header| (&header.server_id, &header.account_id));

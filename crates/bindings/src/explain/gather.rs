@@ -1,5 +1,5 @@
 //! Reads a binding from Postgres and Redis for an explanation. The row and its records give the state; Redis gives the
-//! position of the job. Without Redis, the rest of the explanation is still complete.
+//! position of the job. If Redis is unavailable, the rest of the explanation is still complete.
 
 use chrono::{DateTime, Utc};
 use jobs::{BindingId, SettleTransaction, queues};
@@ -19,7 +19,7 @@ use queue::{
 };
 
 const SHOWN_EVENTS: i64 = 5;
-/// Maximum slot holders that are searched.
+/// Maximum number of slot holders that are searched.
 const MOST_HOLDERS: usize = 1000;
 
 #[derive(Debug, Default)]
@@ -90,7 +90,7 @@ pub async fn explain_binding(bindings: &Bindings, id: &BindingId) -> Result<Bind
     })
 }
 
-/// Returns why the configuration does not allow calls of a known provider at this address.
+/// Returns the reason why the configuration does not allow calls to a known provider at this address.
 fn address_problem(bindings: &Bindings, server: &servers::ServerStanding) -> Option<String> {
     let is_known = bindings.providers.knows_provider(&server.provider);
     bindings
@@ -151,8 +151,7 @@ async fn look_into_redis(core: &Core, loaded: &LoadedBinding, job: Option<&JobId
     })
 }
 
-/// Returns the job whose position is shown. While a worker asks about an UNRESOLVED transaction, it is the job that
-/// asks.
+/// Returns the job whose position is shown. While an UNRESOLVED transaction is being settled, this is its `settle` job.
 fn asked_job(binding: &Binding, own: Option<&JobId>) -> Option<JobId> {
     let settles = binding.trx_id.as_ref().filter(|_| binding.call_action == Some(CallAction::Settle));
     match settles.and_then(TrxId::parts) {

@@ -12,7 +12,7 @@ use super::json_of;
 use foundation::db::Connection;
 use notify::alerts;
 
-/// Returns whether a change raises or closes an alert. Few do.
+/// Returns whether a change raises or closes an alert. Few changes do.
 pub(super) fn concerns_desk(change: &BindingChange) -> bool {
     change.settled.is_some() || binding_messages(change).any(|message| message.is_alert())
 }
@@ -65,12 +65,12 @@ impl<'a> SettledValues<'a> {
     }
 }
 
-/// Alerts that were written, to be counted after the commit.
+/// Alerts that were written, which are counted after the commit.
 #[derive(Debug, Default)]
 pub(super) struct WrittenAlerts {
     /// Kinds of the raised alerts.
     raised: Vec<String>,
-    /// Seconds that each closed alert was open.
+    /// Number of seconds for which each closed alert was open.
     waited_s: Vec<f64>,
 }
 

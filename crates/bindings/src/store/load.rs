@@ -1,5 +1,5 @@
-//! Reads bindings, many in one statement. A row that another version has written and this one cannot read does not
-//! affect other rows.
+//! Reads bindings, many in one statement. If this version cannot read a row that another version wrote, the other rows
+//! are not affected.
 
 use std::{collections::HashMap, time::Instant};
 
@@ -17,17 +17,17 @@ use foundation::db::{Connection, Pool};
 pub struct LoadedBinding {
     pub binding: Binding,
     pub server: ServerStanding,
-    /// Postgres' time of the read.
+    /// Time of the read on Postgres' clock.
     pub now: DateTime<Utc>,
-    /// Instant of this process before [`now`](Self::now).
+    /// Instant on this process' clock before [`now`](Self::now) was read.
     pub asked: Instant,
-    /// Instant of this process after [`now`](Self::now).
+    /// Instant on this process' clock after [`now`](Self::now) was read.
     pub received: Instant,
 }
 
 impl LoadedBinding {
-    /// Returns Postgres' present time, or slightly less. A row written with it is never dated later than rows that
-    /// others write afterwards.
+    /// Returns the current time of Postgres, or slightly less. A row written with this time is never dated later than
+    /// rows that others write afterwards.
     pub fn current_time(&self) -> DateTime<Utc> {
         self.now + TimeDelta::from_std(self.received.elapsed()).unwrap_or_default()
     }
@@ -65,7 +65,7 @@ pub(super) async fn load_all(db: &Pool, ids: &[BindingId]) -> Vec<LoadResult> {
     }
 }
 
-/// Result of each row by its id.
+/// Result for each row, by id.
 type ReadRows = HashMap<String, Result<LoadedBinding, BatchError>>;
 
 async fn load_rows(db: &mut Connection, ids: &[BindingId]) -> Result<ReadRows, sqlx::Error> {
@@ -109,7 +109,7 @@ pub struct ReconcilePage {
 }
 
 /// Returns one page of the bindings that must have a job, ordered by id. With `overdue_secs`, the page contains only
-/// bindings that are overdue by at least this time; the others only count for its length.
+/// bindings that are overdue by at least this time; the others still count towards the length of the page.
 pub async fn list_to_reconcile(
     db: &Pool,
     after: &str,
@@ -155,9 +155,9 @@ pub struct UnreadableBinding {
 #[derive(Debug, Clone, PartialEq)]
 pub struct BindingPage {
     pub rows: Vec<Binding>,
-    /// Unreadable rows of the page.
+    /// Rows of the page that are unreadable.
     pub unreadable: Vec<UnreadableBinding>,
-    /// Last id of a full page, readable or not; the next page starts after it.
+    /// Last id of a full page, even if its row is unreadable; the next page starts after it.
     pub next: Option<String>,
 }
 

@@ -1,13 +1,13 @@
-//! Copies of bindings in Redis, with the keys of the requirement: `wrk:state:{id}`, `wrk:cfg:{id}`, `wrk:lock:{id}`,
-//! `wrk:hb:{id}`, and `wrk:cmd`, a stream of commands.
+//! Copies of bindings in Redis, under the keys that the requirement prescribes: `wrk:state:{id}`, `wrk:cfg:{id}`,
+//! `wrk:lock:{id}`, `wrk:hb:{id}`, and `wrk:cmd`, a stream of commands.
 //!
 //! Copies are for observers; decisions never use them. They are written in the background after the commit, many at
 //! once, and only replace older versions. The state also contains the whole row, for readers while Postgres is
-//! unavailable. Changes by a person or a rule, and single changes, are copied immediately. Of quickly following calls
-//! of a running binding, only the last one is copied.
+//! unavailable. Changes by a person or a rule, and single changes, are copied immediately. If calls of a running
+//! binding follow each other quickly, only the last one is copied.
 //!
 //! A flush of Redis removes the copies. A rebuild writes the copies of bindings that have a job; the others are written
-//! with the next change of their row.
+//! with the next change to their row.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -22,11 +22,12 @@ use tokio::{sync::Notify, time::timeout};
 use foundation::redis_keys;
 use queue::{LuaScript, Store, StoreError};
 
-/// Copies in one command.
+/// Maximum number of copies in one command.
 const COPIES_AT_ONCE: usize = 200;
-/// Pause between two rounds of copies. Within it, a claim and its answer are often copied together.
+/// Pause between two rounds of copies. A claim and its answer often fall into the same pause and are then copied
+/// together.
 const REST: Duration = Duration::from_millis(200);
-/// Maximum copies that wait. Further copies are dropped.
+/// Maximum number of copies that wait. Further copies are dropped.
 const MOST_WAITING: usize = 10_000;
 /// Approximate number of commands kept in the stream.
 const COMMANDS_KEPT: usize = 10_000;
@@ -91,7 +92,7 @@ impl BindingMirror {
         Self(Arc::new(MirrorQueue { store: store.clone(), waiting: Mutex::default(), hurried: Notify::new() }))
     }
 
-    /// Enqueues the copy of a changed binding. The copy may be dropped. `owner` made the change.
+    /// Enqueues the copy of a changed binding. The copy may be dropped. `owner` is the owner of the write.
     pub fn copy_change(&self, change: &BindingChange, after: &Binding, owner: &str) {
         let words = change.events.iter().filter_map(|event| command_word(event.kind));
         let command = |command| CopiedCommand {
@@ -104,7 +105,7 @@ impl BindingMirror {
         self.post_copy(BindingCopy { row: after.clone(), owner: owner.to_owned(), commands });
     }
 
-    /// Enqueues copies of these rows, for those that Redis lacks.
+    /// Enqueues copies of these rows. A copy that is not newer than the one in Redis is skipped.
     pub fn copy_rows(&self, rows: &[Binding]) {
         for row in rows {
             self.post_copy(BindingCopy { row: row.clone(), owner: String::new(), commands: Vec::new() });
@@ -176,13 +177,13 @@ impl MirrorQueue {
 }
 
 impl BindingCopy {
-    /// Returns whether the copy is written immediately: a command was given, or the binding will not change without
-    /// one.
+    /// Returns whether the copy is written immediately: a command was given, or the binding will not change without a
+    /// command.
     fn is_urgent(&self) -> bool {
         !self.commands.is_empty() || self.row.state != BindingState::Running || self.row.deleted_at.is_some()
     }
 
-    /// Merges another copy of the same binding, which may be older than this one or equal to it.
+    /// Merges another copy of the same binding. The other copy may be older than this one or have the same version.
     fn follow_up(&mut self, mut next: Self) {
         if next.row.version <= self.row.version {
             std::mem::swap(self, &mut next);

@@ -91,12 +91,13 @@ impl BindingStore {
         }
     }
 
-    /// Returns the binding with everything that decisions need, and the time. Returns `None` if it does not exist.
+    /// Returns the binding with everything that decisions need, including the current time. Returns `None` if the
+    /// binding does not exist.
     pub async fn load_binding(&self, id: &BindingId) -> LoadResult {
         self.loads.submit_item([id.clone()], id.clone()).await?
     }
 
-    /// Writes a change completely or not at all. Dropping the future does not cancel the write.
+    /// Writes a change, either completely or not at all. Dropping the future does not cancel the write.
     pub async fn write_binding(&self, item: BindingWrite) -> WriteResult {
         let id = item.change.binding.id.clone();
         self.writes.submit_item([id], item).await?

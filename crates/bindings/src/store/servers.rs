@@ -1,4 +1,4 @@
-//! Rows of providers' servers: settings, breaker state, and limits of open calls.
+//! Rows of providers' servers (settings and breaker state), and the limits on open calls.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use model::{actor::Actor, binding::ServerId, ids::ProviderName};
@@ -9,7 +9,7 @@ use sqlx::{FromRow, PgExecutor};
 use foundation::db::{Connection, Pool};
 use settings::ServerBreakerConfig;
 
-/// Properties of a server that its calls need.
+/// Properties of a server that are needed to call it.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct ServerStanding {
     #[sqlx(rename = "standing_id")]
@@ -18,7 +18,7 @@ pub struct ServerStanding {
     pub base_url: String,
     pub enabled: bool,
     pub repeats_are_safe: bool,
-    /// Failed calls in a row that were the server's fault.
+    /// Number of consecutive failed calls that were the server's fault.
     #[sqlx(rename = "server_failures")]
     pub failures: i32,
     /// End of a pause during which the server is not called.
@@ -38,7 +38,7 @@ pub struct ProviderServer {
     pub id: ServerId,
     pub provider: ProviderName,
     pub base_url: String,
-    /// Maximum open calls at the same time.
+    /// Maximum number of calls that may be open at the same time.
     pub max_concurrent: i32,
     pub enabled: bool,
     pub repeats_are_safe: bool,
@@ -59,7 +59,7 @@ impl ProviderServer {
     }
 }
 
-/// Settings of a server to write. `None` keeps the value, or takes the default for a new server.
+/// Settings of a server that are to be written. `None` keeps the current value, or uses the default for a new server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerSettings {
     pub provider: Option<ProviderName>,
@@ -172,8 +172,8 @@ pub async fn list_disabled(db: &Pool) -> Result<Vec<ServerId>, sqlx::Error> {
     .await
 }
 
-/// Counts a failed call that was the server's fault. From the breaker's threshold on, the server is paused, longer with
-/// each further failure. Returns the end of the pause.
+/// Counts a failed call that was the server's fault. Once the count reaches the breaker's threshold, the server is
+/// paused, and each further failure makes the pause longer. Returns the end of the pause.
 pub async fn count_failure(
     db: &Pool,
     id: &ServerId,

@@ -12,15 +12,15 @@ use super::servers::ServerStanding;
 use crate::provider_client::CallRecord;
 use foundation::db::Pool;
 
-/// Record of a call with its start time.
+/// Record of a call, with its start time.
 #[derive(Debug, Clone)]
 pub struct EndedCallRecord {
     pub record: CallRecord,
-    /// Postgres' time at the start of the record's durations.
+    /// Postgres' time from which the record's durations count.
     pub begun_at: DateTime<Utc>,
 }
 
-/// A header with the server that its calls go to.
+/// A header, with the server to which its calls go.
 #[derive(Debug, Clone, FromRow)]
 pub struct LoadedTransaction {
     #[sqlx(flatten)]
@@ -29,7 +29,7 @@ pub struct LoadedTransaction {
     pub server: ServerStanding,
 }
 
-/// Returns the header of one cycle, with the present state of its server.
+/// Returns the header of one cycle, with the current state of its server.
 pub async fn load_transaction(
     db: &Pool,
     binding: &BindingId,
@@ -50,7 +50,7 @@ pub async fn load_transaction(
     .await
 }
 
-/// Destination of an open call, and its cause.
+/// Destination of an open call, and whether it follows a lost call.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct OpenCallRoute {
     #[sqlx(try_from = "String")]
@@ -116,7 +116,7 @@ pub struct CallRow {
     pub call_until: DateTime<Utc>,
     pub owner: Option<String>,
     pub ended_at: Option<DateTime<Utc>>,
-    /// Answer in one word; `lost`: no answer was written.
+    /// One-word result of the answer; `lost`: no answer was written.
     pub result: Option<String>,
     pub http_status: Option<i16>,
     pub sent_at: Option<DateTime<Utc>>,

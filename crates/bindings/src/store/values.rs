@@ -1,4 +1,4 @@
-//! Values of the rows that a change writes, by table, in the form that the statements of `write` read.
+//! Values of the rows that a change writes, by table. They have the form that the statements of `write` read.
 
 use chrono::{DateTime, Utc};
 use model::{

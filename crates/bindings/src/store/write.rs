@@ -26,7 +26,7 @@ use foundation::{
 #[derive(Debug, Clone)]
 pub struct BindingWrite {
     pub change: BindingChange,
-    /// Unique to this write. It identifies a claim whose response was lost.
+    /// Unique to this write. It identifies a claim if the response to the write was lost.
     pub owner: Arc<str>,
     /// Record of the call that the change ends.
     pub call: Option<EndedCallRecord>,
@@ -129,8 +129,8 @@ async fn write_core(db: &mut Connection, items: &[Arc<BindingWrite>]) -> Result<
         .iter()
         .flat_map(|item| SnapshotValues::from_change(&item.change, &item.owner, item.call.as_ref()))
         .collect();
-    // Postgres estimates 100 rows for a JSON text. For 100 rows it would scan a whole table of a few thousand rows each
-    // time. For a LIMIT whose value it does not know, it estimates a tenth.
+    // Postgres estimates 100 rows for a JSON text. With that estimate it would scan a whole table of a few thousand
+    // rows each time. For a LIMIT with an unknown value, it estimates a tenth.
     let written: Vec<String> = sqlx::query_scalar(include_str!("write_core.sql"))
         .bind(json_of(&bindings)?)
         .bind(json_of(&headers)?)

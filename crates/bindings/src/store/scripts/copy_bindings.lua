@@ -1,10 +1,8 @@
--- Copies bindings for readers outside dispatchq, all in one call. A copy that is not newer is skipped.
--- For one Redis server: in a cluster each key has its own slot.
+-- Copies bindings for readers outside dispatchq, all in one call. A copy that is not newer is skipped. This script is
+-- for a single Redis server, because in a cluster each key has its own slot.
 --
--- KEYS    per binding: state, cfg, lock, hb; last wrk:cmd
--- ARGV    1 maximum length of wrk:cmd; then one JSON per binding
--- RETURNS 1
--- BOUND   the bindings of one call
+-- KEYS    per binding: state, cfg, lock, hb; last wrk:cmd ARGV    1 maximum length of wrk:cmd; then one JSON per
+-- binding RETURNS 1 BOUND   the bindings of one call
 
 local kept = ARGV[1]
 for i = 1, #ARGV - 1 do
