@@ -299,8 +299,7 @@ mod tests {
         }
     }
 
-    // Rule F33: the record of a call shows neither the provider's key nor the OTP, even if the provider's answer
-    // repeats them.
+    // Rule F33: the record of a call shows neither the provider's key nor the OTP, even if the provider repeats them.
     #[test]
     fn records_show_no_secret_and_fit_into_a_column() {
         let text = |body: &[u8], secrets: &[&str]| readable_text(body, secrets.iter().copied());

@@ -139,8 +139,7 @@ fn import_refuses_doubled_members() {
     assert!(parse("{").unwrap_err().to_string().contains("this is not GeoJSON"));
 }
 
-// Rule F2: An import accepts 1.0 as a whole number, removes duplicates, closes rings, and names the members that it
-// ignores.
+// Rule F2: An import accepts 1.0 as a whole number, removes duplicates, closes rings, and names ignored members.
 #[test]
 fn import_normalises_what_it_keeps() {
     let mut file = json!({ "type": "FeatureCollection", "crs": {}, "features": [feature(
