@@ -124,17 +124,18 @@ impl EraseArgs {
             return Ok(ExitCode::SUCCESS);
         }
         ask_to_confirm(self.yes, &format!("permanently erase what is known of {what}, {orders} orders"))?;
-        let erased = match api.post(&PATH, &request(false)).await {
+        let erased = match api.post_slices(&PATH, request(false), describe_progress("erased")).await {
             Err(error) if error.is_refusal(STILL_IN_USE) => {
                 print_still_in_use(&error);
                 return Ok(ExitCode::FAILURE);
             }
             erased => erased?,
         };
+        let erased = erased.last().unwrap_or(&Value::Null);
         if self.json {
             output::print_json(&json!({ "erased": erased["erased"] }))?;
         } else {
-            let orders = show_field(&erased, "erased");
+            let orders = show_field(erased, "erased");
             output::print_escaped(&format!("What was known of {what} is erased: {orders} orders."));
         }
         Ok(ExitCode::SUCCESS)
@@ -153,13 +154,14 @@ async fn repeat_erasures(api: &ApiClient, file: Option<PathBuf>, dry_run: bool, 
     for erasure in &erasures {
         let what = format!("{} {}", show_field(erasure, "subject"), show_field(erasure, "subject_id"));
         let body = json!({ "erasure": erasure, "dry_run": dry_run });
-        match api.post(&[&PATH[..], &["repeat"]].concat(), &body).await {
+        let path = [&PATH[..], &["repeat"]].concat();
+        match api.post_slices(&path, body, describe_progress("orders")).await {
             Err(error) if error.is_refusal(STILL_IN_USE) => {
                 left += 1;
                 print_still_in_use(&error);
             }
             repeated => {
-                let orders = show_field(&repeated?, "orders");
+                let orders = show_field(repeated?.last().unwrap_or(&Value::Null), "orders");
                 output::print_escaped(&format!("{what}: {orders} orders {would} erased."));
             }
         }
@@ -174,6 +176,14 @@ fn read_erasures(file: &Path) -> anyhow::Result<Vec<Value>> {
         .map_err(|error| anyhow!(plain_error(&error.to_string())));
     let erasures = read.with_context(|| format!("{} is not the output of privacy list --json", file.display()))?;
     Ok(erasures.iter().map(serde_json::to_value).collect::<Result<_, _>>()?)
+}
+
+/// Returns a progress note of an erasure, whose answers count the orders so far in this member.
+fn describe_progress(count: &'static str) -> impl Fn(&[Value]) -> String {
+    move |answers| {
+        let orders = answers.last().map_or_else(|| "0".to_owned(), |answer| show_field(answer, count));
+        format!("{orders} orders erased so far; continuing")
+    }
 }
 
 /// Prints which orders in use prevent the erasure.

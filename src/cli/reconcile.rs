@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
     output,
@@ -11,6 +11,7 @@ use super::{
         fields::{list_items, show_field},
     },
 };
+use model::input::parse_reason;
 
 const PATH: [&str; 2] = ["admin", "reconciliation"];
 
@@ -21,6 +22,8 @@ pub(super) enum Command {
         /// Print what is missing, and change nothing
         #[arg(long)]
         dry_run: bool,
+        #[arg(long, value_name = "TEXT", value_parser = parse_reason)]
+        reason: Option<String>,
         #[arg(long)]
         json: bool,
     },
@@ -28,7 +31,7 @@ pub(super) enum Command {
 
 impl Command {
     pub(super) async fn run(self, api: &ApiClient) -> anyhow::Result<ExitCode> {
-        let Self::Run { dry_run, json } = self;
+        let Self::Run { dry_run, reason, json } = self;
         if dry_run {
             let found = api.get(&PATH, &[]).await?;
             let missing = list_items(&found, "missing");
@@ -41,7 +44,9 @@ impl Command {
             }
             return Ok(ExitCode::SUCCESS);
         }
-        let reconciled = api.post(&PATH, &json!({})).await?;
+        let request = json!({ "reason": reason });
+        let answers = api.post_slices(&PATH, request, |_| "Timers are being compared; waiting".to_owned()).await?;
+        let reconciled = answers.last().unwrap_or(&Value::Null);
         if let Some(warning) = reconciled["warning"].as_str() {
             output::print_note(&format!("warning: the dead letters could not be compared: {warning}"));
         }

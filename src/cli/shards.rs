@@ -9,7 +9,7 @@ use super::{
     output,
     remote::{
         ApiClient,
-        fields::{list_items, show_field, show_time},
+        fields::{list_items, show_field, show_time, sum_fields},
     },
 };
 use model::input::parse_reason;
@@ -43,6 +43,8 @@ pub(super) enum Command {
     /// Move jobs out of shards beyond the current number, and close those shards
     #[command(after_help = "Without this command the remaining timers run in their old shards when they are due.")]
     Drain {
+        #[arg(long, value_name = "TEXT", value_parser = parse_reason)]
+        reason: Option<String>,
         #[arg(long)]
         json: bool,
     },
@@ -66,7 +68,7 @@ impl Command {
                     );
                 }
             }
-            Self::Drain { json } => drain(api, json).await?,
+            Self::Drain { reason, json } => drain(api, reason, json).await?,
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -77,18 +79,22 @@ fn parse_count(text: &str) -> Result<ShardCount, String> {
     ShardCount::new(count).map_err(|error| error.to_string())
 }
 
-async fn drain(api: &ApiClient, json: bool) -> anyhow::Result<()> {
-    let drained = api.post(&[&PATH[..], &["drain"]].concat(), &json!({})).await?;
+async fn drain(api: &ApiClient, reason: Option<String>, json: bool) -> anyhow::Result<()> {
+    let describe = |answers: &[Value]| format!("{} jobs moved so far; continuing", sum_fields(answers, "moved"));
+    let path = [&PATH[..], &["drain"]].concat();
+    let answers = api.post_slices(&path, json!({ "reason": reason }), describe).await?;
+    let drained = answers.last().unwrap_or(&Value::Null);
+    let had_nothing = answers.first().is_some_and(|first| first["was_settled"] == true);
     let number = show_field(&drained["shards"], "shards");
     if json {
         print_shards(&drained["shards"], true)?;
-    } else if drained["was_settled"] == true {
+    } else if had_nothing {
         println!("Nothing to drain: no shard beyond the first {number} is open.");
     } else {
-        let [moved, dead] = ["moved", "dead"].map(|name| show_field(&drained, name));
+        let [moved, dead] = ["moved", "dead"].map(|name| sum_fields(&answers, name));
         println!("{moved} jobs and {dead} dead letters were moved.");
     }
-    let left = show_field(&drained, "left");
+    let left = show_field(drained, "left");
     ensure!(
         drained["was_settled"] == true || drained["shards"]["settled"] == true,
         "{left} jobs remain in shards beyond the first {number} because they are running; repeat the command"

@@ -27,6 +27,8 @@ use super::{
 
 /// Time limit for a request. The longest wait for an offer is 50 s, a body may take 30 s, and a statement 7 s.
 pub(super) const DEADLINE: Duration = Duration::from_secs(60);
+/// Time that one request works on a long task before it answers where to continue: half of [`DEADLINE`], so that the last step fits in.
+pub(super) const SLICE: Duration = Duration::from_secs(30);
 
 /// The running requests of a server, and their time limit.
 #[derive(Debug, Clone)]

@@ -16,7 +16,8 @@ use model::{actor::Actor, ids::DriverId, input};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use foundation::{core::Core, db};
+pub use driver::ErasureProgress;
+use foundation::{core::Core, db, work_slice::WorkSlice};
 
 /// Minimum age of an unfinished erasure before it is resumed. A younger one is probably still running.
 const RESUMED_AFTER: Duration = Duration::from_secs(600);
@@ -133,6 +134,8 @@ impl KnownData {
 pub enum ErasureOutcome {
     /// Number of orders that had data.
     Done { orders: i64 },
+    /// The slice ended first. `orders` had data so far; a repetition of a finished erasure continues at `progress`.
+    Unfinished { orders: i64, progress: ErasureProgress },
     /// Nothing was erased because these orders are in use.
     InUse(Vec<String>),
 }
@@ -191,17 +194,37 @@ async fn find_data_until(
     Ok(KnownData { orders, in_use, driver: driver && subject == ErasureSubject::Driver })
 }
 
-/// Records the erasure and carries it out, unless an order is in use.
+/// Records the erasure and carries it out completely, unless an order is in use.
 pub async fn erase_subject(core: &Core, erasure: &ErasureRecord) -> Result<ErasureOutcome, sqlx::Error> {
+    erase_slice(core, erasure, None, WorkSlice::WHOLE).await
+}
+
+/// Same as [`erase_subject`], but stops when the slice is over. An unfinished erasure continues at the position in its row. A finished
+/// one has no position there; its repetition continues at `repeated`.
+pub async fn erase_slice(
+    core: &Core,
+    erasure: &ErasureRecord,
+    repeated: Option<ErasureProgress>,
+    slice: WorkSlice,
+) -> Result<ErasureOutcome, sqlx::Error> {
     let known = find_data_to_erase(core, erasure).await?;
     if !known.in_use.is_empty() {
         return Ok(ErasureOutcome::InUse(known.in_use));
     }
     record_erasure(core, erasure).await?;
-    let orders = match &erasure.pseudonym {
-        Some(pseudonym) => driver::erase_driver(core, erasure, pseudonym).await?,
-        None => erase_orders(core, &known.orders).await?,
+    let mut progress = match driver::load_progress(core, erasure).await? {
+        Some(kept) => kept,
+        None => repeated.unwrap_or_default(),
     };
+    let is_done = match &erasure.pseudonym {
+        Some(pseudonym) => driver::erase_driver(core, erasure, pseudonym, &mut progress, slice).await?,
+        None => erase_orders(core, &known.orders, &mut progress, slice).await?,
+    };
+    let orders = progress.orders;
+    if !is_done {
+        driver::save_progress(&core.db, erasure, &progress).await?;
+        return Ok(ErasureOutcome::Unfinished { orders, progress });
+    }
     sqlx::query(
         "-- finish erasure
          SELECT dispatchq_note_erasure($1, $2, $3, NULL, $4)",
@@ -232,10 +255,17 @@ async fn record_erasure(core: &Core, erasure: &ErasureRecord) -> Result<(), sqlx
     Ok(())
 }
 
-/// Erases one order per transaction, so that each order is locked only briefly.
-async fn erase_orders(core: &Core, orders: &[String]) -> Result<i64, sqlx::Error> {
-    let mut erased = 0;
-    for order in orders {
+/// Erases one order per transaction, so that each order is locked only briefly. Returns whether all are erased.
+async fn erase_orders(
+    core: &Core,
+    orders: &[String],
+    progress: &mut ErasureProgress,
+    slice: WorkSlice,
+) -> Result<bool, sqlx::Error> {
+    for (n, order) in orders.iter().enumerate() {
+        if n > 0 && slice.is_over() {
+            return Ok(false);
+        }
         let mut tx = core.db.begin().await?;
         tx.lift_limit().await?;
         let was_erased: bool = sqlx::query_scalar(
@@ -246,15 +276,42 @@ async fn erase_orders(core: &Core, orders: &[String]) -> Result<i64, sqlx::Error
         .fetch_one(&mut *tx)
         .await?;
         tx.commit().await?;
-        erased += i64::from(was_erased);
+        progress.orders += i64::from(was_erased);
     }
-    Ok(erased)
+    Ok(true)
+}
+
+/// Returns the recorded erasure of a subject by its time.
+pub async fn find_erasure(
+    core: &Core,
+    subject: ErasureSubject,
+    id: &str,
+    erased_at: DateTime<Utc>,
+) -> Result<Option<ErasureRecord>, sqlx::Error> {
+    sqlx::query_as(
+        "-- find erasure
+         SELECT subject, subject_id, pseudonym, reason, actor, erased_at, orders FROM erasures
+         WHERE subject = $1 AND subject_id = $2 AND erased_at = $3",
+    )
+    .bind(subject)
+    .bind(id)
+    .bind(erased_at)
+    .fetch_optional(&core.db)
+    .await
+}
+
+/// Result of [`resume_erasures`].
+#[derive(Debug, Default)]
+pub struct ResumedErasures {
+    /// Erasures that could not be finished, with the orders in use or the error.
+    pub failed: Vec<String>,
+    /// Whether the slice ended before the last erasure was finished.
+    pub is_left: bool,
 }
 
 /// Finishes interrupted erasures. Skips an erasure if a later one of the same subject is finished: that one left no
-/// data, and a driver may have returned since. Returns the erasures that could not be finished with the orders in use
-/// or the error.
-pub async fn resume_erasures(core: &Core) -> Result<Vec<String>, sqlx::Error> {
+/// data, and a driver may have returned since.
+pub async fn resume_erasures(core: &Core, slice: WorkSlice) -> Result<ResumedErasures, sqlx::Error> {
     let unfinished: Vec<ErasureRecord> = sqlx::query_as(
         "-- unfinished erasures
          SELECT subject, subject_id, pseudonym, reason, actor, erased_at, orders FROM erasures e
@@ -267,20 +324,25 @@ pub async fn resume_erasures(core: &Core) -> Result<Vec<String>, sqlx::Error> {
     .bind(db::database_now(&core.db).await? - RESUMED_AFTER)
     .fetch_all(&core.db)
     .await?;
-    let mut left = Vec::new();
+    let mut resumed = ResumedErasures::default();
     for erasure in &unfinished {
+        if slice.is_over() {
+            resumed.is_left = true;
+            break;
+        }
         // The person's id must not be in the log.
         let what = format!("the erasure of a {} of {}", erasure.subject.as_str(), erasure.erased_at);
-        match erase_subject(core, erasure).await {
+        match erase_slice(core, erasure, None, slice).await {
             Ok(ErasureOutcome::Done { orders }) => {
                 tracing::info!(subject = erasure.subject.as_str(), orders, "An interrupted erasure was finished.");
             }
-            Ok(ErasureOutcome::InUse(orders)) => left.push(format!("{what}: in use: {}", orders.join(", "))),
+            Ok(ErasureOutcome::Unfinished { .. }) => resumed.is_left = true,
+            Ok(ErasureOutcome::InUse(orders)) => resumed.failed.push(format!("{what}: in use: {}", orders.join(", "))),
             Err(error) if db::ends_the_pass(&error) => return Err(error),
-            Err(error) => left.push(format!("{what}: {error}")),
+            Err(error) => resumed.failed.push(format!("{what}: {error}")),
         }
     }
-    Ok(left)
+    Ok(resumed)
 }
 
 /// Returns all recorded erasures, oldest first.

@@ -9,7 +9,7 @@
 //!   requests.
 //! * [`outbound`]: HTTP requests to other systems. [`poll_board`]: requests that wait for a change. [`redis_keys`]: all Redis keys except those of the engine.
 //! * [`system`]: clock and random generator of this machine. [`telemetry`]: logs, metrics and traces of a process.
-//!   [`traces`]: one trace per order.
+//!   [`traces`]: one trace per order. [`work_slice`]: time of one request for long work.
 
 pub mod batch;
 pub mod config;
@@ -30,3 +30,4 @@ pub mod strict_json;
 pub mod system;
 pub mod telemetry;
 pub mod traces;
+pub mod work_slice;

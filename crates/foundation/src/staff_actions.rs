@@ -5,7 +5,7 @@
 use model::actor::Actor;
 use serde_json::Value;
 
-use crate::db::Connection;
+use crate::db::{Connection, Pool};
 
 #[derive(Debug, Clone, Copy)]
 pub struct ActionAuthor<'a> {
@@ -73,6 +73,12 @@ pub enum StaffAction {
     /// The share of orders for which a partner is polled for the job id was set.
     PartnerShareSet,
     ShardsSet,
+    /// Jobs were moved out of shards beyond the number there is.
+    ShardsDrained,
+    /// Redis was compared with Postgres.
+    ReconciliationRun,
+    /// Rows past their retention were removed.
+    CleanupRun,
     ServerCreated,
     ServerChanged,
     /// The limit on all provider calls was set.
@@ -83,6 +89,18 @@ impl StaffAction {
     pub fn as_str(self) -> &'static str {
         self.into()
     }
+}
+
+/// Records work that was done in many transactions, and its result.
+pub async fn record_work(
+    db: &Pool,
+    by: ActionAuthor<'_>,
+    action: StaffAction,
+    subject: &str,
+    result: Value,
+) -> Result<(), sqlx::Error> {
+    let mut connection = db.acquire().await?;
+    record_action(&mut connection, by, action, subject, ActionValues::created(result)).await
 }
 
 /// Records an action in the transaction that performs it.

@@ -14,6 +14,7 @@ use reqwest::{
 use serde_json::Value;
 
 use super::{cures::find_cure, source::ImportSource};
+use crate::cli::output;
 use foundation::outbound;
 
 /// Timeout for a request. The API answers with an error after 60 s.
@@ -275,6 +276,27 @@ impl ApiClient {
             }
         }
         Ok(listed)
+    }
+
+    /// Sends a request for long work until nothing is left. The API works on it for half a minute at a time, and its answer has the
+    /// position to continue at. Prints `describe` of the answers so far on stderr in between. Returns all answers.
+    pub(in crate::cli) async fn post_slices(
+        &self,
+        path: &[&str],
+        mut body: Value,
+        describe: impl Fn(&[Value]) -> String,
+    ) -> Result<Vec<Value>, CallError> {
+        let mut answers = Vec::new();
+        loop {
+            let answer = self.post(path, &body).await?;
+            let next = answer["next_cursor"].clone();
+            answers.push(answer);
+            if next.is_null() {
+                return Ok(answers);
+            }
+            output::print_note(&describe(&answers));
+            body["cursor"] = next;
+        }
     }
 
     async fn send(

@@ -38,3 +38,8 @@ pub(in crate::cli) fn read_time(value: &Value, name: &str) -> Option<DateTime<Ut
 pub(in crate::cli) fn list_items<'a>(value: &'a Value, name: &str) -> &'a [Value] {
     value[name].as_array().map_or(&[], Vec::as_slice)
 }
+
+/// Returns the sum of a count over several answers.
+pub(in crate::cli) fn sum_fields(answers: &[Value], name: &str) -> u64 {
+    answers.iter().filter_map(|answer| answer[name].as_u64()).sum()
+}

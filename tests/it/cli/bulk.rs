@@ -134,6 +134,62 @@ async fn loops_wait_while_the_api_says_too_many_requests() {
     assert_eq!((seen["/api/v1/orders"], counts), (1, HashSet::from([2])), "{seen:?}");
 }
 
+/// Does the work of each request in two slices.
+async fn answer_in_slices(request: Request) -> Response {
+    let path = request.uri().path().to_owned();
+    let body = axum::body::to_bytes(request.into_body(), usize::MAX).await.unwrap();
+    let body: Value = serde_json::from_slice(&body).unwrap();
+    assert!(body["cursor"].is_null() || body["cursor"] == "1:2", "{body}");
+    let is_last = !body["cursor"].is_null();
+    let part = match path.trim_start_matches("/api/v1/admin/") {
+        "cleanup" => json!({ "orders": 3, "records": 2, "failed": if is_last { json!([]) } else { json!(["a: b"]) } }),
+        "reconciliation" if is_last => json!({ "report": { "looked_at": 9, "inserted": 4 }, "warning": null }),
+        "reconciliation" => json!({ "report": null, "warning": null }),
+        "shards/drain" => json!({ "was_settled": false, "moved": 5, "dead": 1, "left": 0,
+                                  "shards": { "shards": 2, "settled": is_last } }),
+        "erasures" if body["dry_run"] == true => {
+            return Json(json!({ "known": { "orders": ["A", "B"] } })).into_response();
+        }
+        "erasures" => json!({ "erased": if is_last { 2 } else { 1 } }),
+        "erasures/repeat" => json!({ "orders": if is_last { 8 } else { 7 } }),
+        other => panic!("{other}"),
+    };
+    let mut answer = part;
+    answer["next_cursor"] = if is_last { Value::Null } else { json!("1:2") };
+    Json(answer).into_response()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn long_work_continues_until_nothing_is_left() {
+    let api = StubApi::start(Router::new().fallback(answer_in_slices)).await;
+    let file = api.dir.path().join("erasures.json");
+    fs::write(file, json!([erasure("order", "ORD-1")]).to_string()).unwrap();
+    for (args, said, progress) in [
+        (
+            &["cleanup", "run", "--reason", "x"][..],
+            &["         6 closed orders\n", "Failed: a: b\n"][..],
+            "5 rows removed",
+        ),
+        (&["reconcile", "run"], &["9 rows checked: 4 timers enqueued again"], "being compared"),
+        (&["shards", "drain"], &["10 jobs and 2 dead letters were moved.\n"], "5 jobs moved so far"),
+        (
+            &["privacy", "erase", "--customer", "C", "--reason", "x", "--yes"],
+            &["is erased: 2 orders.\n"],
+            "1 orders erased",
+        ),
+        (&["privacy", "replay", "erasures.json", "--yes"], &["order ORD-1: 8 orders are erased.\n"], "7 orders erased"),
+    ] {
+        let printed = api.run(args).await;
+        for words in said {
+            assert!(printed.stdout.contains(words), "{args:?}: {printed:?}");
+        }
+        assert_eq!(printed.stderr.lines().count(), 1, "{args:?}: {printed:?}");
+        assert!(printed.stderr.contains(progress), "{args:?}: {printed:?}");
+        let code = i32::from(args[0] == "cleanup");
+        assert_eq!(printed.code, Some(code), "a sweep of the cleanup failed: {args:?}: {printed:?}");
+    }
+}
+
 fn erasure(subject: &str, id: &str) -> Value {
     json!({ "subject": subject, "subject_id": id, "pseudonym": null, "reason": "request 1", "actor": "cli:anna",
             "erased_at": "2026-01-01T00:00:00Z", "orders": null })

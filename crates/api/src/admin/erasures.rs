@@ -2,21 +2,21 @@
 
 use app::App;
 use axum::{Json, extract::State};
-use chrono::Datelike;
-use desk::privacy::{self, ErasureOutcome, ErasureRecord, ErasureSubject};
-use foundation::core::Core;
-use foundation::db;
+use chrono::{DateTime, Datelike};
+use desk::privacy::{self, ErasureOutcome, ErasureProgress, ErasureRecord, ErasureSubject};
+use foundation::{core::Core, db, work_slice::WorkSlice};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::{ToSchema, openapi::Object};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use super::ADMINS;
+use super::{ADMINS, upkeep::read_cursor};
 use crate::{
     auth::ApiCaller,
     bindings::word_schema,
     body::JsonBody,
     error::{ApiError, StaffError},
+    finish::SLICE,
     openapi::CallErrors,
     orders::bounded_text,
     reason::given_reason,
@@ -57,45 +57,71 @@ struct EraseRequest {
     reason: String,
     /// If true, nothing is erased; `known` of the answer lists the data that would be erased.
     dry_run: bool,
+    /// The `next_cursor` of the answer before.
+    #[schema(max_length = 500)]
+    cursor: Option<String>,
 }
 
 /// Erases the data about a person.
 ///
 /// This cannot be undone. `known` lists the orders with personal data and those of them in use, and tells whether a
 /// driver has this id. `erased` is the number of erased orders, or null in a dry run. Nothing is erased while one of
-/// the orders is in use.
+/// the orders is in use. One request works for about 30 s. If more is left, `next_cursor` is not null: the same request with it
+/// as its `cursor` continues, and `known` of its answer is null.
 #[utoipa::path(post, path = "/", tag = "admin", extensions(("x-roles" = json!(ADMINS))),
     request_body(content = EraseRequest,
         example = json!({ "subject": "customer", "id": "CUS-1", "reason": "request 12", "dry_run": true })),
     responses(
         (status = 200, description = "success", body = Object,
-         example = json!({ "dry_run": true, "known": { "orders": ["ORD-1"], "in_use": [], "driver": false }, "erased": null })),
+         example = json!({ "dry_run": true, "known": { "orders": ["ORD-1"], "in_use": [], "driver": false }, "erased": null,
+                           "next_cursor": null })),
         CallErrors,
     ))]
 async fn erase_subject(
     State(app): State<App>,
     caller: ApiCaller,
-    JsonBody(EraseRequest { subject, id, reason, dry_run }): JsonBody<EraseRequest>,
+    JsonBody(EraseRequest { subject, id, reason, dry_run, cursor }): JsonBody<EraseRequest>,
 ) -> Result<Json<Value>, ApiError> {
     caller.require_role(&ADMINS)?;
     let reason = given_reason(reason)?;
     let id = bounded_text("id", Some(id))?.unwrap_or_default();
+    if let Some(erased_at) = read_cursor::<i64>(cursor.as_deref())?.and_then(DateTime::from_timestamp_micros) {
+        let erasure = privacy::find_erasure(&app.core, subject, &id, erased_at).await?;
+        let erasure =
+            erasure.ok_or_else(|| ApiError::invalid_member("cursor", "cursor is of no erasure of this id"))?;
+        let (erased, next) = match erasure.orders {
+            Some(orders) => (orders, None),
+            None => carry_out(&app.core, &erasure, None).await?,
+        };
+        return Ok(Json(answer_erasure(&json!(null), &erasure, erased, next.is_some())));
+    }
     let known = privacy::find_personal_data(&app.core, subject, &id).await?;
     if known.is_nothing() {
         return Err(StaffError::NothingKnown(subject, id).into());
     }
     if dry_run {
-        return Ok(Json(json!({ "dry_run": true, "known": known, "erased": null })));
+        return Ok(Json(json!({ "dry_run": true, "known": known, "erased": null, "next_cursor": null })));
     }
     let erasure = ErasureRecord::new(subject, &id, &reason, &caller.actor(), db::database_now(&app.core.db).await?);
-    let erased = carry_out(&app.core, &erasure).await?;
-    Ok(Json(json!({ "dry_run": false, "known": known, "erased": erased })))
+    let (erased, next) = carry_out(&app.core, &erasure, None).await?;
+    Ok(Json(answer_erasure(&json!(known), &erasure, erased, next.is_some())))
 }
 
-/// Erases the data and returns the number of erased orders.
-async fn carry_out(core: &Core, erasure: &ErasureRecord) -> Result<i64, ApiError> {
-    match privacy::erase_subject(core, erasure).await? {
-        ErasureOutcome::Done { orders } => Ok(orders),
+/// Returns the answer to an erasure of which `erased` orders are erased. Its time is the cursor.
+fn answer_erasure(known: &Value, erasure: &ErasureRecord, erased: i64, is_left: bool) -> Value {
+    let next_cursor = is_left.then(|| erasure.erased_at.timestamp_micros().to_string());
+    json!({ "dry_run": false, "known": known, "erased": erased, "next_cursor": next_cursor })
+}
+
+/// Erases as much as fits into a request. Returns the number of orders erased so far, and the position if more is left.
+async fn carry_out(
+    core: &Core,
+    erasure: &ErasureRecord,
+    repeated: Option<ErasureProgress>,
+) -> Result<(i64, Option<ErasureProgress>), ApiError> {
+    match privacy::erase_slice(core, erasure, repeated, WorkSlice::lasting(SLICE)).await? {
+        ErasureOutcome::Done { orders } => Ok((orders, None)),
+        ErasureOutcome::Unfinished { orders, progress } => Ok((orders, Some(progress))),
         ErasureOutcome::InUse(orders) => Err(StaffError::StillInUse(orders).into()),
     }
 }
@@ -123,18 +149,22 @@ struct RepeatRequest {
     erasure: ErasureRecord,
     /// If true, nothing is erased; `orders` of the answer is the number of orders that would be erased.
     dry_run: bool,
+    /// The `next_cursor` of the answer before.
+    #[schema(max_length = 2000)]
+    cursor: Option<String>,
 }
 
 /// Repeats an erasure on a restored backup.
 ///
-/// Repeating it again is harmless.
+/// Repeating it again is harmless. One request works for about 30 s. If more is left, `next_cursor` is not null: the same
+/// request with it as its `cursor` continues.
 #[utoipa::path(post, path = "/repeat", tag = "admin", extensions(("x-roles" = json!(ADMINS))),
     request_body(content = RepeatRequest, example = json!({ "erasure": example_erasure(), "dry_run": true })),
-    responses((status = 200, description = "success", body = Object, example = json!({ "orders": 1 })), CallErrors))]
+    responses((status = 200, description = "success", body = Object, example = json!({ "orders": 1, "next_cursor": null })), CallErrors))]
 async fn repeat_erasure(
     State(app): State<App>,
     caller: ApiCaller,
-    JsonBody(RepeatRequest { erasure, dry_run }): JsonBody<RepeatRequest>,
+    JsonBody(RepeatRequest { erasure, dry_run, cursor }): JsonBody<RepeatRequest>,
 ) -> Result<Json<Value>, ApiError> {
     caller.require_role(&ADMINS)?;
     if !YEARS.contains(&erasure.erased_at.year()) {
@@ -144,12 +174,17 @@ async fn repeat_erasure(
     if let Some((member, problem)) = erasure.find_problem(db::database_now(&app.core.db).await?) {
         return Err(ApiError::invalid_member("erasure", format!("{member} {problem}")));
     }
-    let orders = if dry_run {
-        i64::try_from(privacy::find_data_to_erase(&app.core, &erasure).await?.orders.len()).unwrap_or(i64::MAX)
+    let repeated = cursor.as_deref().map(serde_json::from_str).transpose();
+    let repeated =
+        repeated.map_err(|_| ApiError::invalid_member("cursor", "cursor must be the next_cursor of an answer"))?;
+    let (orders, next) = if dry_run {
+        let orders = privacy::find_data_to_erase(&app.core, &erasure).await?.orders.len();
+        (i64::try_from(orders).unwrap_or(i64::MAX), None)
     } else {
-        carry_out(&app.core, &erasure).await?
+        carry_out(&app.core, &erasure, repeated).await?
     };
-    Ok(Json(json!({ "orders": orders })))
+    let next_cursor = next.map(|progress| json!(progress).to_string());
+    Ok(Json(json!({ "orders": orders, "next_cursor": next_cursor })))
 }
 
 fn example_erasure() -> Value {

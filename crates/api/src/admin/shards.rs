@@ -6,7 +6,8 @@ use foundation::core::Core;
 use foundation::{
     error::ServiceError,
     shard_map::{self, SetShardsError},
-    staff_actions::ActionAuthor,
+    staff_actions::{ActionAuthor, StaffAction, record_work},
+    work_slice::WorkSlice,
 };
 use maintenance::recovery::shards::{self, ShardStanding};
 use queue::ShardCount;
@@ -15,14 +16,17 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use super::{ADMINS, OPERATORS};
+use super::{
+    ADMINS, OPERATORS,
+    upkeep::{UpkeepRequest, read_cursor},
+};
 use crate::{
     auth::ApiCaller,
-    bindings::EmptyBody,
     body::JsonBody,
     error::{ApiError, StaffError},
+    finish::SLICE,
     openapi::CallErrors,
-    reason::StaffReason,
+    reason::{StaffReason, optional_reason},
 };
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
@@ -113,19 +117,24 @@ async fn set_shards(
 /// Moves the remaining jobs out of the shards beyond a lowered number, and closes these shards.
 ///
 /// `moved` and `dead` are the numbers of moved jobs and dead letters. `left` is the number of jobs that still run
-/// there; repeat the request for them. Without this request each remaining timer runs at its time.
+/// there; repeat the request for them. One request works for about 30 s. If it moved jobs and some are left, `next_cursor` is
+/// not null: the same request with it as its `cursor` continues. Without this request each remaining timer runs at its time.
 #[utoipa::path(post, path = "/drain", tag = "admin", extensions(("x-roles" = json!(ADMINS))),
+    request_body(content = UpkeepRequest, example = json!({ "reason": "one shard is enough" })),
     responses(
         (status = 200, description = "success", body = Object,
-         example = json!({ "was_settled": false, "moved": 12, "dead": 1, "left": 0, "shards": example_shards() })),
+         example = json!({ "was_settled": false, "moved": 12, "dead": 1, "left": 0, "shards": example_shards(),
+                           "next_cursor": null })),
         CallErrors,
     ))]
 async fn drain_shards(
     State(app): State<App>,
     caller: ApiCaller,
-    JsonBody(EmptyBody {}): JsonBody<EmptyBody>,
+    JsonBody(UpkeepRequest { reason, cursor }): JsonBody<UpkeepRequest>,
 ) -> Result<Json<Value>, ApiError> {
     caller.require_role(&ADMINS)?;
+    let reason = optional_reason(reason)?;
+    let of_generation: Option<i64> = read_cursor(cursor.as_deref())?;
     let generation = shard_map::read_latest(&app.core.db).await?;
     let was_settled = generation.settled_at.is_some();
     if !was_settled && generation.derived_at.is_none() {
@@ -136,11 +145,23 @@ async fn drain_shards(
         return Err(StaffError::ShardsChanging(text).into());
     }
     app.core.shards.reload(&app.core.db).await?;
-    let drained = if was_settled { None } else { Some(shards::drain_left_over(&app.core, &generation).await?) };
+    let number = generation.generation;
+    if of_generation.is_some_and(|cursor| cursor != number) {
+        let text = format!("the number of shards has changed again (generation {number}); see: dispatchq shards list");
+        return Err(StaffError::ShardsChanging(text).into());
+    }
+    let slice = WorkSlice::lasting(SLICE);
+    let drained = if was_settled { None } else { Some(shards::drain_slice(&app.core, &generation, slice).await?) };
     let drained = drained.unwrap_or_default();
+    let by = ActionAuthor { actor: &caller.actor(), reason: reason.as_deref() };
+    let subject = format!("generation {number}: {} shard(s)", generation.shards.get());
+    record_work(&app.core.db, by, StaffAction::ShardsDrained, &subject, json!(drained)).await?;
+    // After a request that moved nothing, only running jobs are left.
+    let has_moved = drained.moved + drained.dead > 0;
+    let next_cursor = (has_moved && !drained.is_settled).then(|| number.to_string());
     Ok(Json(json!({
         "was_settled": was_settled, "moved": drained.moved, "dead": drained.dead, "left": drained.left,
-        "shards": view_shards(&app.core).await?,
+        "shards": view_shards(&app.core).await?, "next_cursor": next_cursor,
     })))
 }
 

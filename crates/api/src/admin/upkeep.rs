@@ -1,16 +1,27 @@
 //! Upkeep tasks that workers run on schedule, started by staff: `/api/v1/admin/reconciliation` and
 //! `/api/v1/admin/cleanup`. The history check: `/api/v1/admin/history-check`.
 
+use std::str::FromStr;
+
 use app::App;
 use axum::{
     Json,
     extract::{Query, State, rejection::QueryRejection},
 };
+use chrono::DateTime;
 use desk::dead_letters::mirror;
+use foundation::{
+    error::ServiceError,
+    staff_actions::{ActionAuthor, StaffAction, record_work},
+    work_slice::WorkSlice,
+};
 use maintenance::{
     audit::{self, binding_invariants::BINDING_INVARIANTS, invariants::INVARIANTS},
-    periodic::cleanup::{self, CleanupMode},
-    recovery::{reconciler, repair},
+    periodic::cleanup::{self, CleanupMode, CleanupPlace},
+    recovery::{
+        reconciler::{self, FullRun},
+        repair,
+    },
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -20,10 +31,11 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use super::{ADMINS, OPERATORS};
 use crate::{
     auth::ApiCaller,
-    bindings::EmptyBody,
     body::JsonBody,
     error::{ApiError, StaffError},
+    finish::SLICE,
     openapi::CallErrors,
+    reason::optional_reason,
 };
 
 const MOST_CALLS: u32 = 100_000;
@@ -64,26 +76,62 @@ async fn list_missing_jobs(State(app): State<App>, caller: ApiCaller) -> Result<
     Ok(Json(json!({ "missing": missing })))
 }
 
+/// A request for long work.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct UpkeepRequest {
+    /// Reason, kept in the record together with the actor.
+    #[schema(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
+    pub(super) reason: Option<String>,
+    /// The `next_cursor` of the answer before.
+    #[schema(max_length = 500)]
+    pub(super) cursor: Option<String>,
+}
+
+/// Reads the `cursor` of a request for long work.
+pub(super) fn read_cursor<T: FromStr>(cursor: Option<&str>) -> Result<Option<T>, ApiError> {
+    let read = cursor.map(str::parse).transpose();
+    read.map_err(|_| ApiError::invalid_member("cursor", "cursor must be the next_cursor of an answer"))
+}
+
 /// Compares Redis with Postgres, and restores missing timers.
 ///
 /// `report` has the numbers of compared rows, inserted and moved timers, and orders held for review and ended.
-/// `warning` tells why dead letters could not be compared, or is null.
+/// `warning` tells why dead letters could not be compared, or is null. A comparison that takes longer than 30 s continues:
+/// `report` is null, and the same request with `next_cursor` as its `cursor` waits for the end.
 #[utoipa::path(post, path = "/", tag = "admin", extensions(("x-roles" = json!(ADMINS))),
+    request_body(content = UpkeepRequest, example = json!({ "reason": "Redis was restored" })),
     responses(
         (status = 200, description = "success", body = Object,
          example = json!({ "report": { "rebuild": true, "looked_at": 120, "inserted": 0, "moved": 0, "held": 0, "compensated": 0 },
-                           "warning": null })),
+                           "warning": null, "next_cursor": null })),
         CallErrors,
     ))]
 async fn reconcile_jobs(
     State(app): State<App>,
     caller: ApiCaller,
-    JsonBody(EmptyBody {}): JsonBody<EmptyBody>,
+    JsonBody(UpkeepRequest { reason, cursor }): JsonBody<UpkeepRequest>,
 ) -> Result<Json<Value>, ApiError> {
     caller.require_role(&ADMINS)?;
-    let report = reconciler::reconcile_in_full(&app.maintenance).await?.ok_or(StaffError::ReconcilerRuns)?;
+    let reason = optional_reason(reason)?;
+    let since: Option<i64> = read_cursor(cursor.as_deref())?;
+    let run = match since.and_then(DateTime::from_timestamp_micros) {
+        None => reconciler::start_full_run(&app.maintenance, SLICE).await?,
+        Some(since) => reconciler::await_full_run(&app.maintenance, since, SLICE).await?,
+    };
+    let report = match run {
+        FullRun::Done(report) => report,
+        FullRun::UnderWay { since } => {
+            let next_cursor = since.timestamp_micros().to_string();
+            return Ok(Json(json!({ "report": null, "warning": null, "next_cursor": next_cursor })));
+        }
+        FullRun::Refused => return Err(StaffError::ReconcilerRuns.into()),
+        FullRun::Failed => return Err(ServiceError::Incomplete("the reconciliation has no report".to_owned()).into()),
+    };
+    let by = ActionAuthor { actor: &caller.actor(), reason: reason.as_deref() };
+    record_work(&app.core.db, by, StaffAction::ReconciliationRun, "reconciliation", json!(report)).await?;
     let warning = mirror::mirror_once(&app.core).await.err().map(|error| error.to_string());
-    Ok(Json(json!({ "report": report, "warning": warning })))
+    Ok(Json(json!({ "report": report, "warning": warning, "next_cursor": null })))
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -91,29 +139,45 @@ async fn reconcile_jobs(
 struct CleanupRequest {
     /// If true, nothing is removed; the answer has the numbers that would be removed.
     dry_run: bool,
+    /// Reason, kept in the record together with the actor.
+    #[schema(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
+    reason: Option<String>,
+    /// The `next_cursor` of the answer before.
+    #[schema(max_length = 500)]
+    cursor: Option<String>,
 }
 
 /// Removes rows whose retention time has passed.
 ///
 /// Workers do this as `[schedules]` sets it. The answer has the numbers of removed orders, messages, rankings,
 /// Idempotency-Keys, records, dead jobs, transactions and bindings. `failed` lists the kinds that could not be removed,
-/// with the cause.
+/// with the cause. One request works for about 30 s. If more is left, `next_cursor` is not null: the same request with it as
+/// its `cursor` continues.
 #[utoipa::path(post, path = "/", tag = "admin", extensions(("x-roles" = json!(ADMINS))),
     request_body(content = CleanupRequest, example = json!({ "dry_run": true })),
     responses(
         (status = 200, description = "success", body = Object,
          example = json!({ "orders": 12, "messages": 40, "rankings": 0, "idempotency_keys": 7, "records": 0, "dead_jobs": 0,
-                           "transactions": 0, "bindings": 0, "failed": [] })),
+                           "transactions": 0, "bindings": 0, "failed": [], "next_cursor": null })),
         CallErrors,
     ))]
 async fn clean_up_rows(
     State(app): State<App>,
     caller: ApiCaller,
-    JsonBody(CleanupRequest { dry_run }): JsonBody<CleanupRequest>,
+    JsonBody(CleanupRequest { dry_run, reason, cursor }): JsonBody<CleanupRequest>,
 ) -> Result<Json<Value>, ApiError> {
     caller.require_role(&ADMINS)?;
+    let reason = optional_reason(reason)?;
+    let from: CleanupPlace = read_cursor(cursor.as_deref())?.unwrap_or_default();
     let mode = if dry_run { CleanupMode::DryRun } else { CleanupMode::Remove };
-    Ok(Json(json!(cleanup::run_all(&app.maintenance, mode).await?)))
+    let (report, next) = cleanup::run_slice(&app.maintenance, mode, from, WorkSlice::lasting(SLICE)).await?;
+    if !dry_run {
+        let by = ActionAuthor { actor: &caller.actor(), reason: reason.as_deref() };
+        record_work(&app.core.db, by, StaffAction::CleanupRun, "cleanup", json!(report)).await?;
+    }
+    let mut answer = json!(report);
+    answer["next_cursor"] = json!(next.as_ref().map(ToString::to_string));
+    Ok(Json(answer))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]

@@ -15,17 +15,10 @@ use settings::PartnerConfig;
 use test_support::{Answer, Api, TestApp, dead_letters::bury_due, secs};
 
 const AUDIT: &str = "/api/v1/admin/audit?limit=500";
-/// Operations without an audit row. Workers also do their work periodically, they have their own record, or (shards)
-/// they would move the queue of this test.
-const UNRECORDED: [&str; 7] = [
-    "/api/v1/admin/shards",
-    "/api/v1/admin/cleanup",
-    "/api/v1/admin/reconciliation",
-    "/api/v1/admin/shards/drain",
-    "/api/v1/admin/erasures",
-    "/api/v1/admin/erasures/repeat",
-    "/api/v1/admin/plans/{id}/perform",
-];
+/// Operations without an audit row. An erasure has its own record, which names the person. The run of a plan is recorded
+/// with the plan.
+const UNRECORDED: [&str; 3] =
+    ["/api/v1/admin/erasures", "/api/v1/admin/erasures/repeat", "/api/v1/admin/plans/{id}/perform"];
 const STAFF: [&str; 3] = ["dispatcher", "support", "operator"];
 
 /// A staff operation that changes data.
@@ -362,6 +355,11 @@ impl Office {
                 let plan = json!({ "filter": {}, "action": "discard", "dry_run": true });
                 (operation.path.clone(), merged(plan, &because))
             }
+            "POST /admin/cleanup" => (operation.path.clone(), with("dry_run", json!(false))),
+            "POST /admin/shards/drain" => {
+                reconciler::reconcile_once(&t.app.maintenance).await.unwrap().unwrap();
+                (operation.path.clone(), because)
+            }
             "POST /admin/outbox/{id}/replay" => {
                 self.owe_refund("REPLAY").await;
                 t.run_due().await;
@@ -427,7 +425,9 @@ fn collection(area: &str) -> Value {
 #[tokio::test]
 async fn every_staff_operation_leaves_an_audit_row() {
     let office = Office::open().await;
-    let operations = staff_operations();
+    let mut operations = staff_operations();
+    // Last: another number of shards moves the queue of this test.
+    operations.sort_by_key(|operation| operation.path.starts_with("/api/v1/admin/shards"));
     assert!(operations.len() > 40, "the document was read: {}", operations.len());
     let mut missing = Vec::new();
     for (n, operation) in operations.iter().enumerate() {

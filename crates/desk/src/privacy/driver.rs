@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use sqlx::{PgExecutor, types::Json};
 
 use super::ErasureRecord;
-use foundation::{core::Core, loops::report_progress};
+use foundation::{core::Core, loops::report_progress, work_slice::WorkSlice};
 use orders::{
     feed::{self, FeedCursor},
     fleet::driver_index::{self, DriverPlace},
@@ -31,13 +31,13 @@ const FEED: &str = "order_feed";
 
 /// Position of an erasure, stored as JSON.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct ErasureProgress {
+pub struct ErasureProgress {
     /// Table that is being scanned; `None`: orders.
     table: Option<String>,
     /// Primary key of the last scanned row, or the feed position in the last step; empty: none.
     after: Vec<String>,
     /// Number of orders that had data so far.
-    orders: i64,
+    pub(super) orders: i64,
 }
 
 /// Scan of a table. `$1` is the driver, `$2` the primary key of the last scanned row, `$3` the number of rows, `$4` the
@@ -134,8 +134,14 @@ pub const WALKS: [TableWalk; 6] = [
     },
 ];
 
-/// Erases the driver of this record from the stored position on. Returns the number of orders that had data.
-pub(super) async fn erase_driver(core: &Core, erasure: &ErasureRecord, pseudonym: &str) -> Result<i64, sqlx::Error> {
+/// Erases the driver of this record from a position on. Returns whether it is finished; the slice may end first.
+pub(super) async fn erase_driver(
+    core: &Core,
+    erasure: &ErasureRecord,
+    pseudonym: &str,
+    progress: &mut ErasureProgress,
+    slice: WorkSlice,
+) -> Result<bool, sqlx::Error> {
     let driver = DriverId::from(erasure.subject_id.as_str());
     let place: Option<DriverPlace> = sqlx::query_as(
         "-- place of erased driver
@@ -144,13 +150,16 @@ pub(super) async fn erase_driver(core: &Core, erasure: &ErasureRecord, pseudonym
     .bind(&driver)
     .fetch_optional(&core.db)
     .await?;
-    let mut progress = load_progress(core, erasure).await?;
+    let mut is_done = true;
     if progress.table.is_none() {
-        erase_orders_of(core, erasure, &driver, pseudonym, &mut progress).await?;
+        is_done = erase_orders_of(core, erasure, &driver, pseudonym, progress, slice).await?;
     }
     if let Some(place) = place {
         // An unavailable driver leaves the index in Redis.
         driver_index::upsert_driver(core, &place).await;
+    }
+    if !is_done {
+        return Ok(false);
     }
     // If another version has stored a table that is not in the list, all tables are scanned again.
     let begun = progress.table.as_deref();
@@ -158,13 +167,14 @@ pub(super) async fn erase_driver(core: &Core, erasure: &ErasureRecord, pseudonym
     let done = WALKS.iter().position(|walk| begun == Some(walk.table)).unwrap_or(0);
     if !is_at_feed {
         for walk in &WALKS[done..] {
-            walk_table(core, erasure, &driver, pseudonym, walk, &mut progress).await?;
+            if !walk_table(core, erasure, &driver, pseudonym, walk, progress, slice).await? {
+                return Ok(false);
+            }
         }
-        progress = ErasureProgress { table: Some(FEED.to_owned()), after: Vec::new(), ..progress };
-        save_progress(&core.db, erasure, &progress).await?;
+        (progress.table, progress.after) = (Some(FEED.to_owned()), Vec::new());
+        save_progress(&core.db, erasure, progress).await?;
     }
-    erase_steps_of(core, erasure, &driver, pseudonym, &mut progress).await?;
-    Ok(progress.orders)
+    erase_steps_of(core, erasure, &driver, pseudonym, progress, slice).await
 }
 
 async fn erase_orders_of(
@@ -173,7 +183,8 @@ async fn erase_orders_of(
     driver: &DriverId,
     pseudonym: &str,
     progress: &mut ErasureProgress,
-) -> Result<(), sqlx::Error> {
+    slice: WorkSlice,
+) -> Result<bool, sqlx::Error> {
     loop {
         let mut tx = core.db.begin().await?;
         let erased: i64 = sqlx::query_scalar(
@@ -190,7 +201,10 @@ async fn erase_orders_of(
         tx.commit().await?;
         report_progress();
         if erased < i64::from(ORDERS_AT_ONCE) {
-            return Ok(());
+            return Ok(true);
+        }
+        if slice.is_over() {
+            return Ok(false);
         }
     }
 }
@@ -202,7 +216,8 @@ async fn walk_table(
     pseudonym: &str,
     walk: &TableWalk,
     progress: &mut ErasureProgress,
-) -> Result<(), sqlx::Error> {
+    slice: WorkSlice,
+) -> Result<bool, sqlx::Error> {
     if progress.table.as_deref() != Some(walk.table) {
         progress.table = Some(walk.table.to_owned());
         progress.after = walk.first.iter().map(ToString::to_string).collect();
@@ -212,11 +227,14 @@ async fn walk_table(
         let page = sqlx::query_scalar(walk.statement).bind(driver).bind(&progress.after).bind(ROWS_AT_ONCE);
         let page = if walk.is_renamed { page.bind(pseudonym) } else { page };
         let last: Option<Vec<String>> = page.fetch_optional(&mut *tx).await?;
-        let Some(last) = last else { return tx.rollback().await };
+        let Some(last) = last else { return tx.rollback().await.map(|()| true) };
         progress.after = last;
         save_progress(&mut *tx, erasure, progress).await?;
         tx.commit().await?;
         report_progress();
+        if slice.is_over() {
+            return Ok(false);
+        }
     }
 }
 
@@ -227,23 +245,30 @@ async fn erase_steps_of(
     driver: &DriverId,
     pseudonym: &str,
     progress: &mut ErasureProgress,
-) -> Result<(), sqlx::Error> {
+    slice: WorkSlice,
+) -> Result<bool, sqlx::Error> {
     // There is no position before the first step, or if another version stored none.
     let mut after: FeedCursor = progress.after.first().and_then(|place| place.parse().ok()).unwrap_or_default();
     loop {
         let mut tx = core.db.begin().await?;
         let last = feed::erase_driver_in_page(&mut *tx, driver, pseudonym, after).await?;
-        let Some(last) = last else { return tx.rollback().await };
+        let Some(last) = last else { return tx.rollback().await.map(|()| true) };
         after = last;
         progress.after = vec![last.to_string()];
         save_progress(&mut *tx, erasure, progress).await?;
         tx.commit().await?;
         report_progress();
+        if slice.is_over() {
+            return Ok(false);
+        }
     }
 }
 
-/// Reads the position. A finished or new erasure starts with the first step.
-async fn load_progress(core: &Core, erasure: &ErasureRecord) -> Result<ErasureProgress, sqlx::Error> {
+/// Reads the position of an unfinished erasure. `None`: the erasure is finished.
+pub(super) async fn load_progress(
+    core: &Core,
+    erasure: &ErasureRecord,
+) -> Result<Option<ErasureProgress>, sqlx::Error> {
     let kept: Option<Option<Json<ErasureProgress>>> = sqlx::query_scalar(
         "-- progress of erasure
          SELECT progress FROM erasures WHERE subject = $1 AND subject_id = $2 AND erased_at = $3 AND orders IS NULL",
@@ -253,10 +278,10 @@ async fn load_progress(core: &Core, erasure: &ErasureRecord) -> Result<ErasurePr
     .bind(erasure.erased_at)
     .fetch_optional(&core.db)
     .await?;
-    Ok(kept.flatten().map(|Json(progress)| progress).unwrap_or_default())
+    Ok(kept.map(|kept| kept.map(|Json(progress)| progress).unwrap_or_default()))
 }
 
-async fn save_progress(
+pub(super) async fn save_progress(
     db: impl PgExecutor<'_>,
     erasure: &ErasureRecord,
     progress: &ErasureProgress,

@@ -17,10 +17,12 @@ const MARK: &str = "MARK words";
 const PHONE: &str = "+6281234567890";
 
 /// Operations whose texts describe the installation, its staff or accounts at providers, not an order or a driver.
-const ABOUT_NO_PERSON: [&str; 10] = [
+const ABOUT_NO_PERSON: [&str; 12] = [
     "/api/v1/admin/dispatcher/",
     "/api/v1/admin/queues/",
     "/api/v1/admin/dead/actions",
+    "/api/v1/admin/cleanup",
+    "/api/v1/admin/reconciliation",
     // The erasure record is kept as proof of the request.
     "/api/v1/admin/erasures",
     "/api/v1/admin/shards",

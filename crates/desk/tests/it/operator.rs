@@ -4,6 +4,7 @@ mod explain;
 mod jobs;
 mod mirror;
 mod requeue;
+mod slices;
 
 use desk::dead_letters::decide::DecisionAuthor;
 use test_support::{

@@ -5,7 +5,7 @@
 //! index, so its cost does not grow with the table. If a sweep fails, the others still run, and the job fails at the
 //! end with the names of the failed sweeps. Cleanup also finishes interrupted erasures.
 
-use std::time::Duration;
+use std::{fmt, str::FromStr, time::Duration};
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
@@ -18,11 +18,7 @@ use crate::{
     },
 };
 use desk::privacy;
-use foundation::{
-    core::Core,
-    db::{self, Pool},
-    error::ServiceError,
-};
+use foundation::{core::Core, db, error::ServiceError, work_slice::WorkSlice};
 use queue::store::DeadFilter;
 use settings::RetentionConfig;
 
@@ -60,6 +56,9 @@ pub struct CleanupReport {
     pub transactions: u64,
     /// Deleted bindings without transactions.
     pub bindings: u64,
+    /// Copies of dead jobs in Postgres. Not shown, because `dead_jobs` counts the jobs in Redis.
+    #[serde(skip)]
+    expired: u64,
     /// Failed sweeps with their errors. Rows that they removed before the failure are counted.
     pub failed: Vec<String>,
 }
@@ -76,35 +75,94 @@ pub async fn run(maintenance: &Maintenance, mode: CleanupMode) -> Result<Cleanup
 
 /// Same as [`run`], but returns failed sweeps in the report.
 pub async fn run_all(maintenance: &Maintenance, mode: CleanupMode) -> Result<CleanupReport, ServiceError> {
-    let keep = &maintenance.config.retention;
-    let mut sweeper = TableSweeper {
-        db: &maintenance.core.db,
-        now: db::database_now(&maintenance.core.db).await?,
-        mode,
-        failed: Vec::new(),
-    };
-    let mut report = CleanupReport {
-        orders: sweeper.walk_table(&sweeps::ORDERS, keep.orders).await?,
-        messages: sweeper.sweep_table(&sweeps::OFFERS, keep.messages).await?
-            + sweeper.sweep_table(&sweeps::MESSAGES, keep.messages).await?
-            + sweeper.sweep_table(&binding_sweeps::BINDING_MESSAGES, keep.messages).await?
-            + sweeper.sweep_table(&binding_sweeps::BINDING_ALERTS, keep.messages).await?
-            + sweeper.sweep_table(&sweeps::ALERTS, keep.messages).await?,
-        rankings: sweeper.sweep_table(&sweeps::RANKINGS, keep.messages).await?,
-        idempotency_keys: sweeper.sweep_table(&sweeps::IDEMPOTENCY_KEYS, RetentionConfig::IDEMPOTENCY_KEYS).await?,
-        // Kept as long as the history of orders, because these records show the authors of decisions.
-        records: sweeper.sweep_table(&sweeps::AREA_CHANGES, keep.events).await?
-            + sweeper.sweep_table(&sweeps::FEED, keep.events).await?
-            + sweeper.sweep_table(&sweeps::STAFF_ACTIONS, keep.events).await?
-            + sweeper.sweep_table(&sweeps::STAFF_REQUESTS, keep.events).await?
-            + sweeper.sweep_table(&binding_sweeps::BINDING_EVENTS, keep.events).await?,
-        transactions: sweeper.walk_table(&binding_sweeps::TRANSACTIONS, keep.transactions).await?,
-        ..CleanupReport::default()
-    };
-    report.bindings = sweeper.sweep_table(&binding_sweeps::DELETED_BINDINGS, keep.transactions).await?;
-    report.records += sweeper.sweep_table(&sweeps::ERASURES, keep.erasures).await?;
+    Ok(run_slice(maintenance, mode, CleanupPlace::default(), WorkSlice::WHOLE).await?.0)
+}
+
+/// Where a cleanup goes on.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CleanupPlace {
+    /// Index in the list of steps.
+    step: usize,
+    /// Of a walk: the last row looked at.
+    row: Option<Cursor>,
+}
+
+impl fmt::Display for CleanupPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.step)?;
+        match &self.row {
+            Some((at, id)) => write!(f, ":{}:{id}", at.timestamp_micros()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A text that names no place of a cleanup.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("must be the next_cursor of an answer")]
+pub struct InvalidCleanupPlace;
+
+impl FromStr for CleanupPlace {
+    type Err = InvalidCleanupPlace;
+
+    fn from_str(text: &str) -> Result<Self, InvalidCleanupPlace> {
+        let (step, row) = text.split_once(':').map_or((text, None), |(step, row)| (step, Some(row)));
+        let read_row = |row: &str| {
+            let (micros, id) = row.split_once(':')?;
+            Some((DateTime::from_timestamp_micros(micros.parse().ok()?)?, id.to_owned()))
+        };
+        let row = row.map(|row| read_row(row).ok_or(InvalidCleanupPlace)).transpose()?;
+        Ok(Self { step: step.parse().map_err(|_| InvalidCleanupPlace)?, row })
+    }
+}
+
+/// One step of a cleanup.
+enum CleanupStep {
+    /// A table whose oldest rows go, and how long they are kept.
+    Sweep(&'static TableSweep, Duration),
+    /// A table that is walked over.
+    Walk(&'static TableSweep, Duration),
+    DeadJobs(&'static str),
+    /// Erasures that were interrupted.
+    Erasures,
+}
+
+/// Count of the report that a step adds to.
+type Counter = fn(&mut CleanupReport) -> &mut u64;
+
+/// Returns the steps of a cleanup in their order. Their number and order depend on the mode alone.
+fn list_steps(keep: &RetentionConfig, mode: CleanupMode) -> Vec<(CleanupStep, Counter)> {
+    use CleanupStep::{DeadJobs, Erasures, Sweep, Walk};
+    let records: Counter = |report| &mut report.records;
+    let mut steps: Vec<(CleanupStep, Counter)> =
+        vec![(Walk(&sweeps::ORDERS, keep.orders), |report| &mut report.orders)];
+    for table in [
+        &sweeps::OFFERS,
+        &sweeps::MESSAGES,
+        &binding_sweeps::BINDING_MESSAGES,
+        &binding_sweeps::BINDING_ALERTS,
+        &sweeps::ALERTS,
+    ] {
+        steps.push((Sweep(table, keep.messages), |report| &mut report.messages));
+    }
+    steps.push((Sweep(&sweeps::RANKINGS, keep.messages), |report| &mut report.rankings));
+    let keys = Sweep(&sweeps::IDEMPOTENCY_KEYS, RetentionConfig::IDEMPOTENCY_KEYS);
+    steps.push((keys, |report| &mut report.idempotency_keys));
+    // Kept as long as the history of orders, because these records show the authors of decisions.
+    for table in [
+        &sweeps::AREA_CHANGES,
+        &sweeps::FEED,
+        &sweeps::STAFF_ACTIONS,
+        &sweeps::STAFF_REQUESTS,
+        &binding_sweeps::BINDING_EVENTS,
+    ] {
+        steps.push((Sweep(table, keep.events), records));
+    }
+    steps.push((Walk(&binding_sweeps::TRANSACTIONS, keep.transactions), |report| &mut report.transactions));
+    steps.push((Sweep(&binding_sweeps::DELETED_BINDINGS, keep.transactions), |report| &mut report.bindings));
+    steps.push((Sweep(&sweeps::ERASURES, keep.erasures), records));
     // The record in `staff_actions` remains.
-    report.records += sweeper.sweep_table(&sweeps::DESK_TAKES, Duration::ZERO).await?;
+    steps.push((Sweep(&sweeps::DESK_TAKES, Duration::ZERO), records));
     for table in [
         &sweeps::SESSIONS,
         &sweeps::PEOPLES_KEYS,
@@ -120,109 +178,180 @@ pub async fn run_all(maintenance: &Maintenance, mode: CleanupMode) -> Result<Cle
         &sweeps::PLAN_ITEMS,
         &sweeps::PLANS,
     ] {
-        report.records += sweeper.sweep_table(table, keep.records).await?;
+        steps.push((Sweep(table, keep.records), records));
     }
     if mode == CleanupMode::Remove {
         // Runs before the removal in Redis. Otherwise a flush in between would restore these dead letters.
-        sweeper.sweep_table(&sweeps::EXPIRED_DEAD_LETTERS, keep.dead_jobs).await?;
+        steps.push((Sweep(&sweeps::EXPIRED_DEAD_LETTERS, keep.dead_jobs), |report| &mut report.expired));
     }
-    report.failed = sweeper.failed;
-    for queue in jobs::queues::ALL {
-        report.dead_jobs += remove_dead_jobs(&maintenance.core, queue, keep.dead_jobs, mode).await?;
-    }
+    steps.extend(jobs::queues::ALL.map(|queue| (DeadJobs(queue), (|report| &mut report.dead_jobs) as Counter)));
     if mode == CleanupMode::Remove {
         // Runs last, because an erasure may take longer than this run has left. The next run continues it.
-        report.failed.extend(privacy::resume_erasures(&maintenance.core).await?);
+        steps.push((Erasures, records));
     }
-    Ok(report)
+    steps
 }
 
-async fn remove_dead_jobs(core: &Core, queue: &str, keep: Duration, mode: CleanupMode) -> Result<u64, ServiceError> {
-    let mut total = 0;
-    if mode == CleanupMode::DryRun {
-        let filter = DeadFilter { older_than: keep, ..DeadFilter::default() };
-        let mut cursor = None;
-        loop {
-            let page = core.queue().list_dead(queue, &filter, cursor.as_ref()).await?;
-            total += page.entries.len() as u64;
-            cursor = page.next;
-            if cursor.is_none() {
-                return Ok(total);
-            }
+/// Runs the part of a cleanup that fits into a slice, from a place on. Returns what was removed, and where to go on; `None`: nothing is left.
+pub async fn run_slice(
+    maintenance: &Maintenance,
+    mode: CleanupMode,
+    from: CleanupPlace,
+    slice: WorkSlice,
+) -> Result<(CleanupReport, Option<CleanupPlace>), ServiceError> {
+    let mut sweeper = TableSweeper {
+        core: &maintenance.core,
+        now: db::database_now(&maintenance.core.db).await?,
+        mode,
+        slice,
+        failed: Vec::new(),
+    };
+    let mut report = CleanupReport::default();
+    let keep = &maintenance.config.retention;
+    let mut next = None;
+    let mut row = from.row;
+    for (step, (work, counter)) in list_steps(keep, mode).into_iter().enumerate().skip(from.step) {
+        if step > from.step && slice.is_over() {
+            next = Some(CleanupPlace { step, row: None });
+            break;
+        }
+        let done = match work {
+            CleanupStep::Sweep(table, keep) => sweeper.sweep_table(table, keep).await?,
+            CleanupStep::Walk(table, keep) => sweeper.walk_table(table, keep, row.take()).await?,
+            CleanupStep::DeadJobs(queue) => sweeper.remove_dead_jobs(queue, keep.dead_jobs).await?,
+            CleanupStep::Erasures => sweeper.resume_erasures().await?,
+        };
+        *counter(&mut report) += done.removed;
+        if done.is_left {
+            next = Some(CleanupPlace { step, row: done.row });
+            break;
         }
     }
-    loop {
-        let discarded = core.queue().discard_dead_older_than(queue, keep, DEAD_BATCH).await?;
-        total += discarded as u64;
-        if discarded < DEAD_BATCH {
-            return Ok(total);
-        }
-    }
+    report.failed = sweeper.failed;
+    Ok((report, next))
 }
 
 /// Sweeps one table after the other.
 struct TableSweeper<'a> {
-    db: &'a Pool,
+    core: &'a Core,
     now: DateTime<Utc>,
     mode: CleanupMode,
+    slice: WorkSlice,
     failed: Vec<String>,
 }
 
 /// Position of a scan: time and id of the last row.
 type Cursor = (DateTime<Utc>, String);
 
+/// Result of a step.
+#[derive(Debug, Default)]
+struct StepResult {
+    removed: u64,
+    /// The slice was over before the end.
+    is_left: bool,
+    /// Of a walk with an end to come: the last row looked at.
+    row: Option<Cursor>,
+}
+
 impl TableSweeper<'_> {
-    async fn sweep_table(&mut self, table: &TableSweep, keep: Duration) -> Result<u64, sqlx::Error> {
+    async fn sweep_table(&mut self, table: &TableSweep, keep: Duration) -> Result<StepResult, sqlx::Error> {
         let before = self.now - keep;
-        let mut removed = 0;
+        let (db, mut step) = (&self.core.db, StepResult::default());
         let done = async {
             if self.mode == CleanupMode::DryRun {
-                let count: i64 = sqlx::query_scalar(table.count).bind(before).fetch_one(self.db).await?;
-                removed = count.unsigned_abs();
+                let count: i64 = sqlx::query_scalar(table.count).bind(before).fetch_one(db).await?;
+                step.removed = count.unsigned_abs();
                 return Ok(());
             }
             loop {
-                let batch = sqlx::query(table.remove).bind(before).bind(BATCH).execute(self.db).await?.rows_affected();
-                removed += batch;
-                if batch < BATCH.unsigned_abs() {
+                let batch = sqlx::query(table.remove).bind(before).bind(BATCH).execute(db).await?.rows_affected();
+                step.removed += batch;
+                step.is_left = batch >= BATCH.unsigned_abs();
+                if !step.is_left || self.slice.is_over() {
                     return Ok(());
                 }
             }
         }
         .await;
-        self.record_failure(table.what, done)?;
-        Ok(removed)
+        self.record_failure(table.what, done, &mut step)?;
+        Ok(step)
     }
 
-    /// Scans a table from its oldest rows on. Each statement reads a batch and removes the rows that may be removed.
+    /// Scans a table from its oldest rows on, or from a position. Each statement reads a batch and removes the rows that may be removed.
     /// Rows that must stay are therefore read once, not once for each batch after them.
-    async fn walk_table(&mut self, table: &TableSweep, keep: Duration) -> Result<u64, sqlx::Error> {
+    async fn walk_table(
+        &mut self,
+        table: &TableSweep,
+        keep: Duration,
+        from: Option<Cursor>,
+    ) -> Result<StepResult, sqlx::Error> {
         let before = self.now - keep;
         let statement = if self.mode == CleanupMode::DryRun { table.count } else { table.remove };
-        let mut removed = 0;
+        let (db, mut step) = (&self.core.db, StepResult::default());
         let done = async {
-            let (mut at, mut id): Cursor = (DateTime::UNIX_EPOCH, String::new());
+            let (mut at, mut id): Cursor = from.unwrap_or((DateTime::UNIX_EPOCH, String::new()));
             loop {
                 let seen: Option<(i64, DateTime<Utc>, String)> = sqlx::query_as(statement)
                     .bind(before)
                     .bind(FAMILY_BATCH)
                     .bind(at)
                     .bind(&id)
-                    .fetch_optional(self.db)
+                    .fetch_optional(db)
                     .await?;
                 let Some((batch, last_at, last_id)) = seen else { return Ok(()) };
-                removed += batch.unsigned_abs();
+                step.removed += batch.unsigned_abs();
                 (at, id) = (last_at, last_id);
+                if self.slice.is_over() {
+                    (step.is_left, step.row) = (true, Some((at, id)));
+                    return Ok(());
+                }
             }
         }
         .await;
-        self.record_failure(table.what, done)?;
-        Ok(removed)
+        self.record_failure(table.what, done, &mut step)?;
+        Ok(step)
     }
 
-    /// Records a failed sweep. If the database is unavailable, the run ends, because the other sweeps would fail too.
-    fn record_failure(&mut self, what: &str, done: Result<(), sqlx::Error>) -> Result<(), sqlx::Error> {
+    async fn remove_dead_jobs(&self, queue: &str, keep: Duration) -> Result<StepResult, ServiceError> {
+        let mut step = StepResult::default();
+        if self.mode == CleanupMode::DryRun {
+            let filter = DeadFilter { older_than: keep, ..DeadFilter::default() };
+            let mut cursor = None;
+            loop {
+                let page = self.core.queue().list_dead(queue, &filter, cursor.as_ref()).await?;
+                step.removed += page.entries.len() as u64;
+                cursor = page.next;
+                if cursor.is_none() {
+                    return Ok(step);
+                }
+            }
+        }
+        loop {
+            let discarded = self.core.queue().discard_dead_older_than(queue, keep, DEAD_BATCH).await?;
+            step.removed += discarded as u64;
+            step.is_left = discarded >= DEAD_BATCH;
+            if !step.is_left || self.slice.is_over() {
+                return Ok(step);
+            }
+        }
+    }
+
+    async fn resume_erasures(&mut self) -> Result<StepResult, sqlx::Error> {
+        let resumed = privacy::resume_erasures(self.core, self.slice).await?;
+        self.failed.extend(resumed.failed);
+        Ok(StepResult { is_left: resumed.is_left, ..StepResult::default() })
+    }
+
+    /// Records a failed sweep, which this run does not repeat. If the database is unavailable, the run ends, because the other sweeps
+    /// would fail too.
+    fn record_failure(
+        &mut self,
+        what: &str,
+        done: Result<(), sqlx::Error>,
+        step: &mut StepResult,
+    ) -> Result<(), sqlx::Error> {
         let Err(error) = done else { return Ok(()) };
+        (step.is_left, step.row) = (false, None);
         let code =
             error.as_database_error().and_then(sqlx::error::DatabaseError::code).unwrap_or_default().into_owned();
         // A statement timeout or lock timeout does not affect the next statement.

@@ -7,8 +7,10 @@
 
 use std::{sync::Arc, time::Duration};
 
+use chrono::{DateTime, Utc};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 use crate::{
     capability::Maintenance,
@@ -24,7 +26,13 @@ use areas::admission::{
     limits_mirror,
     waiting::{self, SuspectMembers, WaitingDrift},
 };
-use foundation::{db::lock, error::ServiceError, loops::report_progress, shard_map::tolerate_failed};
+use foundation::{
+    db::{self, lock},
+    error::ServiceError,
+    loops::report_progress,
+    shard_map::tolerate_failed,
+    work_slice::WorkSlice,
+};
 use orders::fleet::driver_index;
 
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -34,7 +42,9 @@ pub(crate) const MENDED_WITHIN: Duration = OVERDUE.saturating_add(INTERVAL);
 /// Pause after a report of a missing epoch. Every take reports it, and one reaction per pause is enough.
 const REBUILD_PAUSE: Duration = Duration::from_millis(250);
 /// Lock key. The number is arbitrary but the same in every replica.
-const LOCK: i64 = 0x6470_7265_636f_6e63;
+pub const LOCK: i64 = 0x6470_7265_636f_6e63;
+/// Pause before the next look at whether a full reconciliation has ended.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 const PLACES_EVERY: Duration = Duration::from_secs(60);
 
 /// Runs until `stop` is cancelled. A worker notifies `missing_epoch` when it notices that Redis has lost its data.
@@ -133,6 +143,57 @@ pub async fn reconcile_in_full(maintenance: &Maintenance) -> Result<Option<Repai
         rebuild::rebuild_timers(maintenance, maintenance.core.queue().homes()).await
     };
     run_exclusively(maintenance, rebuild).await
+}
+
+/// State of a full reconciliation that runs behind the requests for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FullRun {
+    Done(RepairReport),
+    /// It still runs. `since` is before its start.
+    UnderWay {
+        since: DateTime<Utc>,
+    },
+    /// Another process is reconciling, so nothing was started.
+    Refused,
+    /// It ended without a report.
+    Failed,
+}
+
+/// Starts [`reconcile_in_full`] on a task of its own, and waits for its end at most this long. A rebuild cannot stop halfway without
+/// starting over, so it is not cut into slices: it runs on, and [`await_full_run`] waits for it in any process.
+pub async fn start_full_run(maintenance: &Maintenance, patience: Duration) -> Result<FullRun, ServiceError> {
+    let since = db::database_now(&maintenance.core.db).await?;
+    let of_task = maintenance.clone();
+    let work = async move {
+        let done = reconcile_in_full(&of_task).await;
+        if let Err(error) = &done {
+            tracing::warn!(%error, "A full reconciliation failed.");
+        }
+        done
+    };
+    let mut running = maintenance.core.behind_answers.spawn(work.in_current_span());
+    match tokio::time::timeout(patience, &mut running).await {
+        Ok(Ok(done)) => Ok(done?.map_or(FullRun::Refused, FullRun::Done)),
+        Ok(Err(_)) => Ok(FullRun::Failed),
+        Err(_) => Ok(FullRun::UnderWay { since }),
+    }
+}
+
+/// Waits at most this long for the end of a full reconciliation that was started after `since`, in this process or another.
+pub async fn await_full_run(
+    maintenance: &Maintenance,
+    since: DateTime<Utc>,
+    patience: Duration,
+) -> Result<FullRun, ServiceError> {
+    let core = &maintenance.core;
+    let slice = WorkSlice::lasting(patience);
+    while lock::run_under_lock(&core.upkeep, LOCK, async { Ok(()) }).await?.is_none() {
+        if slice.is_over() {
+            return Ok(FullRun::UnderWay { since });
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    Ok(repair::find_full_report(core, since).await?.map_or(FullRun::Failed, FullRun::Done))
 }
 
 async fn run_exclusively(

@@ -3,6 +3,7 @@
 
 use std::{collections::HashSet, fmt, ops::AddAssign, time::Duration};
 
+use chrono::{DateTime, Utc};
 use futures_util::future::join_all;
 use metrics::counter;
 use model::{
@@ -202,6 +203,23 @@ pub async fn list_missing(core: &Core) -> Result<Vec<NewJob>, ServiceError> {
             .extend(jobs.into_iter().zip(answers).filter(|(_, a)| *a == RepairVerdict::Inserted).map(|(job, _)| job));
     }
     Ok(missing)
+}
+
+/// Returns the stored report of the first full reconciliation that ended after `since`.
+pub(super) async fn find_full_report(core: &Core, since: DateTime<Utc>) -> Result<Option<RepairReport>, sqlx::Error> {
+    let row: Option<(bool, i64, i64, i64, i64, i64)> = sqlx::query_as(
+        "-- report of full reconciliation
+         SELECT rebuild, looked_at, inserted, moved, held, compensated FROM reconcile_log
+         WHERE at >= $1 AND rebuild ORDER BY at LIMIT 1",
+    )
+    .bind(since)
+    .fetch_optional(&core.db)
+    .await?;
+    Ok(row.map(|(rebuild, looked_at, inserted, moved, held, compensated)| {
+        let [looked_at, inserted, moved, held, compensated] =
+            [looked_at, inserted, moved, held, compensated].map(i64::cast_unsigned);
+        RepairReport { rebuild, looked_at, inserted, moved, held, compensated }
+    }))
 }
 
 /// Stores the report if anything was found.

@@ -16,6 +16,7 @@ use foundation::{
     loops::report_progress,
     shard_map::{self, SetShardsError, ShardGeneration},
     staff_actions::ActionAuthor,
+    work_slice::WorkSlice,
 };
 use queue::{
     JobAddress, JobId, NewJob, ShardCount, Shards, Store, StoreError,
@@ -26,8 +27,8 @@ use queue::{
 const STANDING_TIMEOUT: Duration = Duration::from_secs(2);
 /// Jobs moved at a time.
 const PAGE: usize = 1_000;
-/// Maximum tries of a drain. It waits for running jobs, and until every process has read the change.
-const DRAIN_TRIES: u32 = 60;
+/// Maximum time of a drain. It waits for running jobs, and until every process has read the change.
+const DRAIN_TIME: Duration = Duration::from_secs(30);
 const DRAIN_PAUSE: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -162,22 +163,28 @@ pub struct DrainReport {
 /// when the old shards are empty. A job is inserted in the new shard before it is removed from the old one, so a
 /// repetition or a crash is harmless.
 pub async fn drain_left_over(core: &Core, generation: &ShardGeneration) -> Result<DrainReport, ServiceError> {
+    drain_slice(core, generation, WorkSlice::lasting(DRAIN_TIME)).await
+}
+
+/// Same as [`drain_left_over`], for the time of a slice.
+pub async fn drain_slice(
+    core: &Core,
+    generation: &ShardGeneration,
+    slice: WorkSlice,
+) -> Result<DrainReport, ServiceError> {
     let mut report = DrainReport::default();
-    for attempt in 0..DRAIN_TRIES {
-        if attempt > 0 {
-            tokio::time::sleep(DRAIN_PAUSE).await;
-        }
+    loop {
         let shards = core.queue();
         for store in shards.left_over() {
-            report.moved += move_waiting(&shards, store).await?;
-            report.dead += move_dead(&shards, store).await?;
+            report.moved += move_waiting(&shards, store, slice).await?;
+            report.dead += move_dead(&shards, store, slice).await?;
         }
         (report.is_settled, report.left) = settle_change(core, generation).await?;
-        if report.is_settled {
-            break;
+        if report.is_settled || slice.is_over() {
+            return Ok(report);
         }
+        tokio::time::sleep(DRAIN_PAUSE).await;
     }
-    Ok(report)
 }
 
 /// Moves dead letters, which stay in a shard unless they are moved, and records the end of the change when nothing is
@@ -185,7 +192,7 @@ pub async fn drain_left_over(core: &Core, generation: &ShardGeneration) -> Resul
 pub(super) async fn end_change(core: &Core, generation: &ShardGeneration) -> Result<(), ServiceError> {
     let shards = core.queue();
     for store in shards.left_over() {
-        move_dead(&shards, store).await?;
+        move_dead(&shards, store, WorkSlice::WHOLE).await?;
     }
     settle_change(core, generation).await?;
     Ok(())
@@ -203,7 +210,7 @@ async fn settle_change(core: &Core, generation: &ShardGeneration) -> Result<(boo
 }
 
 /// Moves the waiting jobs of one shard. Jobs with a payload are not moved; they become due at once in their old shard.
-async fn move_waiting(shards: &Shards, from: &Store) -> Result<u64, StoreError> {
+async fn move_waiting(shards: &Shards, from: &Store, slice: WorkSlice) -> Result<u64, StoreError> {
     let mut moved = 0;
     for queue in jobs::queues::ALL {
         loop {
@@ -228,6 +235,9 @@ async fn move_waiting(shards: &Shards, from: &Store) -> Result<u64, StoreError> 
             from.enqueue_superseding(&[], &here).await?;
             moved += jobs.len() as u64;
             report_progress();
+            if slice.is_over() {
+                return Ok(moved);
+            }
             if page.len() < PAGE {
                 break;
             }
@@ -237,7 +247,7 @@ async fn move_waiting(shards: &Shards, from: &Store) -> Result<u64, StoreError> 
 }
 
 /// Moves the dead letters of one shard to their present shards.
-async fn move_dead(shards: &Shards, from: &Store) -> Result<u64, StoreError> {
+async fn move_dead(shards: &Shards, from: &Store, slice: WorkSlice) -> Result<u64, StoreError> {
     let mut moved = 0;
     for queue in jobs::queues::ALL {
         let mut cursor = None;
@@ -254,6 +264,9 @@ async fn move_dead(shards: &Shards, from: &Store) -> Result<u64, StoreError> {
                 moved += verdicts.iter().filter(|verdict| **verdict == RestoreVerdict::Restored).count() as u64;
             }
             report_progress();
+            if !astray.is_empty() && slice.is_over() {
+                return Ok(moved);
+            }
             cursor = page.next;
             if cursor.is_none() {
                 break;
@@ -267,7 +280,7 @@ async fn move_dead(shards: &Shards, from: &Store) -> Result<u64, StoreError> {
 pub(super) async fn move_all_dead(core: &Core) -> Result<(), StoreError> {
     let shards = core.queue();
     for store in shards.stores() {
-        move_dead(&shards, store).await?;
+        move_dead(&shards, store, WorkSlice::WHOLE).await?;
     }
     Ok(())
 }
