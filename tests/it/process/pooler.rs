@@ -53,7 +53,7 @@ async fn orders_end_rightly_through_a_pooler_that_shares_sessions() {
 
     let migrated = run_binary(fleet.dir(), &["migrate"], &pooled);
     assert_eq!(migrated.code, Some(1));
-    assert!(migrated.stderr.contains("straight to Postgres"), "{migrated:?}");
+    assert!(migrated.stderr.contains("directly at Postgres"), "{migrated:?}");
 }
 
 async fn ask_postgres(db: &Pool) -> Result<(), ServiceError> {

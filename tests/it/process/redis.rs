@@ -117,7 +117,7 @@ async fn the_api_starts_without_redis_and_takes_orders() {
         key_admin::create_permanent_key(&fleet.app.core.db, "shop", AccountRole::Producer, None).await.unwrap();
     fleet.redis.kill().await;
     let (mut api, base) = fleet.api().await;
-    assert!(api.log().contains("Redis does not answer"), "{}", api.log());
+    assert!(api.log().contains("Redis does not respond"), "{}", api.log());
     let client = foundation::outbound::build_client(secs(30)).unwrap();
     let readiness = async || {
         let answer = client.get(format!("{base}/readyz")).send().await.unwrap();
