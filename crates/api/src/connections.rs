@@ -7,9 +7,10 @@
 //! A flood of slow or silent sockets therefore closes only such sockets, not connections with a request in progress. If
 //! every connection has a request in progress, the listener closes the new one.
 //!
-//! A new connection has [`FIRST_CHANCE`] to send its first request. Until then it does not close to make room for
-//! another. A flood of new sockets therefore cannot close a client's connection before the server has read the client's
-//! request.
+//! A new connection has [`FIRST_CHANCE`] to send its first request. Until then it does not close when the limit of all
+//! connections is reached. A flood of new sockets therefore cannot close a client's connection before the server has read
+//! the client's request. The limit of an address closes connections of any age, so that the listener never waits for one
+//! crowded address.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -125,12 +126,14 @@ impl OpenConnections {
         if let Some(group) = address.and_then(|address| open.by_address.get(&address))
             && group.count >= self.most.per_address
         {
-            let first = group.waiting.first().copied();
-            open.evict_connection(first, now)?;
+            // Without regard to its age: the listener must not wait for one address while others have room.
+            let first = group.waiting.first().copied().ok_or(Refusal::Full)?;
+            open.evict_connection(first);
         }
         if open.all.count >= self.most.in_all {
-            let first = open.all.waiting.first().copied();
-            open.evict_connection(first, now)?;
+            let first = open.all.waiting.first().copied().ok_or(Refusal::Full)?;
+            open.check_age(first, now)?;
+            open.evict_connection(first);
         }
         open.clock += 1;
         let id = open.clock;
@@ -160,18 +163,22 @@ impl ConnectionTable {
         }
     }
 
-    /// Closes a connection and stops counting it, unless it is too young.
-    fn evict_connection(&mut self, first: Option<IdleConnection>, now: Instant) -> Result<(), Refusal> {
-        let waiting = first.ok_or(Refusal::Full)?;
+    /// Refuses to close a connection that still waits for its first request and is too young.
+    fn check_age(&self, waiting: IdleConnection, now: Instant) -> Result<(), Refusal> {
         let Some(registered) = self.registered.get(&waiting.id) else { return Ok(()) };
         let age = now.saturating_duration_since(registered.opened);
         if waiting.kind == WaitKind::FirstRequest && age < FIRST_CHANCE {
             return Err(Refusal::TooEarly(FIRST_CHANCE - age));
         }
-        registered.closing.cancel();
-        self.registered.remove(&waiting.id);
-        self.remove_connection(waiting.address, Some(waiting));
         Ok(())
+    }
+
+    /// Closes a connection and stops counting it.
+    fn evict_connection(&mut self, waiting: IdleConnection) {
+        if let Some(registered) = self.registered.remove(&waiting.id) {
+            registered.closing.cancel();
+            self.remove_connection(waiting.address, Some(waiting));
+        }
     }
 
     fn remove_connection(&mut self, address: Option<IpAddr>, waiting: Option<IdleConnection>) {
@@ -348,6 +355,16 @@ mod tests {
         assert!(!first.closing.is_cancelled());
         let second = all.admit_peer("192.0.2.2".parse().unwrap(), now + FIRST_CHANCE * 2, &stop);
         assert!(second.is_ok() && first.closing.is_cancelled(), "{second:?}");
+    }
+
+    #[test]
+    fn crowded_address_never_delays_another() {
+        let all = connections(9, 1, &[]);
+        let (now, stop) = (Instant::now(), CancellationToken::new());
+        let first = admit(&all, "192.0.2.1").unwrap();
+        let second = all.admit_peer("192.0.2.1".parse().unwrap(), now, &stop);
+        assert!(second.is_ok() && first.closing.is_cancelled(), "{second:?}");
+        assert!(all.admit_peer("192.0.2.2".parse().unwrap(), now, &stop).is_ok());
     }
 
     // Rule F35: A connection with an unknown caller and an incomplete body closes before any other.
