@@ -129,7 +129,7 @@ pub(super) struct RevokeArgs {
 }
 
 impl RevokeArgs {
-    /// Asks for confirmation before several keys are revoked, and requires a reason.
+    /// Asks for confirmation before several keys are revoked.
     fn ask_consent(&self) -> anyhow::Result<()> {
         let whose = match (&self.driver, &self.name) {
             (Some(driver), _) => format!("driver {driver}"),
@@ -139,7 +139,6 @@ impl RevokeArgs {
         if self.dry_run {
             return Ok(());
         }
-        ensure!(self.reason.is_some(), "--reason is required: it is kept in the record with the actor");
         ensure!(ask_person(self.yes, &format!("revoke the keys of {whose}?"))?, "nothing was revoked");
         Ok(())
     }
@@ -194,6 +193,11 @@ impl Command {
 impl RevokeArgs {
     async fn run(self, api: &ApiClient) -> anyhow::Result<()> {
         let reason = if self.dry_run { None } else { api.reason_of_change(self.reason.clone())? };
+        let is_one = self.id.is_some();
+        ensure!(
+            is_one || self.dry_run || reason.is_some(),
+            "--reason is required: it is kept in the record with the actor"
+        );
         self.ask_consent()?;
         let selected = match (self.id, &self.driver, &self.name) {
             (Some(id), ..) => list_live(api, None).await?.into_iter().filter(|key| key["id"] == json!(id)).collect(),

@@ -207,7 +207,14 @@ impl ApiCommand {
     }
 }
 
+/// Runs the command. A command whose output could not be written fails.
 pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    let code = run_any(cli).await?;
+    output::check_written()?;
+    Ok(code)
+}
+
+async fn run_any(cli: Cli) -> anyhow::Result<ExitCode> {
     let command = match cli.command {
         Command::Local(command) => return run_local(command, cli.config.as_deref()).await,
         Command::Api(command) => command,

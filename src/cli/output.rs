@@ -6,6 +6,7 @@
 use std::{
     fmt::{self, Display},
     io::{self, IsTerminal, Write},
+    sync::OnceLock,
 };
 
 use chrono::{DateTime, SecondsFormat, Utc};
@@ -17,6 +18,9 @@ use serde_json::Value;
 
 use foundation::config::error::ConfigError;
 use model::plain_text;
+
+/// First error of a line on stdout, other than a closed pipe.
+static WRITE_ERROR: OnceLock<io::Error> = OnceLock::new();
 
 /// An error with a heading and one line for each problem.
 #[derive(Debug)]
@@ -154,10 +158,23 @@ pub(super) fn print_text(text: &str) {
     print_args(format_args!("{text}"));
 }
 
-/// Prints a line. If the reader has closed stdout (`| head`), the command prints nothing more and runs to its end: exiting here would
-/// cut off the effects of what it has committed.
+/// Prints a line. If the reader has closed stdout (`| head`), the rest of the output is dropped. After any other error,
+/// [`check_written`] fails. In both cases the command runs to its end: exiting here would cut off the effects of what it
+/// has committed.
 pub(super) fn print_args(line: fmt::Arguments<'_>) {
-    let _ = writeln!(io::stdout(), "{line}");
+    if let Err(error) = writeln!(io::stdout(), "{line}")
+        && error.kind() != io::ErrorKind::BrokenPipe
+    {
+        let _ = WRITE_ERROR.set(error);
+    }
+}
+
+/// Returns an error if the output is incomplete, for example because the disk is full.
+pub(super) fn check_written() -> anyhow::Result<()> {
+    match WRITE_ERROR.get() {
+        Some(error) => anyhow::bail!("the output is incomplete: {error}; what the command changed stays changed"),
+        None => Ok(()),
+    }
 }
 
 /// Returns a progress bar for `total` items. It is drawn on stderr, and only on a terminal.

@@ -1,10 +1,10 @@
 //! `dispatchq partner-sim`: a simulated taxi partner for trials and benchmarks.
 
-use std::{io::Write, process::ExitCode};
+use std::process::ExitCode;
 
 use serde_json::json;
 
-use super::signals;
+use super::{output, signals};
 use partner_sim::{PartnerSim, PartnerSimOptions};
 
 #[derive(Debug, clap::Args)]
@@ -26,9 +26,9 @@ impl Args {
         if self.json {
             let started = json!({ "url": url, "control_url": control, "callback_url": callback_url,
                                   "api_key": api_key, "callback_secret": callback_secret });
-            print_line(&started.to_string());
+            output::print_text(&started.to_string());
         } else {
-            print_line(&format!(
+            output::print_text(&format!(
                 "Partner    {url}\nKey        {api_key}\nCallbacks  {}\nSecret     {callback_secret}\nControl    {control}/_sim/state\n\
                  \nPress Ctrl-C to stop.",
                 callback_url.unwrap_or("none (--callback-url)"),
@@ -37,16 +37,10 @@ impl Args {
         stop.cancelled().await;
         let report = partner.read_report();
         if self.json {
-            print_line(&serde_json::to_string(&report)?);
+            output::print_text(&serde_json::to_string(&report)?);
         } else {
-            print_line(&format!("\n{}{:<24}{:>12}", report.counters, "bookings open", report.open_bookings));
+            output::print_text(&format!("\n{}{:<24}{:>12}", report.counters, "bookings open", report.open_bookings));
         }
         Ok(ExitCode::SUCCESS)
     }
-}
-
-/// Prints a line and flushes it, because stdout may be a pipe. Ignores a closed stdout.
-pub(super) fn print_line(text: &str) {
-    let mut out = std::io::stdout();
-    let _ = writeln!(out, "{text}").and_then(|()| out.flush());
 }

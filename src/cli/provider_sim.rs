@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use serde_json::json;
 
-use super::{partner_sim::print_line, signals};
+use super::{output, signals};
 use provider_sim::{ProviderSim, ProviderSimOptions};
 
 #[derive(Debug, clap::Args)]
@@ -22,21 +22,21 @@ impl Args {
         let provider = ProviderSim::start(&self.options).await?;
         let (url, control, api_key) = (provider.url(), provider.control_url(), &self.options.api_key);
         if self.json {
-            print_line(&json!({ "url": url, "control_url": control, "api_key": api_key }).to_string());
+            output::print_text(&json!({ "url": url, "control_url": control, "api_key": api_key }).to_string());
         } else {
-            print_line(&format!(
+            output::print_text(&format!(
                 "Servers  {url}/servers/NAME\nKey      {api_key}\nControl  {control}/_sim/state\n\nPress Ctrl-C to stop."
             ));
         }
         stop.cancelled().await;
         let report = serde_json::to_value(provider.read_report())?;
         if self.json {
-            print_line(&report.to_string());
+            output::print_text(&report.to_string());
         } else {
             let lines = report.as_object().into_iter().flatten();
             let lines: Vec<_> =
                 lines.map(|(name, count)| format!("{:<24}{count:>12}", name.replace('_', " "))).collect();
-            print_line(&format!("\n{}", lines.join("\n")));
+            output::print_text(&format!("\n{}", lines.join("\n")));
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -72,7 +72,7 @@ enum BindingFate {
 struct BulkReport {
     fates: Vec<(BindingId, BindingFate)>,
     /// The first error that does not concern one binding alone.
-    failed: Option<CallError>,
+    failed: Vec<(BindingId, CallError)>,
 }
 
 impl BulkReport {
@@ -107,16 +107,20 @@ impl BulkArgs {
         let report = self.change_each(api, &ids, verb).await;
         self.print_report(&report, total)?;
         let (done, is_clean) = (report.changed().count(), self.dry_run || report.refused().next().is_none());
-        if let Some(error) = report.failed {
+        let mut failed = report.failed.into_iter();
+        if let Some((id, error)) = failed.next() {
+            for (id, error) in failed {
+                output::print_note(&format!("{id}: {error}"));
+            }
             let past = verb.past_form();
-            let rest = format!("{done} of {total} were {past} before the error; run the command again for the rest");
-            return Err(anyhow::Error::new(error).context(rest));
+            let rest = format!("at least {done} of {total} were {past}; run the command again for the rest");
+            return Err(anyhow::Error::new(error).context(id).context(rest));
         }
         Ok(if is_clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
     /// Changes up to [`AT_ONCE`] bindings at the same time. After an error that does not concern one binding alone (status 404, 409 or
-    /// 410), it starts no further changes and waits for those under way.
+    /// 410), it starts no further changes and waits for those under way. A change that waits after a 429 is under way.
     async fn change_each(&self, api: &ApiClient, ids: &[BindingId], verb: BindingVerb) -> BulkReport {
         let has_failed = AtomicBool::new(false);
         let mut changes = stream::iter(ids)
@@ -133,7 +137,7 @@ impl BulkArgs {
         while let Some(changed) = changes.next().await {
             match changed {
                 Some((id, Ok(fate))) => report.fates.push((id, fate)),
-                Some((_, Err(error))) => report.failed = report.failed.or(Some(error)),
+                Some((id, Err(error))) => report.failed.push((id, error)),
                 None => {}
             }
         }

@@ -1,6 +1,12 @@
 //! Requests to the API and their answers. The API runs in another process or in this one.
 
-use std::{error::Error, fmt, io::Read, time::Duration};
+use std::{
+    error::Error,
+    fmt,
+    io::Read,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 use anyhow::Context;
 use api::local::{LocalAnswer, LocalApi, LocalBody};
@@ -23,7 +29,10 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(65);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest wait of one request, over all its tries, while the API answers that the key sends too many requests.
 const RATE_LIMIT_PATIENCE: Duration = Duration::from_secs(60);
-/// Error code of the answer when the key sends too many requests. Other answers with status 429 say that an area is full.
+/// Printed once per command, when its first request waits.
+const RATE_LIMIT_NOTE: &str =
+    "The API refuses more requests for now (429: this key sends too many, or this address sent wrong keys); waiting.";
+/// Error code of the API's own 429. A 429 without it comes from a proxy.
 const RATE_LIMITED: &str = "RATE_LIMITED";
 /// Items per page: the maximum of the API.
 const PAGE: usize = 500;
@@ -36,6 +45,8 @@ const IGNORED_FIELDS: &str = "x-ignored-fields";
 pub(in crate::cli) struct ApiClient {
     base: Url,
     transport: ApiTransport,
+    /// Whether a request has waited because the API answered 429.
+    has_waited: AtomicBool,
 }
 
 /// Place where the API runs.
@@ -160,13 +171,15 @@ impl ApiClient {
         if base.scheme() == "http" {
             builder = builder.no_proxy();
         }
-        Ok(Self { base, transport: ApiTransport::Http { client: builder.build()?, authorization } })
+        let transport = ApiTransport::Http { client: builder.build()?, authorization };
+        Ok(Self { base, transport, has_waited: AtomicBool::new(false) })
     }
 
     /// Returns a client for the API in this process, on the servers of `app`.
     pub(in crate::cli) fn in_process(app: App, actor: Actor) -> anyhow::Result<Self> {
         let base = Url::parse(THIS_PROCESS)?;
-        Ok(Self { base, transport: ApiTransport::InProcess(LocalApi::new(app, actor)) })
+        let transport = ApiTransport::InProcess(LocalApi::new(app, actor));
+        Ok(Self { base, transport, has_waited: AtomicBool::new(false) })
     }
 
     /// Waits for background work that answers of this process have started.
@@ -357,7 +370,7 @@ impl ApiClient {
         }
     }
 
-    /// Sends a request. While the API refuses it because the key sends too many, waits as long as the answer says and sends it again.
+    /// Sends a request. While the API answers 429, waits for `Retry-After` and sends it again. The API has then done nothing.
     async fn send_in_turn(&self, request: reqwest::RequestBuilder) -> Result<LocalAnswer, CallError> {
         let mut waited = Duration::ZERO;
         loop {
@@ -369,6 +382,9 @@ impl ApiClient {
             let answer = LocalAnswer { status, headers, body };
             match find_pause(&answer) {
                 Some(pause) if waited + pause <= RATE_LIMIT_PATIENCE => {
+                    if !self.has_waited.swap(true, Ordering::Relaxed) {
+                        output::print_note(RATE_LIMIT_NOTE);
+                    }
                     tokio::time::sleep(pause).await;
                     waited += pause;
                 }

@@ -105,7 +105,7 @@ async fn refuse_first(State(seen): State<Arc<Mutex<HashMap<String, usize>>>>, re
     };
     if path == "/api/v1/orders" {
         let full = json!({ "error_code": "DISPATCHER_AREA_THRESHOLD_REACHED", "message": "the area is full" });
-        return (StatusCode::TOO_MANY_REQUESTS, [(RETRY_AFTER, "1")], Json(full)).into_response();
+        return (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, "1")], Json(full)).into_response();
     }
     if count == 1 {
         let refusal = json!({ "error_code": "RATE_LIMITED", "message": "too many requests with this key" });
@@ -125,6 +125,7 @@ async fn loops_wait_while_the_api_says_too_many_requests() {
     ] {
         let printed = api.run(args).await;
         assert_eq!((printed.code, printed.stdout.as_str()), (Some(0), report), "{args:?}: {printed:?}");
+        assert_eq!(printed.stderr.matches("waiting").count(), 1, "{args:?}: {printed:?}");
     }
     // The command does not wait for a full area.
     let create = api.run(&["order", "create", "--service-type", "RIDE", "--lat", "0", "--lng", "0"]).await;
@@ -203,6 +204,18 @@ async fn command_goes_on_when_its_reader_has_gone() {
     let (code, stderr) = run_without_reader(fleet.dir(), &["privacy", "replay", "erasures.json", "--yes"]);
     assert_eq!((code, stderr.as_str()), (Some(0), ""));
     assert_eq!(fleet.count("SELECT count(*) FROM erasures WHERE orders IS NOT NULL").await, 3);
+}
+
+#[tokio::test]
+async fn command_fails_when_its_output_cannot_be_written() {
+    let fleet = Fleet::start().await;
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut list = Command::new(env!("CARGO_BIN_EXE_dispatchq"));
+    list.args(["privacy", "list", "--json"]).current_dir(fleet.dir()).stdin(Stdio::null()).stdout(full);
+    let ended = list.output().unwrap();
+    let stderr = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("the output is incomplete: No space left"), "{stderr}");
 }
 
 /// Runs a command whose standard output has no reader. Returns its exit code and its error output.
