@@ -89,7 +89,9 @@ pub async fn serve_api(
     serve_router(listener, super::router_with_pages(app, pages), config, stop).await?;
     behind.close();
     if timeout(GRACE, behind.wait()).await.is_err() {
-        tracing::warn!("Redis did not receive every accept before the shutdown; the reconciler restores the timers.");
+        tracing::warn!(
+            "Some work of finished requests was cut off by the shutdown; the reconciler restores what is missing in Redis."
+        );
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! Audit record of staff actions on queues, drivers, keys, sessions, users, partners and shards, and of desk claims:
-//! the author, the time, the subject and the reason. A record is written in the transaction of its change. Changes of
+//! the author, the time, the subject and the reason. A record is written in the transaction of its change, except that of
+//! long upkeep ([`record_work`]). Changes of
 //! orders are recorded in the order's history. Design: docs/design/staff-and-roles.md.
 
 use model::actor::Actor;
@@ -73,7 +74,7 @@ pub enum StaffAction {
     /// The share of orders for which a partner is polled for the job id was set.
     PartnerShareSet,
     ShardsSet,
-    /// Jobs were moved out of shards beyond the number there is.
+    /// Jobs were moved out of shards that are no longer used.
     ShardsDrained,
     /// Redis was compared with Postgres.
     ReconciliationRun,

@@ -2,7 +2,7 @@
 
 use app::App;
 use axum::{Json, extract::State};
-use chrono::{DateTime, Datelike};
+use chrono::Datelike;
 use desk::privacy::{self, ErasureOutcome, ErasureProgress, ErasureRecord, ErasureSubject};
 use foundation::{core::Core, db, work_slice::WorkSlice};
 use serde::Deserialize;
@@ -10,7 +10,10 @@ use serde_json::{Value, json};
 use utoipa::{ToSchema, openapi::Object};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use super::{ADMINS, upkeep::read_cursor};
+use super::{
+    ADMINS,
+    upkeep::{YEARS, invalid_cursor, read_time_cursor},
+};
 use crate::{
     auth::ApiCaller,
     bindings::word_schema,
@@ -21,9 +24,6 @@ use crate::{
     orders::bounded_text,
     reason::given_reason,
 };
-
-/// Years accepted for the time of an erasure. Postgres and calendars support all of them.
-const YEARS: std::ops::Range<i32> = 2000..3000;
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::default().routes(routes!(list_erasures, erase_subject)).routes(routes!(repeat_erasure))
@@ -85,10 +85,13 @@ async fn erase_subject(
     caller.require_role(&ADMINS)?;
     let reason = given_reason(reason)?;
     let id = bounded_text("id", Some(id))?.unwrap_or_default();
-    if let Some(erased_at) = read_cursor::<i64>(cursor.as_deref())?.and_then(DateTime::from_timestamp_micros) {
+    if dry_run && cursor.is_some() {
+        return Err(ApiError::invalid_member("cursor", "cursor must not be given with dry_run"));
+    }
+    if let Some(erased_at) = read_time_cursor(cursor.as_deref())? {
         let erasure = privacy::find_erasure(&app.core, subject, &id, erased_at).await?;
-        let erasure =
-            erasure.ok_or_else(|| ApiError::invalid_member("cursor", "cursor is of no erasure of this id"))?;
+        let erasure = erasure
+            .ok_or_else(|| ApiError::invalid_member("cursor", "cursor does not belong to an erasure of this id"))?;
         let (erased, next) = match erasure.orders {
             Some(orders) => (orders, None),
             None => carry_out(&app.core, &erasure, None).await?,
@@ -175,8 +178,8 @@ async fn repeat_erasure(
         return Err(ApiError::invalid_member("erasure", format!("{member} {problem}")));
     }
     let repeated = cursor.as_deref().map(serde_json::from_str).transpose();
-    let repeated =
-        repeated.map_err(|_| ApiError::invalid_member("cursor", "cursor must be the next_cursor of an answer"))?;
+    let repeated = repeated.ok().filter(|progress| progress.as_ref().is_none_or(ErasureProgress::is_valid));
+    let repeated = repeated.ok_or_else(invalid_cursor)?;
     let (orders, next) = if dry_run {
         let orders = privacy::find_data_to_erase(&app.core, &erasure).await?.orders.len();
         (i64::try_from(orders).unwrap_or(i64::MAX), None)

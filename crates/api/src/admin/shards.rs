@@ -9,7 +9,7 @@ use foundation::{
     staff_actions::{ActionAuthor, StaffAction, record_work},
     work_slice::WorkSlice,
 };
-use maintenance::recovery::shards::{self, ShardStanding};
+use maintenance::recovery::shards::{self, DrainReport, ShardStanding};
 use queue::ShardCount;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -151,8 +151,11 @@ async fn drain_shards(
         return Err(StaffError::ShardsChanging(text).into());
     }
     let slice = WorkSlice::lasting(SLICE);
-    let drained = if was_settled { None } else { Some(shards::drain_slice(&app.core, &generation, slice).await?) };
-    let drained = drained.unwrap_or_default();
+    let drained = if was_settled {
+        DrainReport { is_settled: true, ..DrainReport::default() }
+    } else {
+        shards::drain_slice(&app.core, &generation, slice).await?
+    };
     let by = ActionAuthor { actor: &caller.actor(), reason: reason.as_deref() };
     let subject = format!("generation {number}: {} shard(s)", generation.shards.get());
     record_work(&app.core.db, by, StaffAction::ShardsDrained, &subject, json!(drained)).await?;

@@ -1,14 +1,14 @@
 //! Upkeep tasks that workers run on schedule, started by staff: `/api/v1/admin/reconciliation` and
 //! `/api/v1/admin/cleanup`. The history check: `/api/v1/admin/history-check`.
 
-use std::str::FromStr;
+use std::{ops::Range, str::FromStr, time::Duration};
 
 use app::App;
 use axum::{
     Json,
     extract::{Query, State, rejection::QueryRejection},
 };
-use chrono::DateTime;
+use chrono::{DateTime, Datelike, Utc};
 use desk::dead_letters::mirror;
 use foundation::{
     error::ServiceError,
@@ -25,6 +25,7 @@ use maintenance::{
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
@@ -39,6 +40,10 @@ use crate::{
 };
 
 const MOST_CALLS: u32 = 100_000;
+/// Years accepted in times from clients. Postgres and calendars support all of them.
+pub(super) const YEARS: Range<i32> = 2000..3000;
+/// Maximum time of the comparison of dead letters within a request.
+const MIRROR_TIME: Duration = Duration::from_secs(20);
 /// Checks in addition to the lists of invariants.
 const OTHER_CHECKS: [(&str, &str); 4] = [
     ("legal_transitions", "every transition is in the table of docs/STATES.md"),
@@ -91,7 +96,18 @@ pub(super) struct UpkeepRequest {
 /// Reads the `cursor` of a request for long work.
 pub(super) fn read_cursor<T: FromStr>(cursor: Option<&str>) -> Result<Option<T>, ApiError> {
     let read = cursor.map(str::parse).transpose();
-    read.map_err(|_| ApiError::invalid_member("cursor", "cursor must be the next_cursor of an answer"))
+    read.map_err(|_| invalid_cursor())
+}
+
+/// Reads a `cursor` that is a time in microseconds.
+pub(super) fn read_time_cursor(cursor: Option<&str>) -> Result<Option<DateTime<Utc>>, ApiError> {
+    let Some(micros) = read_cursor::<i64>(cursor)? else { return Ok(None) };
+    let time = DateTime::from_timestamp_micros(micros).filter(|time| YEARS.contains(&time.year()));
+    time.map(Some).ok_or_else(invalid_cursor)
+}
+
+pub(super) fn invalid_cursor() -> ApiError {
+    ApiError::invalid_member("cursor", "cursor must be the next_cursor of an answer")
 }
 
 /// Compares Redis with Postgres, and restores missing timers.
@@ -114,11 +130,21 @@ async fn reconcile_jobs(
 ) -> Result<Json<Value>, ApiError> {
     caller.require_role(&ADMINS)?;
     let reason = optional_reason(reason)?;
-    let since: Option<i64> = read_cursor(cursor.as_deref())?;
-    let run = match since.and_then(DateTime::from_timestamp_micros) {
+    let since = read_time_cursor(cursor.as_deref())?;
+    let run = match since {
         None => reconciler::start_full_run(&app.maintenance, SLICE).await?,
         Some(since) => reconciler::await_full_run(&app.maintenance, since, SLICE).await?,
     };
+    let result = match &run {
+        FullRun::Done(report) => Some(json!(report)),
+        FullRun::UnderWay { .. } => Some(json!({ "under_way": true })),
+        FullRun::Refused | FullRun::Failed => None,
+    };
+    // The request that started the run records it. Later requests only wait.
+    if let (None, Some(result)) = (since, result) {
+        let by = ActionAuthor { actor: &caller.actor(), reason: reason.as_deref() };
+        record_work(&app.core.db, by, StaffAction::ReconciliationRun, "reconciliation", result).await?;
+    }
     let report = match run {
         FullRun::Done(report) => report,
         FullRun::UnderWay { since } => {
@@ -128,9 +154,10 @@ async fn reconcile_jobs(
         FullRun::Refused => return Err(StaffError::ReconcilerRuns.into()),
         FullRun::Failed => return Err(ServiceError::Incomplete("the reconciliation has no report".to_owned()).into()),
     };
-    let by = ActionAuthor { actor: &caller.actor(), reason: reason.as_deref() };
-    record_work(&app.core.db, by, StaffAction::ReconciliationRun, "reconciliation", json!(report)).await?;
-    let warning = mirror::mirror_once(&app.core).await.err().map(|error| error.to_string());
+    let warning = match timeout(MIRROR_TIME, mirror::mirror_once(&app.core)).await {
+        Ok(compared) => compared.err().map(|error| error.to_string()),
+        Err(_) => Some(format!("the comparison of dead letters took longer than {MIRROR_TIME:?}; workers continue it")),
+    };
     Ok(Json(json!({ "report": report, "warning": warning, "next_cursor": null })))
 }
 

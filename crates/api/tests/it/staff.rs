@@ -5,6 +5,7 @@ mod actions;
 mod lists;
 mod running;
 mod takes;
+mod upkeep;
 
 use serde_json::{Value, json};
 

@@ -40,6 +40,18 @@ pub struct ErasureProgress {
     pub(super) orders: i64,
 }
 
+impl ErasureProgress {
+    /// Returns whether this is a position that an erasure can reach. For positions from outside.
+    pub fn is_valid(&self) -> bool {
+        let is_key = match self.table.as_deref() {
+            None => self.after.is_empty(),
+            Some(FEED) => self.after.len() <= 1,
+            Some(table) => WALKS.iter().any(|walk| walk.table == table && walk.first.len() == self.after.len()),
+        };
+        is_key && (0..=i64::from(i32::MAX)).contains(&self.orders)
+    }
+}
+
 /// Scan of a table. `$1` is the driver, `$2` the primary key of the last scanned row, `$3` the number of rows, `$4` the
 /// pseudonym. Returns the primary key of the last scanned row, or no row at the end of the table.
 #[derive(Debug)]

@@ -78,12 +78,12 @@ pub async fn run_all(maintenance: &Maintenance, mode: CleanupMode) -> Result<Cle
     Ok(run_slice(maintenance, mode, CleanupPlace::default(), WorkSlice::WHOLE).await?.0)
 }
 
-/// Where a cleanup goes on.
+/// Position at which a cleanup continues.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CleanupPlace {
     /// Index in the list of steps.
     step: usize,
-    /// Of a walk: the last row looked at.
+    /// Last row read, if the step is a walk.
     row: Option<Cursor>,
 }
 
@@ -192,7 +192,8 @@ fn list_steps(keep: &RetentionConfig, mode: CleanupMode) -> Vec<(CleanupStep, Co
     steps
 }
 
-/// Runs the part of a cleanup that fits into a slice, from a place on. Returns what was removed, and where to go on; `None`: nothing is left.
+/// Runs the part of a cleanup that fits into a slice, starting at `from`. Returns the report of this slice, and the position
+/// at which the next slice continues. The position is `None` if nothing is left.
 pub async fn run_slice(
     maintenance: &Maintenance,
     mode: CleanupMode,
@@ -217,7 +218,11 @@ pub async fn run_slice(
         }
         let done = match work {
             CleanupStep::Sweep(table, keep) => sweeper.sweep_table(table, keep).await?,
-            CleanupStep::Walk(table, keep) => sweeper.walk_table(table, keep, row.take()).await?,
+            CleanupStep::Walk(table, keep) => {
+                // The row belongs to the step at which the slice starts.
+                let first = row.take().filter(|_| step == from.step);
+                sweeper.walk_table(table, keep, first).await?
+            }
             CleanupStep::DeadJobs(queue) => sweeper.remove_dead_jobs(queue, keep.dead_jobs).await?,
             CleanupStep::Erasures => sweeper.resume_erasures().await?,
         };
@@ -247,9 +252,9 @@ type Cursor = (DateTime<Utc>, String);
 #[derive(Debug, Default)]
 struct StepResult {
     removed: u64,
-    /// The slice was over before the end.
+    /// Whether the slice was over before the end.
     is_left: bool,
-    /// Of a walk with an end to come: the last row looked at.
+    /// Last row read by an unfinished walk.
     row: Option<Cursor>,
 }
 

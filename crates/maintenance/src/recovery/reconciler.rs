@@ -145,11 +145,11 @@ pub async fn reconcile_in_full(maintenance: &Maintenance) -> Result<Option<Repai
     run_exclusively(maintenance, rebuild).await
 }
 
-/// State of a full reconciliation that runs behind the requests for it.
+/// State of a full reconciliation that continues after its request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FullRun {
     Done(RepairReport),
-    /// It still runs. `since` is before its start.
+    /// It is still running. `since` is a time before its start.
     UnderWay {
         since: DateTime<Utc>,
     },
@@ -159,8 +159,9 @@ pub enum FullRun {
     Failed,
 }
 
-/// Starts [`reconcile_in_full`] on a task of its own, and waits for its end at most this long. A rebuild cannot stop halfway without
-/// starting over, so it is not cut into slices: it runs on, and [`await_full_run`] waits for it in any process.
+/// Starts [`reconcile_in_full`] in its own task, and waits for its end for at most `patience`. A stopped rebuild would have to
+/// start again, so it is not cut into slices. It continues after the request, and [`await_full_run`] waits for it in any
+/// process. If this process shuts down first, a worker starts the rebuild again.
 pub async fn start_full_run(maintenance: &Maintenance, patience: Duration) -> Result<FullRun, ServiceError> {
     let since = db::database_now(&maintenance.core.db).await?;
     let of_task = maintenance.clone();
@@ -187,13 +188,19 @@ pub async fn await_full_run(
 ) -> Result<FullRun, ServiceError> {
     let core = &maintenance.core;
     let slice = WorkSlice::lasting(patience);
-    while lock::run_under_lock(&core.upkeep, LOCK, async { Ok(()) }).await?.is_none() {
+    loop {
+        // Read before the lock is tried: a waiter that takes the lock makes other reconcilers skip a turn.
+        if let Some(report) = repair::find_full_report(core, since).await? {
+            return Ok(FullRun::Done(report));
+        }
+        if lock::run_under_lock(&core.upkeep, LOCK, async { Ok(()) }).await?.is_some() {
+            return Ok(repair::find_full_report(core, since).await?.map_or(FullRun::Failed, FullRun::Done));
+        }
         if slice.is_over() {
             return Ok(FullRun::UnderWay { since });
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }
-    Ok(repair::find_full_report(core, since).await?.map_or(FullRun::Failed, FullRun::Done))
 }
 
 async fn run_exclusively(

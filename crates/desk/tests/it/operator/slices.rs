@@ -125,10 +125,14 @@ async fn full_reconciliation_continues_behind_its_request() {
     };
     assert!(report.rebuild && report.inserted > 0, "{report:?}");
     assert_eq!(t.timers().await.len(), 2);
-    // While a reconciliation runs in any process, the answer is that it does.
+    t.advance(secs(1)).await;
+    let later = db::database_now(&t.app.core.db).await.unwrap();
+    // Another process holds the lock. A stored report is returned all the same; a run without a report is under way.
     let meanwhile = lock::run_under_lock(&t.app.core.upkeep, reconciler::LOCK, async {
-        let waits = reconciler::await_full_run(maintenance, since, Duration::ZERO).await?;
-        Ok((waits, reconciler::start_full_run(maintenance, secs(30)).await?))
+        let ended = reconciler::await_full_run(maintenance, since, Duration::ZERO).await?;
+        let waits = reconciler::await_full_run(maintenance, later, Duration::ZERO).await?;
+        Ok((ended, waits, reconciler::start_full_run(maintenance, secs(30)).await?))
     });
-    assert_eq!(meanwhile.await.unwrap(), Some((FullRun::UnderWay { since }, FullRun::Refused)));
+    let answers = (FullRun::Done(report), FullRun::UnderWay { since: later }, FullRun::Refused);
+    assert_eq!(meanwhile.await.unwrap(), Some(answers));
 }
