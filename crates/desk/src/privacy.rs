@@ -134,7 +134,7 @@ impl KnownData {
 pub enum ErasureOutcome {
     /// Number of orders that had data.
     Done { orders: i64 },
-    /// The slice ended first. `orders` had data so far; a repetition of a finished erasure continues at `progress`.
+    /// The slice ended first. `orders` is the number so far. A repetition of a finished erasure continues at `progress`.
     Unfinished { orders: i64, progress: ErasureProgress },
     /// Nothing was erased because these orders are in use.
     InUse(Vec<String>),
@@ -199,8 +199,8 @@ pub async fn erase_subject(core: &Core, erasure: &ErasureRecord) -> Result<Erasu
     erase_slice(core, erasure, None, WorkSlice::WHOLE).await
 }
 
-/// Same as [`erase_subject`], but stops when the slice is over. An unfinished erasure continues at the position in its row. A finished
-/// one has no position there; its repetition continues at `repeated`.
+/// Same as [`erase_subject`], but stops when the slice is over. An unfinished erasure continues at the position in its row.
+/// A finished erasure has no position in its row, so a repetition continues at `repeated`.
 pub async fn erase_slice(
     core: &Core,
     erasure: &ErasureRecord,

@@ -1,10 +1,10 @@
-//! The time that one request has for work that may take longer than a request may.
+//! Time limit of one request for work that may take longer than a request.
 //!
-//! Work that gets a slice does at least one step, so that repeated requests reach its end, and looks at the slice between steps.
+//! The work checks the slice between its steps. It always does at least one step, so that repeated requests finish it.
 
 use std::time::{Duration, Instant};
 
-/// The part of a long work that one request does.
+/// Time for the part of the work that one request does.
 #[derive(Debug, Clone, Copy)]
 pub struct WorkSlice {
     /// `None`: the work runs to its end.
@@ -12,7 +12,7 @@ pub struct WorkSlice {
 }
 
 impl WorkSlice {
-    /// The whole work.
+    /// No time limit.
     pub const WHOLE: Self = Self { ends: None };
 
     /// A slice that ends after this time.

@@ -1,4 +1,4 @@
-//! Errors of private servers. Each message says what to do.
+//! Errors of private servers. Each message names the cure.
 
 use std::io;
 use std::path::PathBuf;

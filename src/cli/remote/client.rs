@@ -27,7 +27,7 @@ use foundation::outbound;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(65);
 /// Timeout for connecting, shorter because an unreachable address will not answer later.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Longest wait of one request, over all its tries, while the API answers that the key sends too many requests.
+/// Maximum total wait of one request while the API answers 429.
 const RATE_LIMIT_PATIENCE: Duration = Duration::from_secs(60);
 /// Printed once per command, when its first request waits.
 const RATE_LIMIT_NOTE: &str =
@@ -431,7 +431,7 @@ impl ApiClient {
     }
 }
 
-/// Returns how long to wait before the same request is sent again. `None`: the answer is final.
+/// Returns the pause before the request is sent again, or `None` if the answer is final.
 fn find_pause(answer: &LocalAnswer) -> Option<Duration> {
     if answer.status != StatusCode::TOO_MANY_REQUESTS {
         return None;

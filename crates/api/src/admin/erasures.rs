@@ -110,7 +110,7 @@ async fn erase_subject(
     Ok(Json(answer_erasure(&json!(known), &erasure, erased, next.is_some())))
 }
 
-/// Returns the answer to an erasure of which `erased` orders are erased. Its time is the cursor.
+/// Returns the answer to an erasure that has erased data of `erased` orders. The cursor is the time of the erasure.
 fn answer_erasure(known: &Value, erasure: &ErasureRecord, erased: i64, is_left: bool) -> Value {
     let next_cursor = is_left.then(|| erasure.erased_at.timestamp_micros().to_string());
     json!({ "dry_run": false, "known": known, "erased": erased, "next_cursor": next_cursor })

@@ -113,7 +113,7 @@ pub(super) fn invalid_cursor() -> ApiError {
 /// Compares Redis with Postgres, and restores missing timers.
 ///
 /// `report` has the numbers of compared rows, inserted and moved timers, and orders held for review and ended.
-/// `warning` tells why dead letters could not be compared, or is null. A comparison that takes longer than 30 s continues:
+/// `warning` is the reason why dead letters could not be compared, or null. A comparison that takes longer than 30 s continues:
 /// `report` is null, and the same request with `next_cursor` as its `cursor` waits for the end.
 #[utoipa::path(post, path = "/", tag = "admin", extensions(("x-roles" = json!(ADMINS))),
     request_body(content = UpkeepRequest, example = json!({ "reason": "Redis was restored" })),

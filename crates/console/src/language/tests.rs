@@ -67,7 +67,7 @@ const TEMPLATES: [(&str, &str); 17] = [
 /// Texts that are the same in both languages. Text in `code` is for machines.
 const NAMES: [&str; 10] = ["dispatchq", "UTC", "CSV", "Enter", "j", "k", "OTP", "SLA", "m", "Redis"];
 
-/// Returns a text without the parts between `begin` and `end`.
+/// Returns a text without the parts from `begin` to `end`.
 fn without(text: &str, begin: &str, end: &str) -> String {
     let mut parts = text.split(begin);
     let mut left = parts.next().unwrap_or_default().to_owned();

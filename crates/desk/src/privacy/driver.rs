@@ -41,7 +41,7 @@ pub struct ErasureProgress {
 }
 
 impl ErasureProgress {
-    /// Returns whether this is a position that an erasure can reach. For positions from outside.
+    /// Returns whether an erasure can reach this position. Positions from requests are checked with it.
     pub fn is_valid(&self) -> bool {
         let is_key = match self.table.as_deref() {
             None => self.after.is_empty(),
@@ -146,7 +146,8 @@ pub const WALKS: [TableWalk; 6] = [
     },
 ];
 
-/// Erases the driver of this record from a position on. Returns whether it is finished; the slice may end first.
+/// Erases the driver of this record, starting at a position. Returns whether the erasure is finished; the slice may end
+/// first.
 pub(super) async fn erase_driver(
     core: &Core,
     erasure: &ErasureRecord,

@@ -97,7 +97,7 @@ impl fmt::Display for CleanupPlace {
     }
 }
 
-/// A text that names no place of a cleanup.
+/// Error of a text that is not a position of a cleanup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("must be the next_cursor of an answer")]
 pub struct InvalidCleanupPlace;
@@ -118,19 +118,19 @@ impl FromStr for CleanupPlace {
 
 /// One step of a cleanup.
 enum CleanupStep {
-    /// A table whose oldest rows go, and how long they are kept.
+    /// Removes the oldest rows of a table after this retention time.
     Sweep(&'static TableSweep, Duration),
-    /// A table that is walked over.
+    /// Scans a table, and removes the rows that may be removed.
     Walk(&'static TableSweep, Duration),
     DeadJobs(&'static str),
-    /// Erasures that were interrupted.
+    /// Continues interrupted erasures.
     Erasures,
 }
 
-/// Count of the report that a step adds to.
+/// Field of the report to which a step adds.
 type Counter = fn(&mut CleanupReport) -> &mut u64;
 
-/// Returns the steps of a cleanup in their order. Their number and order depend on the mode alone.
+/// Returns the steps of a cleanup in order. They depend only on the mode, so that a position stays valid.
 fn list_steps(keep: &RetentionConfig, mode: CleanupMode) -> Vec<(CleanupStep, Counter)> {
     use CleanupStep::{DeadJobs, Erasures, Sweep, Walk};
     let records: Counter = |report| &mut report.records;

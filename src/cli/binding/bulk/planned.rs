@@ -66,7 +66,7 @@ impl BulkArgs {
         }
     }
 
-    /// Asks for consent. Cancels the plan if the person does not agree, so that nobody runs it later.
+    /// Asks for consent. Cancels the plan if the person does not agree, so that it cannot be run later.
     async fn ask_consent(&self, api: &ApiClient, plan: &Value, verb: BindingVerb) -> anyhow::Result<()> {
         let (id, left) = (show_field(plan, "id"), count_of_left(plan));
         if !self.yes {
