@@ -1,4 +1,4 @@
--- Drivers, the company's own users, API keys, sessions of the console, and the records of what staff did.
+-- Drivers, staff, API keys, Idempotency-Keys, console sessions, records of staff actions, and producers in SQL.
 
 CREATE TABLE drivers (
     id            text PRIMARY KEY CHECK (id ~ '^[A-Za-z0-9_-]{1,64}$'),
@@ -13,11 +13,11 @@ CREATE TABLE drivers (
     disabled_at   timestamptz(3),
     CHECK (disabled_at IS NULL OR NOT available)
 );
-COMMENT ON COLUMN drivers.located_at IS 'when lat and lng were written; null: unknown';
-COMMENT ON COLUMN drivers.phone IS 'E.164, for offers by voice call; never logged';
+COMMENT ON COLUMN drivers.located_at IS 'time of the last report of lat and lng; null: unknown';
+COMMENT ON COLUMN drivers.phone IS 'number in E.164 form, for offers by phone call; never logged';
 COMMENT ON COLUMN drivers.available IS 'whether the driver wants work; orders and offers show whether the driver is occupied';
-COMMENT ON COLUMN drivers.idle_since IS 'end of the last trip; of equally near drivers the longest idle comes first';
-COMMENT ON COLUMN drivers.disabled_at IS 'since when the driver gets no work and the driver''s keys are refused';
+COMMENT ON COLUMN drivers.idle_since IS 'end of the last trip; on equal scores, the driver with the longest idle time comes first';
+COMMENT ON COLUMN drivers.disabled_at IS 'when the driver was disabled; a disabled driver gets no offers, and the driver''s keys are refused';
 CREATE INDEX drivers_nearby ON drivers (lat, lng) WHERE available;
 
 CREATE TABLE users (
@@ -30,29 +30,29 @@ CREATE TABLE users (
     created_at  timestamptz(3) NOT NULL DEFAULT dispatchq_now(),
     disabled_at timestamptz(3)
 );
-COMMENT ON COLUMN users.channel IS 'name of the configured channel that reaches this person';
+COMMENT ON COLUMN users.channel IS 'name of the configured channel for messages to this person';
 COMMENT ON COLUMN users.email IS 'address for e-mail channels; null: the channel''s own addresses';
-COMMENT ON COLUMN users.phone IS 'E.164, for channels that call';
-COMMENT ON COLUMN users.disabled_at IS 'since when this person gets no messages';
+COMMENT ON COLUMN users.phone IS 'number in E.164 form, for channels that make phone calls';
+COMMENT ON COLUMN users.disabled_at IS 'when this person was disabled; a disabled person gets no messages';
 
--- Names of producers and of keys.
+-- Names of producers and keys.
 
--- Returns a name in the form in which its key stores it: NFKC, trimmed, with single blanks, without invisible characters.
+-- Returns the form in which an API key stores a name: NFKC, trimmed, with single blanks, without invisible characters.
 CREATE FUNCTION dispatchq_key_name(name text) RETURNS text LANGUAGE sql IMMUTABLE STRICT AS $$
     SELECT btrim(regexp_replace(regexp_replace(normalize(name, NFKC),
         '[\u00ad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ue000-\uf8ff\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff]',
         '', 'g'), '[ \u1680]+', ' ', 'g'))
 $$;
-COMMENT ON FUNCTION dispatchq_key_name IS 'a name in the form in which its API key stores it';
+COMMENT ON FUNCTION dispatchq_key_name IS 'the form in which an API key stores a name';
 
--- Returns the form by which names are compared, for keys that are inserted without it. `model::key_name` folds more letters.
+-- Returns the form used to compare names, for keys that are inserted without it. `model::key_name` folds more letters.
 CREATE FUNCTION dispatchq_name_key(name text) RETURNS text LANGUAGE sql STABLE AS $$
     SELECT lower(btrim(regexp_replace(
         regexp_replace(normalize(name, NFKC), '[\u00AD\u061C\u200B-\u200F\u202A-\u202E\u2060-\u2069\uFEFF]', '', 'g'),
         '\s+', ' ', 'g')))
 $$;
 
--- Several keys may share a name while one replaces the other.
+-- Several keys may have the same name while a new key replaces an old one.
 CREATE TABLE api_keys (
     id            uuid PRIMARY KEY,
     name          text NOT NULL,
@@ -71,19 +71,20 @@ CREATE TABLE api_keys (
     CHECK ((role = 'driver') = (driver_id IS NOT NULL))
 );
 COMMENT ON TABLE api_keys IS 'keys are random and shown once; only their SHA-256 is stored';
-COMMENT ON COLUMN api_keys.name_key IS 'the name as it is compared: NFKC, without case';
-COMMENT ON COLUMN api_keys.holder_id IS 'the same for all keys of a name and role, or of a driver; Idempotency-Keys belong to it';
-COMMENT ON COLUMN api_keys.oidc_subject IS 'the person who signed in by OpenID Connect, as the provider identifies them; null of keys that were handed out. Nobody knows the text of such a key; it ends with the longest session';
-COMMENT ON COLUMN api_keys.last_used_at IS 'to the minute';
-COMMENT ON COLUMN api_keys.superseded_at IS 'when a new key of the same name replaced this one, which works until it expires or is revoked';
+COMMENT ON COLUMN api_keys.name_key IS 'the form used to compare names: NFKC, case-insensitive';
+COMMENT ON COLUMN api_keys.holder_id IS 'the same for all keys of a name and role, or of a driver; it owns the Idempotency-Keys';
+COMMENT ON COLUMN api_keys.oidc_subject IS 'the identity provider''s id of a person who signed in by OpenID Connect; null for issued keys. The text of such a key is never shown, and the key expires with the session';
+COMMENT ON COLUMN api_keys.last_used_at IS 'updated at most once a minute';
+COMMENT ON COLUMN api_keys.superseded_at IS 'when a new key with the same name replaced this one; this key works until it expires or is revoked';
 CREATE UNIQUE INDEX api_keys_one_per_name ON api_keys (name) WHERE revoked_at IS NULL AND superseded_at IS NULL;
 CREATE UNIQUE INDEX api_keys_one_per_look ON api_keys (name_key) WHERE revoked_at IS NULL AND superseded_at IS NULL;
 CREATE INDEX api_keys_by_name ON api_keys (name_key, role);
 CREATE INDEX api_keys_by_driver ON api_keys (driver_id) WHERE driver_id IS NOT NULL;
--- For the sweep of keys made by sign-ins.
+-- For the sweep of keys that sign-ins created.
 CREATE INDEX api_keys_of_people ON api_keys (created_at) WHERE oidc_subject IS NOT NULL;
 
--- Completes a new key. An erased name leaves no other form of itself.
+-- Sets `name_key` and `holder_id` of a new key. After a rename it sets only `name_key`, so that an erased name does not remain
+-- there.
 CREATE FUNCTION dispatchq_complete_key() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF TG_OP = 'UPDATE' THEN
@@ -105,7 +106,7 @@ CREATE TRIGGER complete_new BEFORE INSERT ON api_keys FOR EACH ROW EXECUTE FUNCT
 CREATE TRIGGER complete_renamed BEFORE UPDATE OF name ON api_keys
     FOR EACH ROW WHEN (NEW.name <> OLD.name) EXECUTE FUNCTION dispatchq_complete_key();
 
--- Keys that open the API now. A process that caches a key stops trusting it at `expires_at`.
+-- Keys that are valid now. A process that caches a key stops accepting it at `expires_at`.
 CREATE VIEW valid_api_keys AS
     SELECT id, name, sha256, role, driver_id, created_at, revoked_at, expires_at, holder_id
     FROM api_keys k
@@ -113,7 +114,7 @@ CREATE VIEW valid_api_keys AS
       AND (expires_at IS NULL OR expires_at > dispatchq_now())
       AND NOT EXISTS (SELECT 1 FROM drivers d WHERE d.id = k.driver_id AND d.disabled_at IS NOT NULL);
 
--- Number of the latest change of a key, or of a driver's `disabled_at`. Processes cache keys and read them again only when it changes.
+-- Number of the latest change of a key, or of a driver's `disabled_at`. Processes cache keys and read them again when it changes.
 CREATE TABLE key_revision (
     one    boolean PRIMARY KEY DEFAULT true CHECK (one),
     number bigint NOT NULL DEFAULT 1
@@ -124,7 +125,7 @@ BEGIN
     UPDATE key_revision SET number = number + 1;
     RETURN NULL;
 END $$;
--- last_used_at is left out because it changes all day. So are new keys, which no process has cached yet.
+-- The trigger ignores `last_used_at`, which changes often. It also ignores new keys, because no process has cached them yet.
 CREATE TRIGGER changed AFTER UPDATE OF id, name, sha256, role, driver_id, expires_at, revoked_at OR DELETE ON api_keys
     FOR EACH STATEMENT EXECUTE FUNCTION dispatchq_keys_changed();
 CREATE TRIGGER keys_changed AFTER UPDATE OF id, disabled_at OR DELETE ON drivers
@@ -140,12 +141,12 @@ CREATE TABLE idempotency_keys (
     created_at   timestamptz(3) NOT NULL DEFAULT dispatchq_now(),
     PRIMARY KEY (holder_id, key)
 );
-COMMENT ON COLUMN idempotency_keys.holder_id IS 'api_keys.holder_id of the caller, so that a rotated key keeps its requests';
-COMMENT ON COLUMN idempotency_keys.status IS 'HTTP status of the stored answer; null while the first request still runs';
-COMMENT ON COLUMN idempotency_keys.work_id IS 'id of the work; the same when the work is repeated after a crash';
+COMMENT ON COLUMN idempotency_keys.holder_id IS 'api_keys.holder_id of the caller; it stays the same when a key is rotated';
+COMMENT ON COLUMN idempotency_keys.status IS 'HTTP status of the stored answer; null while the first request is running';
+COMMENT ON COLUMN idempotency_keys.work_id IS 'id of the work; it stays the same when the work is repeated after a crash';
 CREATE INDEX idempotency_keys_by_age ON idempotency_keys (created_at);
 
--- A staff key is exchanged for a session, so the browser does not keep the key.
+-- Sessions of the console. The browser stores the token of a session, and not the staff key.
 CREATE TABLE console_sessions (
     id           uuid PRIMARY KEY,
     sha256       bytea NOT NULL UNIQUE CHECK (octet_length(sha256) = 32),
@@ -156,15 +157,15 @@ CREATE TABLE console_sessions (
     last_seen_at timestamptz(3) NOT NULL DEFAULT dispatchq_now(),
     ended_at     timestamptz(3)
 );
-COMMENT ON TABLE console_sessions IS 'sign-ins to the console; only the browser has the token, here is its SHA-256';
+COMMENT ON TABLE console_sessions IS 'sign-ins to the console; only the browser has the token, this table has its SHA-256';
 COMMENT ON COLUMN console_sessions.role IS 'role of the key at sign-in; a session ends when the key''s role changes';
-COMMENT ON COLUMN console_sessions.address IS 'address from which the person signed in';
-COMMENT ON COLUMN console_sessions.last_seen_at IS 'to the minute; pages that refresh themselves do not count';
+COMMENT ON COLUMN console_sessions.address IS 'client address of the sign-in';
+COMMENT ON COLUMN console_sessions.last_seen_at IS 'last request of the person, updated at most once a minute; automatic refreshes of a page do not count';
 CREATE INDEX console_sessions_by_age ON console_sessions (created_at);
--- For the deletion of keys.
+-- Used when a key is deleted.
 CREATE INDEX console_sessions_by_key ON console_sessions (key_id);
 
--- Records of staff. deploy/postgres/roles.sql takes UPDATE and DELETE on them from every role.
+-- Records of staff. deploy/postgres/roles.sql revokes UPDATE and DELETE on them from `dispatchq_run`.
 
 CREATE TABLE staff_actions (
     id        bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
@@ -177,16 +178,16 @@ CREATE TABLE staff_actions (
     old_value jsonb,
     new_value jsonb
 );
-COMMENT ON TABLE staff_actions IS 'changes by staff to queues, drivers, keys, users and settings; changes of orders are in order_events';
-COMMENT ON COLUMN staff_actions.subject IS 'id or name of the changed thing';
+COMMENT ON TABLE staff_actions IS 'changes by staff to queues, drivers, keys, users and settings; order_events has the changes of orders';
+COMMENT ON COLUMN staff_actions.subject IS 'what was changed: its id or name';
 COMMENT ON COLUMN staff_actions.old_value IS 'value before the change; null if there was none';
 COMMENT ON COLUMN staff_actions.new_value IS 'value after the change; null if it no longer exists';
 CREATE INDEX staff_actions_by_age ON staff_actions (at);
--- For erasures. The subject is an order, or one of its jobs: `dispatch:ORD-1:1`.
+-- For erasures. The subject is an order, or one of its jobs, such as `dispatch:ORD-1:1`.
 CREATE INDEX staff_actions_by_order ON staff_actions
     ((CASE WHEN strpos(subject, ':') > 0 THEN split_part(subject, ':', 2) ELSE subject END));
 
--- Written before a request is carried out. The change itself, with its reason, is in the table of the changed thing.
+-- Requests of staff. A row is written before the request is processed. Other tables record the change and its reason.
 CREATE TABLE staff_requests (
     id      bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
     at      timestamptz(3) NOT NULL DEFAULT dispatchq_now(),
@@ -194,8 +195,8 @@ CREATE TABLE staff_requests (
     address inet NOT NULL,
     request text NOT NULL CHECK (octet_length(request) BETWEEN 1 AND 256)
 );
-COMMENT ON TABLE staff_requests IS 'address from which a staff key asked for a change';
-COMMENT ON COLUMN staff_requests.request IS 'method and route; path parts that are names are left out';
+COMMENT ON TABLE staff_requests IS 'client addresses of requests for a change with a staff key';
+COMMENT ON COLUMN staff_requests.request IS 'method and route, such as POST /api/v1/orders/{id}/hold; without the ids and names of the path';
 CREATE INDEX staff_requests_by_key ON staff_requests (key_id, at);
 CREATE INDEX staff_requests_by_age ON staff_requests (at);
 
@@ -206,5 +207,5 @@ CREATE TABLE sql_producers (
     PRIMARY KEY (login, owner),
     CONSTRAINT sql_producers_owner_is_key_name CHECK (owner = dispatchq_key_name(owner))
 );
-COMMENT ON TABLE sql_producers IS 'producers for which a Postgres login may create orders by dispatchq_create_order()';
+COMMENT ON TABLE sql_producers IS 'producers for which a Postgres login may create orders with dispatchq_create_order()';
 COMMENT ON COLUMN sql_producers.owner IS 'name of the producer, as its API key stores it';

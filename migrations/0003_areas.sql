@@ -1,4 +1,4 @@
--- Areas, their limits on waiting orders, and the record of changes and refusals.
+-- Areas, their limits on waiting orders, and records of changes and refusals.
 
 CREATE TABLE areas (
     id           text PRIMARY KEY CHECK (id ~ '^[A-Za-z0-9_-]{1,64}$'),
@@ -12,12 +12,12 @@ CREATE TABLE areas (
     updated_at   timestamptz(3) NOT NULL DEFAULT dispatchq_now(),
     CHECK (geometry IS NOT NULL OR cardinality(geohashes) > 0)
 );
-COMMENT ON COLUMN areas.priority IS 'where areas overlap the highest wins: an airport over its city';
-COMMENT ON COLUMN areas.geometry IS 'GeoJSON Polygon or MultiPolygon; null: geohashes alone';
+COMMENT ON COLUMN areas.priority IS 'the highest priority wins where areas overlap, such as an airport within its city';
+COMMENT ON COLUMN areas.geometry IS 'GeoJSON Polygon or MultiPolygon; null: the area has only geohashes';
 COMMENT ON COLUMN areas.service_type IS 'service types that the area applies to; empty: all';
-COMMENT ON COLUMN areas.time_zone IS 'IANA name, such as Asia/Jakarta, in which schedules are read; null: the configuration''s';
+COMMENT ON COLUMN areas.time_zone IS 'IANA name of the time zone of schedules, such as Asia/Jakarta; null: as configured';
 
--- A null value follows the configuration.
+-- Limits of a service type in an area. For a null value the configuration applies.
 CREATE TABLE area_limits (
     area_id                 text NOT NULL REFERENCES areas (id) ON DELETE CASCADE,
     service_type            text NOT NULL,
@@ -40,11 +40,11 @@ CREATE TABLE area_limits (
     PRIMARY KEY (area_id, service_type)
 );
 COMMENT ON COLUMN area_limits.schedule IS
-    'thresholds by weekday and time of day; one that applies replaces max_waiting_orders; null: none';
+    'thresholds by weekday and time of day; a threshold that applies now replaces max_waiting_orders; null: none';
 COMMENT ON COLUMN area_limits.waiting_timeout_sec IS
-    'how long after its creation an order counts against the threshold; null: for its whole lifetime';
+    'seconds after its creation in which an order counts toward the threshold; null: its whole lifetime';
 COMMENT ON COLUMN area_limits.priority IS
-    'where areas overlap, the limits with the highest win for this service type, before the priority of the areas';
+    'the highest priority wins for this service type where areas overlap, before the priority of the areas';
 
 CREATE TABLE area_overrides (
     area_id    text PRIMARY KEY REFERENCES areas (id) ON DELETE CASCADE,
@@ -54,9 +54,9 @@ CREATE TABLE area_overrides (
     actor      text NOT NULL,
     created_at timestamptz(3) NOT NULL DEFAULT dispatchq_now()
 );
-COMMENT ON TABLE area_overrides IS 'no row: AUTO';
+COMMENT ON TABLE area_overrides IS 'decisions of staff that open or close an area; no row: AUTO';
 
--- Whether areas refuse orders at all, and whose. One row.
+-- The flag: whether areas refuse orders, and for which areas, channels and share of users. It has one row.
 CREATE TABLE admission_flag (
     one              boolean PRIMARY KEY DEFAULT true CHECK (one),
     enabled          boolean NOT NULL DEFAULT false,
@@ -68,11 +68,11 @@ CREATE TABLE admission_flag (
     updated_at       timestamptz(3) NOT NULL DEFAULT dispatchq_now()
 );
 INSERT INTO admission_flag DEFAULT VALUES;
-COMMENT ON COLUMN admission_flag.enabled_areas IS 'empty: all';
-COMMENT ON COLUMN admission_flag.shadow_mode IS 'nothing is refused; orders that would have been refused are counted';
+COMMENT ON COLUMN admission_flag.enabled_areas IS 'empty: all areas';
+COMMENT ON COLUMN admission_flag.shadow_mode IS 'thresholds refuse no order; an order that a threshold would refuse is admitted and recorded';
 
--- Numbers of the latest changes. Processes read the four tables above again only when `number` changes, and polygons only when
--- `areas` changes.
+-- Numbers of the latest changes. Processes read the four tables above again when `number` changes, and polygons when `areas`
+-- changes.
 CREATE TABLE admission_revision (
     one    boolean PRIMARY KEY DEFAULT true CHECK (one),
     number bigint NOT NULL DEFAULT 1,
@@ -98,7 +98,7 @@ CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON area_overrides
 CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON admission_flag
     FOR EACH STATEMENT EXECUTE FUNCTION dispatchq_admission_changed();
 
--- A record: roles.sql takes UPDATE and DELETE on it from every role.
+-- deploy/postgres/roles.sql revokes UPDATE and DELETE on this record from `dispatchq_run`.
 CREATE TABLE admission_audit (
     id      bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
     at      timestamptz(3) NOT NULL DEFAULT dispatchq_now(),
@@ -114,18 +114,19 @@ COMMENT ON TABLE admission_audit IS 'changes of areas, limits, overrides and the
 CREATE INDEX admission_audit_by_area ON admission_audit (area_id, id);
 CREATE INDEX admission_audit_by_age ON admission_audit (at);
 
--- Shapes of areas, derived from `areas` by a trigger, so that SQL finds the area of a place. One row for each polygon and each
--- geohash, in millionths of a degree: Postgres treats coordinates that differ by less than a millionth of a unit as equal.
+-- Shapes of areas, with which SQL finds the area of a location. A trigger derives them from `areas`: one row for each polygon and
+-- each geohash. The unit is a millionth of a degree, because Postgres treats coordinates that differ by less than a millionth of a
+-- unit as equal.
 CREATE TABLE area_parts (
-    -- A table without a key cannot be replicated.
+    -- Logical replication needs a primary key.
     id      bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
     area_id text NOT NULL REFERENCES areas (id) ON DELETE CASCADE,
     bounds  box NOT NULL,
     outline polygon,
     holes   polygon[] NOT NULL DEFAULT '{}'
 );
-COMMENT ON COLUMN area_parts.bounds IS 'longitude is x, in millionths of a degree';
-COMMENT ON COLUMN area_parts.outline IS 'null: the bounds are a geohash''s';
+COMMENT ON COLUMN area_parts.bounds IS 'x is the longitude, in millionths of a degree';
+COMMENT ON COLUMN area_parts.outline IS 'null: the part is a geohash, and bounds is its cell';
 CREATE INDEX area_parts_by_area ON area_parts (area_id);
 CREATE INDEX area_parts_by_bounds ON area_parts USING gist (bounds);
 
@@ -140,7 +141,7 @@ BEGIN
     INTO corners, wrong
     FROM jsonb_array_elements(ring) WITH ORDINALITY AS corner(c, n);
     IF wrong > 0 THEN
-        RAISE EXCEPTION 'a corner is no longitude and latitude' USING ERRCODE = 'data_exception';
+        RAISE EXCEPTION 'a corner is outside the range of longitude and latitude' USING ERRCODE = 'data_exception';
     END IF;
     RETURN format('(%s)', corners)::polygon;
 END $$;
@@ -159,7 +160,7 @@ BEGIN
     FOREACH letter IN ARRAY string_to_array(lower(prefix), NULL) LOOP
         digit := strpos('0123456789bcdefghjkmnpqrstuvwxyz', letter) - 1;
         IF digit < 0 THEN
-            RAISE EXCEPTION '% is no geohash', prefix USING ERRCODE = 'data_exception';
+            RAISE EXCEPTION '% is not a geohash', prefix USING ERRCODE = 'data_exception';
         END IF;
         FOR bit IN REVERSE 4..0 LOOP
             IF is_lng THEN
@@ -173,7 +174,7 @@ BEGIN
     RETURN box(point(west * 1e6, south * 1e6), point(east * 1e6, north * 1e6));
 END $$;
 
--- Replaces the parts of an area. An area that cannot be read has no parts; the programs ignore it as well.
+-- Replaces the parts of an area. An area with an invalid shape gets no parts; the programs ignore it as well.
 CREATE FUNCTION dispatchq_area_parts(area text, geometry jsonb, geohashes text[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     DELETE FROM area_parts p WHERE p.area_id = area;
@@ -199,10 +200,10 @@ END $$;
 CREATE TRIGGER drawn AFTER INSERT OR UPDATE OF geometry, geohashes ON areas
     FOR EACH ROW EXECUTE FUNCTION dispatchq_area_drawn();
 
--- Returns the area of a place for a service type. Of several areas it takes the one whose limits have the highest priority, then
--- the area's own priority, then a polygon before a geohash, then the first id. Null: none. -180 and 180 are the same meridian, so
--- such a place is looked up under both. Cells of geohashes exclude their eastern border, so only -180 lies in one. PL/pgSQL, so
--- that a session keeps the plan.
+-- Returns the area of a location for a service type, or null. Several areas are compared by the priority of their limits, then by
+-- their own priority, then a polygon comes before a geohash, then the first id wins. -180 and 180 are the same meridian, so such a
+-- location is searched under both. A geohash cell excludes its eastern border, so it can contain -180 but not 180. The function is
+-- PL/pgSQL, because then a session caches its plan.
 CREATE FUNCTION dispatchq_area_at(lat double precision, lng double precision, service_type text) RETURNS text
     LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -214,7 +215,7 @@ BEGIN
         LEFT JOIN area_limits l ON l.area_id = a.id AND l.service_type = $3
         WHERE (cardinality(a.service_type) = 0 OR $3 = ANY (a.service_type))
           AND CASE WHEN p.outline IS NULL
-                   -- A cell includes its western and southern border only.
+                   -- A cell includes only its western and southern borders.
                    THEN place.x >= ((p.bounds)[1])[0] AND place.y >= ((p.bounds)[1])[1]
                         AND place.x < ((p.bounds)[0])[0] AND place.y < ((p.bounds)[0])[1]
                    ELSE p.outline @> point(place.x, place.y)
@@ -223,7 +224,7 @@ BEGIN
         LIMIT 1);
 END $$;
 
--- Waiting orders of each area, minute by minute.
+-- Number of waiting orders in each area, once a minute.
 CREATE TABLE waiting_snapshots (
     at           timestamptz(3) NOT NULL,
     area_id      text NOT NULL,
@@ -237,10 +238,10 @@ CREATE TABLE waiting_snapshots (
     PRIMARY KEY (at, area_id, service_type)
 );
 COMMENT ON COLUMN waiting_snapshots.rejected IS 'orders refused since the previous snapshot';
-COMMENT ON COLUMN waiting_snapshots.refuses IS 'why the area refused orders at that time; empty: it refused none';
+COMMENT ON COLUMN waiting_snapshots.refuses IS 'why the area refused orders at that time; empty: it did not refuse';
 
--- Results of admission requests by the hour, for the report and for tuning thresholds. Processes add their counts once a second,
--- so a request may be counted under an hour that has already ended.
+-- Verdicts of admission by the hour, for the report and for tuning thresholds. Processes add their counts once a second, so a
+-- request may be counted in an hour that has already ended.
 CREATE TABLE admission_counts (
     hour         timestamptz(3) NOT NULL,
     area_id      text NOT NULL,
@@ -255,12 +256,12 @@ CREATE TABLE admission_counts (
     PRIMARY KEY (hour, area_id, service_type, source, verdict, cause, loyalty, waiting)
 ) WITH (fillfactor = 80);
 COMMENT ON COLUMN admission_counts.area_id IS 'empty: outside all areas';
-COMMENT ON COLUMN admission_counts.source IS 'check: the advice before an order; create: its creation';
+COMMENT ON COLUMN admission_counts.source IS 'check: a question before an order exists; create: the creation of an order';
 COMMENT ON COLUMN admission_counts.verdict IS 'TAKEN, BYPASSED, WOULD_REFUSE (shadow mode) or REFUSED';
-COMMENT ON COLUMN admission_counts.cause IS 'threshold, disabled, forced, outside or unavailable; none of requests that were taken';
-COMMENT ON COLUMN admission_counts.loyalty IS 'known level of the customer; empty: none';
-COMMENT ON COLUMN admission_counts.waiting IS 'orders that waited: exact below 50, then rounded down to a multiple of 5, from 500 on of 50, and so on; -1: unknown';
-COMMENT ON COLUMN admission_counts.in_snapshot IS 'requests of these that waiting_snapshots includes';
+COMMENT ON COLUMN admission_counts.cause IS 'threshold, disabled, forced, outside or unavailable; "none": the request was taken';
+COMMENT ON COLUMN admission_counts.loyalty IS 'loyalty level of the customer; empty: none, or an unknown level';
+COMMENT ON COLUMN admission_counts.waiting IS 'waiting orders: exact below 50, then rounded down to a multiple of 5, from 500 to a multiple of 50, and so on; -1: unknown';
+COMMENT ON COLUMN admission_counts.in_snapshot IS 'number of these requests that waiting_snapshots includes';
 
 CREATE TABLE shadow_refusals (
     id            bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
@@ -275,6 +276,6 @@ CREATE TABLE shadow_refusals (
     loyalty_level text
 );
 COMMENT ON TABLE shadow_refusals IS 'requests that were admitted only because of shadow mode';
-COMMENT ON COLUMN shadow_refusals.order_id IS 'the order that was created; null: the request asked only for availability';
-COMMENT ON COLUMN shadow_refusals.waiting IS 'orders that waited; null: unknown';
+COMMENT ON COLUMN shadow_refusals.order_id IS 'the created order; null: the request only checked availability';
+COMMENT ON COLUMN shadow_refusals.waiting IS 'waiting orders; null: unknown';
 CREATE INDEX shadow_refusals_by_age ON shadow_refusals (at);

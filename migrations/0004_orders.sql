@@ -1,7 +1,7 @@
--- Orders, offers and rankings. These rows decide; timers in Redis are derived from them and can be rebuilt at any time.
+-- Orders, offers and rankings. The timers in Redis are derived from these rows and can be rebuilt at any time.
 
--- Values that configuration gives each service type, published by `dispatchq migrate`, `serve` and `work` for producers that create
--- orders in SQL.
+-- Configured values of each service type, for producers that create orders in SQL. `dispatchq migrate`, `serve` and `work`
+-- write them.
 CREATE TABLE service_types (
     service_type text PRIMARY KEY,
     lifetime     interval NOT NULL CHECK (lifetime > interval '0'),
@@ -48,7 +48,7 @@ CREATE TABLE orders (
     held_reason       text,
     hold_cause        jsonb,
     version           bigint NOT NULL DEFAULT 0,
-    -- The creating session sets dispatchq.write_id, whichever function it calls.
+    -- The session that creates the order sets dispatchq.write_id.
     write_id          uuid DEFAULT nullif(current_setting('dispatchq.write_id', true), '')::uuid,
     creation_id       uuid DEFAULT nullif(current_setting('dispatchq.write_id', true), '')::uuid,
     created_at        timestamptz(3) NOT NULL,
@@ -62,35 +62,35 @@ CREATE TABLE orders (
     CHECK ((closed_at IS NOT NULL) = (status IN (
         'COMPLETED', 'CANCELLED_BY_SYSTEM', 'CANCELLED_BY_SYSTEM_AFTER_PAYMENT', 'REFUND_PENDING', 'REFUNDED',
         'CANCELLED_BY_USER', 'CANCELLED_BY_DRIVER')))
-) WITH (fillfactor = 70);  -- room for HOT updates: no index names a column that changes at every step
+) WITH (fillfactor = 70);  -- room for HOT updates: no index has a column that changes at every step
 
-COMMENT ON COLUMN orders.owner IS 'name of the producer it belongs to, whom other producers cannot see; null: only staff see it';
-COMMENT ON COLUMN orders.language IS 'BCP 47, for messages to the customer; null: texts.customer_language of the settings';
-COMMENT ON COLUMN orders.channel IS 'where the customer ordered, as the producer reports it';
-COMMENT ON COLUMN orders.loyalty_level IS 'as the producer reports it; an unknown level bypassed nothing';
+COMMENT ON COLUMN orders.owner IS 'name of the producer that owns the order; other producers cannot see it; null: only staff see it';
+COMMENT ON COLUMN orders.language IS 'BCP 47 tag, for messages to the customer; null: texts.customer_language of the configuration';
+COMMENT ON COLUMN orders.channel IS 'sales channel, as the producer sent it';
+COMMENT ON COLUMN orders.loyalty_level IS 'loyalty level, as the producer sent it; an unknown level does not bypass a threshold';
 COMMENT ON COLUMN orders.admission IS 'TAKEN, BYPASSED or WOULD_REFUSE (shadow mode); null: no area decided';
-COMMENT ON COLUMN orders.paid_at IS 'when the order was first reported as paid, whatever was reported later; null: never';
-COMMENT ON COLUMN orders.partner IS 'partner of the latest attempt, or before the first one the first partner of the service type; null: the own fleet';
+COMMENT ON COLUMN orders.paid_at IS 'when the order was first reported as paid; later reports do not change it; null: never';
+COMMENT ON COLUMN orders.partner IS 'partner of the latest attempt; before the first attempt, the first partner of the service type; null: the own fleet';
 COMMENT ON COLUMN orders.job_id IS 'the partner''s job id of the running attempt';
-COMMENT ON COLUMN orders.poll_no IS 'times the partner was asked about the running attempt''s booking';
-COMMENT ON COLUMN orders.next_poll_at IS 'when the partner is asked again; null: it is not asked';
-COMMENT ON COLUMN orders.job_id_asks IS 'times the partner was asked for a job id, over all bookings; total_attempts in events, alerts and logs';
-COMMENT ON COLUMN orders.former_drivers IS 'drivers who gave the order back or lost it; they get no offer for it again';
-COMMENT ON COLUMN orders.attempt_no IS 'offers made so far; the running attempt while attempt_deadline is set';
-COMMENT ON COLUMN orders.round IS 'number of the search; a driver whose offer lapsed is asked again in the next round';
-COMMENT ON COLUMN orders.attempt_deadline IS 'end of the running attempt; null when none runs';
-COMMENT ON COLUMN orders.next_attempt_at IS 'when the next attempt starts; null while one runs or none is wanted';
-COMMENT ON COLUMN orders.lifetime_waived IS 'PENDING order of a service type whose lifetime does not end it';
-COMMENT ON COLUMN orders.trip_deadline IS 'with a driver: when the next step of the trip is overdue; null once support was notified, or when none is configured';
-COMMENT ON COLUMN orders.held_for_review IS 'a person must decide; no timer runs';
-COMMENT ON COLUMN orders.held_reason IS 'why it is held, for people';
-COMMENT ON COLUMN orders.hold_cause IS 'why it is held, for programs: {"kind": "dead_timer", "job": "dispatch:ORD-1:1"}; null: not held';
-COMMENT ON COLUMN orders.version IS 'incremented by every change; each change names the version it was decided on';
-COMMENT ON COLUMN orders.write_id IS 'id of the latest write: a program that lost the answer to its commit finds its own change by it';
-COMMENT ON COLUMN orders.creation_id IS 'id of the first write: a program that lost the answer to a creation finds its order by it, also after later changes; null: created in SQL';
+COMMENT ON COLUMN orders.poll_no IS 'number of polls about the booking of the running attempt';
+COMMENT ON COLUMN orders.next_poll_at IS 'time of the next poll; null: no poll is needed';
+COMMENT ON COLUMN orders.job_id_asks IS 'number of requests for a job id, over all bookings; total_attempts in events, alerts and logs';
+COMMENT ON COLUMN orders.former_drivers IS 'drivers who gave the order back or lost it; they get no further offer of it';
+COMMENT ON COLUMN orders.attempt_no IS 'number of attempts so far; the latest one runs while attempt_deadline is set';
+COMMENT ON COLUMN orders.round IS 'number of the search round; a driver whose offer expired is asked again in the next round';
+COMMENT ON COLUMN orders.attempt_deadline IS 'end of the running attempt; null: no attempt runs';
+COMMENT ON COLUMN orders.next_attempt_at IS 'start of the next attempt; null while an attempt runs, or if none is needed';
+COMMENT ON COLUMN orders.lifetime_waived IS 'the order is PENDING, and its lifetime does not end it, as configured for its service type';
+COMMENT ON COLUMN orders.trip_deadline IS 'deadline of the next trip step while the order has a driver; null after support was notified, or if no limit is configured';
+COMMENT ON COLUMN orders.held_for_review IS 'timers are stopped until a person decides';
+COMMENT ON COLUMN orders.held_reason IS 'reason for the review, as text for people';
+COMMENT ON COLUMN orders.hold_cause IS 'reason for the review, for programs: {"kind": "dead_timer", "job": "dispatch:ORD-1:1"}; null: not under review';
+COMMENT ON COLUMN orders.version IS 'incremented by every change; a change names the version that its decision used';
+COMMENT ON COLUMN orders.write_id IS 'id of the latest write; a process that lost the answer to a COMMIT searches for it';
+COMMENT ON COLUMN orders.creation_id IS 'id of the first write; a process that lost the answer to a creation searches for it, also after later changes; null: created in SQL';
 
--- Lists of orders, newest first. Their columns do not change while an order is dispatched, or change when other indexes are written
--- anyway (the driver, the state).
+-- For lists of orders, newest first. Their columns do not change while an order is dispatched, or change only in updates that write
+-- other indexes anyway (the driver, the state).
 CREATE INDEX orders_by_age ON orders (created_at, id);
 CREATE INDEX orders_by_status ON orders (status, created_at, id);
 CREATE INDEX orders_by_customer ON orders (customer_id, created_at, id) WHERE customer_id IS NOT NULL;
@@ -105,30 +105,31 @@ CREATE INDEX orders_open ON orders (id) WHERE closed_at IS NULL;
 CREATE INDEX orders_by_job_id ON orders (job_id) WHERE job_id IS NOT NULL;
 -- For erasures.
 CREATE INDEX orders_by_former_driver ON orders USING gin (former_drivers) WHERE former_drivers <> '{}';
--- A driver of the own fleet has at most one active order, whatever races. Partners manage their own drivers.
+-- A driver of the own fleet has at most one active order, also under concurrent writes. Partners manage their own drivers.
 CREATE UNIQUE INDEX orders_one_active_per_driver ON orders (driver_id)
     WHERE status IN ('DRIVER_ASSIGNED', 'PICKED_UP') AND partner IS NULL;
--- Orders that wait in an area. None of its columns changes while an order waits.
+-- Orders that wait in an area. Its columns do not change while an order waits.
 CREATE INDEX orders_waiting ON orders (area_id, service_type) INCLUDE (lifetime_deadline)
     WHERE status IN ('PENDING_JOB_ID', 'ASSIGNED', 'DISPATCHING', 'PENDING') AND area_id IS NOT NULL;
--- Orders that wait for a driver of the own fleet, by cells of a twentieth of a degree, some 5.5 km from south to north. The oldest
--- orders of each cell are read in order, so looking at a few cells costs the same however many orders wait elsewhere. None of its
--- columns changes while an order waits.
+-- Orders that wait for a driver of the own fleet, in cells of a twentieth of a degree, about 5.5 km from south to north. A
+-- statement reads the oldest orders of a few cells in order, so its cost does not depend on the orders that wait elsewhere. Its
+-- columns do not change while an order waits.
 CREATE INDEX orders_waiting_by_place ON orders (service_type, floor(pickup_lat * 20), floor(pickup_lng * 20), created_at, id)
     WHERE status = 'DISPATCHING' AND partner IS NULL;
 -- Refunds that are not settled, oldest first.
 CREATE INDEX orders_refunds_unsettled ON orders (closed_at, id)
     WHERE status IN ('CANCELLED_BY_SYSTEM_AFTER_PAYMENT', 'REFUND_PENDING')
        OR (status IN ('CANCELLED_BY_USER', 'CANCELLED_BY_DRIVER') AND paid_at IS NOT NULL);
--- Closed orders that cleanup may remove. Orders that still owe a refund are not among them, nor is a new status by accident.
+-- Closed orders that the cleanup may remove. The index lists the statuses, so it excludes orders that still owe a refund and
+-- any status that is added later.
 --
--- This and the other indexes of sweeps are B-trees. Rows are removed in the order of their age and new ones take their places, so
--- after a while each range of a BRIN index would reach from the oldest row to the newest.
+-- The indexes of sweeps are B-trees. The cleanup removes rows by age, and new rows fill their space, so after a while each
+-- range of a BRIN index would span from the oldest row to the newest.
 CREATE INDEX orders_removable ON orders (closed_at, id)
     WHERE status IN ('COMPLETED', 'CANCELLED_BY_SYSTEM', 'REFUNDED')
        OR (status IN ('CANCELLED_BY_USER', 'CANCELLED_BY_DRIVER') AND payment_status NOT IN ('PAID', 'SETTLEMENT'));
 
--- Sets `paid_at`, for every program that writes an order. A later payment status does not clear it. Refunds, their alerts and the
+-- Sets `paid_at`, whichever program writes the order. A later payment status does not clear it. Refunds, their alerts and the
 -- checker read it.
 CREATE FUNCTION dispatchq_keep_paid_at() RETURNS trigger
     LANGUAGE plpgsql AS $$
@@ -166,17 +167,17 @@ CREATE TABLE offers (
     responded_at timestamptz(3),
     UNIQUE (order_id, attempt_no, driver_id)
 );
-COMMENT ON COLUMN offers.slot IS 'a driver has as many slots as live offers at a time: their uniqueness is the cap';
+COMMENT ON COLUMN offers.slot IS 'offer slot, from 1 to the configured maximum of live offers; a driver''s live offers have different slots, which enforces the maximum';
 COMMENT ON COLUMN offers.rank IS 'rank among the drivers that could be asked, from 1';
-COMMENT ON COLUMN offers.score IS 'what the rank follows, smallest first: distance in metres, plus idle time and load converted to metres';
+COMMENT ON COLUMN offers.score IS 'the rank is by score, smallest first: distance in metres, minus idle time, plus live offers, both converted to metres';
 COMMENT ON COLUMN offers.reason IS 'why it ended, if a reason was given';
 CREATE UNIQUE INDEX offers_one_accepted_per_order ON offers (order_id) WHERE state = 'accepted';
 CREATE UNIQUE INDEX offers_live_by_driver ON offers (driver_id, slot) WHERE state = 'offered';
--- An ended offer is in one of these two.
+-- Each ended offer is in one of these two indexes.
 CREATE INDEX offers_unwanted ON offers (driver_id, responded_at) WHERE state IN ('declined', 'expired');
 CREATE INDEX offers_settled ON offers (driver_id, responded_at) WHERE state IN ('accepted', 'superseded', 'withdrawn');
 
--- The drivers considered for an attempt, with the reason for each one's rank.
+-- Drivers considered for an attempt, with the reason for each rank.
 CREATE TABLE rankings (
     order_id   text NOT NULL REFERENCES orders (id) ON DELETE CASCADE,
     attempt_no integer NOT NULL,
@@ -187,7 +188,7 @@ CREATE TABLE rankings (
 COMMENT ON TABLE rankings IS 'the latest search of each attempt, even one that found no driver';
 CREATE INDEX rankings_by_age ON rankings (at);
 
--- Returns the metres between two places on a sphere, as the ranking of drivers measures them.
+-- Returns the distance between two locations in metres, on the same sphere as the ranking of drivers.
 CREATE FUNCTION dispatchq_distance_m(lat_a float8, lng_a float8, lat_b float8, lng_b float8) RETURNS float8
     LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT 2 * 6371008.8 * asin(sqrt(least(1.0,

@@ -1,8 +1,8 @@
--- The history of orders, one partition a day, so that retention drops a table. It has no foreign key for the same reason.
+-- The history of orders, with one partition for each UTC day, so that retention can drop a table. It has no foreign key for the
+-- same reason.
 --
--- It has no default partition. Days are attached and detached under locks that no change of an order waits for, by
--- crates/foundation/src/db/history_days.rs. With a default partition ATTACH would lock it in full, and DETACH CONCURRENTLY would be
--- refused.
+-- crates/foundation/src/db/history_days.rs attaches and detaches days with locks that do not block changes of orders. The
+-- history therefore has no default partition: ATTACH would lock it exclusively, and Postgres would refuse DETACH CONCURRENTLY.
 
 CREATE SEQUENCE order_events_seq;
 CREATE TABLE order_events (
@@ -18,16 +18,16 @@ CREATE TABLE order_events (
     at          timestamptz(3) NOT NULL,
     PRIMARY KEY (seq, at)
 ) PARTITION BY RANGE (at);
-COMMENT ON COLUMN order_events.seq IS 'drawn after the order''s row is updated, so it orders the events of one order';
+COMMENT ON COLUMN order_events.seq IS 'assigned after the order''s row is updated, so it orders the events of one order';
 COMMENT ON COLUMN order_events.actor IS 'role:name';
 COMMENT ON COLUMN order_events.key_id IS 'API key of the request; null for workers, partners, the command line and SQL';
 CREATE INDEX order_events_by_order ON order_events (order_id, seq);
--- Changes by people are a small part of the history.
+-- The index is partial because changes by staff are a small part of the history.
 CREATE INDEX order_events_by_staff ON order_events (at)
     WHERE split_part(actor, ':', 1) IN ('dispatcher', 'support', 'operator', 'admin', 'cli');
 
--- Events that are older than retention.events and whose order still exists: it is open, or its refund is owed. They move here
--- before their day is dropped, so that one such order does not keep every later day.
+-- Events older than retention.events whose order still exists, because it is open or owes a refund. They move here before their
+-- day is dropped. Otherwise one such order would keep its day and every later day.
 CREATE TABLE order_events_kept (LIKE order_events);
 ALTER TABLE order_events_kept ADD PRIMARY KEY (seq);
 COMMENT ON TABLE order_events_kept IS 'events of dropped days whose order still exists; removed with the order';
@@ -35,8 +35,8 @@ CREATE INDEX order_events_kept_by_order ON order_events_kept (order_id, seq);
 CREATE INDEX order_events_kept_by_staff ON order_events_kept (at)
     WHERE split_part(actor, ':', 1) IN ('dispatcher', 'support', 'operator', 'admin', 'cli');
 
--- Adds the partition of one day. The table is created and indexed first. ATTACH then takes SHARE UPDATE EXCLUSIVE on the history,
--- which blocks neither changes nor readers. The constraint spares ATTACH the scan.
+-- Adds the partition of one day. It first creates the table and its indexes. ATTACH then takes SHARE UPDATE EXCLUSIVE on the
+-- history, which blocks neither changes nor readers. Because of the constraint, ATTACH does not scan the table.
 CREATE FUNCTION dispatchq_add_history_day(day date) RETURNS void
     LANGUAGE plpgsql AS $$
 DECLARE

@@ -1,20 +1,22 @@
--- Creating orders: their area, their place in it, the checks of their values, and dispatchq_create_order() for producers in SQL.
+-- Creation of orders: the area, the place in it, the checks of values, and dispatchq_create_order() for producers in SQL.
+--
+-- A trigger sets the area of an order when it is inserted, so a producer in SQL does not need to know areas. The order counts
+-- as waiting from its commit on.
 
--- Orders are located when they are inserted, so a producer in SQL need not know areas. They count as waiting from their commit on.
-
--- Orders that Redis does not count yet. A worker removes them within half a second.
+-- Orders that Redis does not count yet. A worker counts and removes them within half a second.
 CREATE TABLE uncounted_orders (
     order_id text PRIMARY KEY
 );
 COMMENT ON TABLE uncounted_orders IS 'orders created in SQL that are not yet in the waiting sets of Redis';
 
--- Returns whether the API has located the orders of this transaction and taken their places. It sets this for its transaction.
+-- Returns whether the API has already set the areas of this transaction's orders and taken their places. The API sets this for
+-- its own transaction.
 CREATE FUNCTION dispatchq_is_located() RETURNS boolean LANGUAGE sql STABLE AS $$
     SELECT coalesce(current_setting('dispatchq.located', true), '') = 'on'
 $$;
 
--- Sets the area of a new order. The located area replaces the producer's. Its lifetime replaces that of the service type, but not
--- one that the producer gave.
+-- Sets the area of a new order by its pickup. This area replaces the one that the producer sent. The area's order lifetime
+-- replaces the lifetime of the service type, but not a lifetime that the producer set.
 CREATE FUNCTION dispatchq_locate_order() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     located text := dispatchq_area_at(NEW.pickup_lat, NEW.pickup_lng, NEW.service_type);
@@ -45,7 +47,7 @@ CREATE TRIGGER uncounted AFTER INSERT ON orders FOR EACH ROW
     WHEN (NEW.closed_at IS NULL AND NEW.area_id IS NOT NULL AND NOT dispatchq_is_located())
     EXECUTE FUNCTION dispatchq_note_uncounted();
 
--- Returns how many orders of a service type wait in an area. Without a waiting timeout the index alone answers.
+-- Returns the number of orders of a service type that wait in an area. Without a waiting timeout, an index-only scan is enough.
 CREATE FUNCTION dispatchq_waiting(area_id text, service_type text) RETURNS bigint
     LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -65,21 +67,22 @@ BEGIN
               AND o.created_at > dispatchq_now() - make_interval(secs => waits_for));
 END $$;
 
--- Waits for other creations in the same area, then returns whether fewer than max_waiting orders wait there. The result holds until
--- the transaction ends, so the caller may create at most max_waiting orders in it.
+-- Waits for other creations in the same area, then returns whether fewer than max_waiting orders wait there. The lock is kept
+-- until the transaction ends, so no other creation with admission adds an order there before.
 CREATE FUNCTION dispatchq_take_place(order_id text, area_id text, service_type text, max_waiting bigint) RETURNS boolean
     LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock(dispatchq_lock(hashtextextended('waiting:' || area_id || ':' || service_type, 0)));
-    -- Separate statements, so that they see rows committed while the first one waited.
+    -- Separate statements, so that they see rows that were committed while the first one waited.
     IF EXISTS (SELECT 1 FROM orders o WHERE o.id = order_id) THEN
         RETURN true;  -- a faster request created the same order
     END IF;
     RETURN dispatchq_waiting(area_id, service_type) < max_waiting;
 END $$;
 
--- Stores the verdict of admission on an order that was created in the same transaction, with a row in shadow_refusals if only shadow
--- mode admitted it. Returns true. It is not part of dispatchq_create_order because orders of producers in SQL pass no admission.
+-- Stores the verdict of admission on an order that was created in the same transaction. If only shadow mode admitted the order,
+-- it also adds a row to shadow_refusals. Returns true. It is not part of dispatchq_create_order because orders of producers in
+-- SQL are created without admission.
 CREATE FUNCTION dispatchq_keep_admission(
     order_id text,
     channel text,
@@ -108,8 +111,8 @@ BEGIN
     RETURN true;
 END $$;
 
--- Raises 22023 for the first value that breaks its rule; COLUMN names the value. Optional values may be null. HTTP and the command
--- line apply the same rules (crates/model/src/input.rs).
+-- Raises 22023 for the first invalid value; COLUMN names the value. Optional values may be null. The API and the command line
+-- apply the same rules (crates/model/src/input.rs).
 CREATE FUNCTION dispatchq_check_order(
     order_id text,
     service_type text,
@@ -127,9 +130,9 @@ CREATE FUNCTION dispatchq_check_order(
 ) RETURNS void
     LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
-    -- Control characters, bidirectional marks and line ends. They change how a terminal shows the text.
+    -- Control characters, bidirectional marks and line breaks, which change how a terminal shows the text.
     unsafe CONSTANT text := '[\u0001-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]';
-    -- Only blanks and characters without width.
+    -- Matches a text that has only blanks and characters without width.
     blank CONSTANT text := '^[\s\u0085\u00a0\u00ad\u034f\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f\u2000-\u200f\u2028\u2029\u202f\u205f-\u206f\u2800\u3000\u3164\ufe00-\ufe0f\ufeff\uffa0\U000e0000-\U000e0fff]*$';
     id CONSTANT text := '^[A-Za-z0-9_-]{1,64}$';
     ascii CONSTANT text := '^[!-~]([ -~]{0,62}[!-~])?$';
@@ -175,13 +178,13 @@ BEGIN
     END CASE;
     RAISE EXCEPTION '% %', field, rule USING ERRCODE = 'invalid_parameter_value', COLUMN = field;
 END $$;
-COMMENT ON FUNCTION dispatchq_check_order IS 'raises 22023 for the first value of an order that breaks its rule';
+COMMENT ON FUNCTION dispatchq_check_order IS 'raises 22023 for the first invalid value of an order';
 
--- Creates an order in the caller's transaction, without admission. The caller enqueues its timers, or the reconciler does within
--- seconds. Returns false if an order of this id already exists.
+-- Creates an order in the caller's transaction, without admission. The caller enqueues its timers, or the reconciler does
+-- within seconds. Returns false if an order with this id already exists.
 --
--- It runs with the rights of its owner, so a producer in SQL needs no right but EXECUTE on it. A login without INSERT on `orders` may
--- name only the producers that sql_producers allows it, and is itself recorded as the actor.
+-- The function runs with the rights of its owner, so a producer in SQL needs only EXECUTE on it. A login without INSERT on
+-- `orders` may name only producers that sql_producers allows it. The recorded actor is then that producer, or the login.
 CREATE FUNCTION dispatchq_create_order(
     order_id text,
     service_type text,
@@ -194,10 +197,10 @@ CREATE FUNCTION dispatchq_create_order(
     customer_id text DEFAULT NULL,
     actor text DEFAULT 'sql',
     lifetime interval DEFAULT NULL,
-    -- a producer's name; by default NAME of an actor `producer:NAME`
+    -- name of the producer; by default NAME of the actor `producer:NAME`
     owner text DEFAULT NULL,
     key_id uuid DEFAULT NULL,
-    -- BCP 47
+    -- BCP 47 tag
     language text DEFAULT NULL
 ) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER AS $$
@@ -211,14 +214,14 @@ DECLARE
     recorded_actor text := dispatchq_create_order.actor;
     recorded_key uuid := dispatchq_create_order.key_id;
 BEGIN
-    -- The programs of dispatchq write orders themselves, and name the caller that asked them to.
+    -- A login with INSERT on `orders` is a program of dispatchq. It passes the actor and the key of its caller.
     IF NOT has_table_privilege(session_user, 'orders', 'INSERT') THEN
         IF holder IS NOT NULL AND NOT EXISTS (
             SELECT 1 FROM sql_producers p WHERE p.login = session_user AND p.owner = holder)
         THEN
             RAISE EXCEPTION 'login % may not create orders of producer %', session_user, holder
                 USING ERRCODE = 'insufficient_privilege',
-                      HINT = 'the owner of the schema allows it by a row of sql_producers (login, owner)';
+                      HINT = 'to allow it, the owner of the schema adds a row (login, owner) to sql_producers';
         END IF;
         IF (recorded_actor = 'producer:' || holder) IS NOT TRUE THEN
             recorded_actor := 'sql:' || session_user;

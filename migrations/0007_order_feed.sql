@@ -1,8 +1,8 @@
--- Steps of orders that producers read as a stream (GET /api/v1/events), and that subscribed producers receive as signed webhooks. A
--- row is written in the transaction of its step.
+-- Steps of orders. Producers read them as a stream (GET /api/v1/events), and subscribed producers receive them as signed
+-- webhooks. A row is written in the transaction of its step.
 --
--- `tx` makes a cursor safe. Numbers of a sequence are drawn before the commit, so rows become visible in another order. Readers take
--- only rows of transactions older than the oldest running one (pg_snapshot_xmin), to which no row can be added.
+-- `tx` makes a cursor safe. A sequence assigns numbers before the commit, so rows become visible in another order. Readers take
+-- only rows of transactions older than the oldest running one (pg_snapshot_xmin), because no row can be added to those.
 CREATE TABLE order_feed (
     tx          xid8 NOT NULL DEFAULT pg_current_xact_id(),
     seq         bigint GENERATED ALWAYS AS IDENTITY,
@@ -18,13 +18,13 @@ CREATE TABLE order_feed (
     PRIMARY KEY (tx, seq)
 );
 COMMENT ON TABLE order_feed IS 'steps of orders for producers; kept as long as retention.events';
-COMMENT ON COLUMN order_feed.tx IS 'the transaction that wrote it; readers wait until all older ones have ended';
-COMMENT ON COLUMN order_feed.seq IS 'drawn while the order''s row is locked, so it orders the steps of one order';
-COMMENT ON COLUMN order_feed.owner IS 'the producer the order belongs to; null: only staff see it';
+COMMENT ON COLUMN order_feed.tx IS 'the transaction that wrote the row; readers wait until all older transactions have ended';
+COMMENT ON COLUMN order_feed.seq IS 'assigned while the order''s row is locked, so it orders the steps of one order';
+COMMENT ON COLUMN order_feed.owner IS 'the producer that owns the order; null: only staff see it';
 CREATE INDEX order_feed_of_owner ON order_feed (owner, tx, seq) WHERE owner IS NOT NULL;
 CREATE INDEX order_feed_of_order ON order_feed (order_id);
 
--- Adds the creation of orders, by the API or in SQL. It runs once a statement, so that many orders cost one call.
+-- Adds the creations of orders, by the API or in SQL. The trigger runs once per statement, so a batch of orders costs one call.
 CREATE FUNCTION dispatchq_feed_created_orders() RETURNS trigger
     LANGUAGE plpgsql AS $$
 BEGIN

@@ -19,15 +19,15 @@ CREATE TABLE bookings (
     CHECK ((next_try_at IS NOT NULL) = (state IN ('intent', 'unknown', 'cancel_wanted'))),
     CHECK ((closed_at IS NOT NULL) = (state IN ('cancelled', 'refused', 'completed')))
 ) WITH (fillfactor = 70);
-COMMENT ON TABLE bookings IS 'requests to partners: one row for each attempt, written before the partner is asked';
+COMMENT ON TABLE bookings IS 'bookings at partners: one row for each attempt, written before the request';
 COMMENT ON COLUMN bookings.partner IS 'the booked partner; it does not change';
-COMMENT ON COLUMN bookings.state IS 'intent: to be asked; unknown: asked, answer lost; booked; cancel_wanted: no longer wanted, the partner has yet to confirm; refused: the partner will not or no longer knows it';
-COMMENT ON COLUMN bookings.next_try_at IS 'when the partner is asked (again) to book or to cancel';
-COMMENT ON COLUMN bookings.assigned_at IS 'when the order became ASSIGNED by this booking; null: its job id did not come, or came too late';
+COMMENT ON COLUMN bookings.state IS 'intent: not yet requested; unknown: requested, the answer was lost; booked; cancel_wanted: no longer wanted, the partner has not confirmed; refused: the partner refused it or no longer knows it';
+COMMENT ON COLUMN bookings.next_try_at IS 'time of the next request to book or to cancel';
+COMMENT ON COLUMN bookings.assigned_at IS 'when the order became ASSIGNED by this booking; null: no job id arrived, or it arrived too late';
 CREATE UNIQUE INDEX bookings_by_partner_id ON bookings (partner, booking_id) WHERE booking_id IS NOT NULL;
--- Only the booking has the job id of a former attempt.
+-- For job ids of earlier attempts, which only the bookings have.
 CREATE INDEX bookings_by_job_id ON bookings (job_id) WHERE job_id IS NOT NULL;
--- Its predicate names no column that changes from try to try.
+-- Its predicate has no column that changes from try to try.
 CREATE INDEX bookings_waiting ON bookings (order_id, attempt_no) WHERE state IN ('intent', 'unknown', 'cancel_wanted');
 
 CREATE TABLE inbox (
@@ -43,8 +43,8 @@ CREATE TABLE inbox (
     processed_at timestamptz(3),
     UNIQUE (partner, event_id)
 );
-COMMENT ON TABLE inbox IS 'callbacks of partners, stored before they are processed; a repeated event is one row';
-COMMENT ON COLUMN inbox.state IS 'unmatched: its booking is not known yet; processed once it is';
+COMMENT ON TABLE inbox IS 'callbacks of partners, stored before they are processed; a repeated event is stored once';
+COMMENT ON COLUMN inbox.state IS 'unmatched: its booking is not known yet; it is processed when the booking is known';
 CREATE INDEX inbox_by_order ON inbox (order_id) WHERE order_id IS NOT NULL;
 CREATE INDEX inbox_pending ON inbox (id) WHERE state = 'pending';
 CREATE INDEX inbox_unmatched ON inbox (partner, booking_id) WHERE state = 'unmatched';
@@ -56,13 +56,13 @@ CREATE TABLE partner_settings (
     changed_by      text NOT NULL,
     changed_at      timestamptz(3) NOT NULL DEFAULT dispatchq_now()
 );
-COMMENT ON COLUMN partner_settings.polling_percent IS 'share of orders whose job id is polled for; overrides the configuration';
+COMMENT ON COLUMN partner_settings.polling_percent IS 'share of orders for whose job id the partner is polled; overrides the configuration';
 
 CREATE TABLE partner_alerts (
     partner    text PRIMARY KEY,
     alerted_at timestamptz(3) NOT NULL
 );
-COMMENT ON TABLE partner_alerts IS 'when support was last notified that a partner refuses our key: once an hour, not once an order';
+COMMENT ON TABLE partner_alerts IS 'when support was last notified that a partner refuses the configured key; at most once an hour';
 
 CREATE TABLE payment_events (
     order_id       text NOT NULL REFERENCES orders (id),
@@ -71,10 +71,11 @@ CREATE TABLE payment_events (
     received_at    timestamptz(3) NOT NULL,
     PRIMARY KEY (order_id, event_id)
 );
-COMMENT ON TABLE payment_events IS 'payment reports of the producer; a repeated event is one row';
+COMMENT ON TABLE payment_events IS 'payment reports of the producer; a repeated event is stored once';
 
--- Requests to a payment service: one row for each order whose refund started while a service was configured, written in the
--- transaction that starts it. People pay refunds without a row by hand, and may settle one that the service pays as well.
+-- Requests to a payment service: one row for each order whose refund started while a service was configured. The row is written
+-- in the transaction that starts the refund. People pay a refund without a row by hand; they may also settle a refund that the
+-- service pays.
 CREATE TABLE refunds (
     order_id         text PRIMARY KEY REFERENCES orders (id),
     amount_minor     bigint NOT NULL CHECK (amount_minor >= 0),
@@ -93,12 +94,12 @@ CREATE TABLE refunds (
     CHECK ((closed_at IS NOT NULL) = (state IN ('refunded', 'refused')))
 );
 COMMENT ON TABLE refunds IS 'requests to a payment service; no row: the refund is paid by hand';
-COMMENT ON COLUMN refunds.state IS 'asking: to be asked; accepted: the service works on it and is asked again, in case its callback is lost; refused: a person must pay';
+COMMENT ON COLUMN refunds.state IS 'asking: not yet accepted; accepted: the service processes it and is asked again, in case its callback is lost; refused: a person must pay';
 COMMENT ON COLUMN refunds.refund_id IS 'the service''s own id';
--- All of them are kept, so that callbacks that alternate between two ids count as repeats.
-COMMENT ON COLUMN refunds.other_refund_ids IS 'refund ids of callbacks that differ from the one the service returned';
-COMMENT ON COLUMN refunds.service_paid IS 'the service reported that it paid this refund; false where state is refunded: a person settled it';
+-- All of them are stored, so that callbacks that alternate between two ids are recognized as repeats.
+COMMENT ON COLUMN refunds.other_refund_ids IS 'refund ids of callbacks that differ from the id that the service returned';
+COMMENT ON COLUMN refunds.service_paid IS 'the service reported that it paid this refund; if it is false in the state refunded, a person settled the refund';
 COMMENT ON COLUMN refunds.service_failed IS 'the service reported that this refund failed';
-COMMENT ON COLUMN refunds.next_try_at IS 'when the service is asked (again)';
--- Its predicate names no column that changes from try to try.
+COMMENT ON COLUMN refunds.next_try_at IS 'time of the next request to the service';
+-- Its predicate has no column that changes from try to try.
 CREATE INDEX refunds_waiting ON refunds (order_id) WHERE state IN ('asking', 'accepted');

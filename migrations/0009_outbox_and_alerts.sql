@@ -1,8 +1,8 @@
--- Messages to people and programs, and alerts that a person must acknowledge. Both are written in the transaction of the transition
+-- Messages to people and programs, and alerts that a person must acknowledge. Both are written in the transaction of the change
 -- that causes them.
 --
--- A message or an alert about a binding has its binding_id, and '__binding__' as its order. The order is never null, so the unique
--- constraints hold for these rows as well. No order has that id: dispatchq_check_order() and HTTP refuse it.
+-- A message or an alert about a binding has its binding_id, and '__binding__' as its order_id. The order_id is never null, so
+-- the unique constraints also apply to these rows. No order has that id, because dispatchq_check_order() and the API refuse it.
 
 CREATE TABLE outbox (
     id              bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
@@ -26,25 +26,26 @@ CREATE TABLE outbox (
     UNIQUE (order_id, kind, channel, dedupe_key),
     CONSTRAINT outbox_one_subject CHECK (binding_id IS NULL OR order_id = '__binding__')
 );
-COMMENT ON COLUMN outbox.message_id IS 'the id receivers see: the same for every repeat, and unique across databases';
-COMMENT ON COLUMN outbox.order_id IS 'the order it is about; ''__binding__'' where it is about a binding';
-COMMENT ON COLUMN outbox.binding_id IS 'the binding it is about; null where it is about an order';
+COMMENT ON COLUMN outbox.message_id IS 'the id that receivers see; the same for every try, and unique across databases';
+COMMENT ON COLUMN outbox.order_id IS 'the order that the message is about; ''__binding__'': it is about a binding';
+COMMENT ON COLUMN outbox.binding_id IS 'the binding that the message is about; null: it is about an order';
 COMMENT ON COLUMN outbox.dedupe_key IS 'what makes the message unique: the offer, the person, the transaction and the ask, or nothing';
--- Of two channels that fail at the same time each sees the other's mark, so the later one withdraws the offer.
-COMMENT ON COLUMN outbox.unreachable IS 'an offer that its receiver refused on this channel; the sender then checks whether another channel still may';
-COMMENT ON COLUMN outbox.attempts IS 'tries claimed: a try counts before anything is sent';
-COMMENT ON COLUMN outbox.backoff_from IS 'tries made before a person last requeued the message: backoff starts again, the count of tries goes on';
+-- If two channels fail at the same time, the later check sees the mark of the other channel and withdraws the offer.
+COMMENT ON COLUMN outbox.unreachable IS 'the receiver refused this offer on this channel; the sender then checks whether another channel may still deliver it';
+COMMENT ON COLUMN outbox.attempts IS 'claimed tries; a try is counted before anything is sent';
+COMMENT ON COLUMN outbox.backoff_from IS 'tries before a person last requeued the message; the backoff starts again there, and attempts continues to count';
 COMMENT ON COLUMN outbox.expires_at IS
-    'after this it is no longer worth sending (an offer, a request for an OTP), or is abandoned (an alert)';
-COMMENT ON COLUMN outbox.ticket IS 'id that the ticket system returned; null: it opened no ticket, or did not return its id';
+    'after this time the message is not sent: an offer or a request for an OTP is no longer useful, an alert is given up';
+COMMENT ON COLUMN outbox.ticket IS 'id that the ticket system returned; null: it opened no ticket, or did not return an id';
 CREATE INDEX outbox_pending ON outbox (order_id) WHERE state = 'pending';
 CREATE INDEX outbox_pending_by_id ON outbox (id) WHERE state = 'pending';
 CREATE INDEX outbox_pending_by_age ON outbox (created_at) WHERE state = 'pending';
 CREATE INDEX outbox_dead ON outbox (id) WHERE state = 'dead';
--- Callbacks of phone calls name the message.
+-- For callbacks of phone calls, which name the message.
 CREATE INDEX outbox_offers_by_message ON outbox (message_id) WHERE kind = 'OFFER';
 CREATE INDEX outbox_of_binding ON outbox (binding_id) WHERE binding_id IS NOT NULL;
--- Offers, messages about an order that may not exist, and messages about bindings. Others are removed with their order.
+-- Messages that the cleanup removes by age: offers, messages about an order that may not exist, and messages about bindings. It
+-- removes other messages with their order.
 CREATE INDEX outbox_removable ON outbox (created_at)
     WHERE kind IN ('OFFER', 'FAILED_TO_GET_ORDER') AND state <> 'pending';
 CREATE INDEX outbox_of_bindings_removable ON outbox (created_at) WHERE binding_id IS NOT NULL AND state <> 'pending';
@@ -56,10 +57,10 @@ CREATE TABLE outbox_attempts (
     error      text,
     PRIMARY KEY (outbox_id, attempt_no)
 );
-COMMENT ON TABLE outbox_attempts IS 'delivery log: one row per try, written before it is sent; error is null when it was delivered';
+COMMENT ON TABLE outbox_attempts IS 'delivery log: one row per try, written before the message is sent; error is null if it was delivered';
 
--- Records how a delivery ended, once; null: it arrived. Until then a claimed try has the text below. roles.sql takes UPDATE on the
--- table from every role.
+-- Records the result of a claimed try once: its error, or null if the message was delivered. Until then `error` has the text below.
+-- deploy/postgres/roles.sql revokes UPDATE on the table from `dispatchq_run`, so the function runs with the rights of its owner.
 CREATE FUNCTION dispatchq_end_attempt(message bigint, attempt integer, problem text) RETURNS void
     LANGUAGE sql SECURITY DEFINER AS $$
     UPDATE outbox_attempts SET error = problem WHERE outbox_id = message AND attempt_no = attempt AND error = 'no answer was recorded';
@@ -71,10 +72,10 @@ CREATE TABLE outbox_replays (
     at        timestamptz(3) NOT NULL,
     actor     text NOT NULL
 );
-COMMENT ON TABLE outbox_replays IS 'requeued dead messages, with the person who requeued them';
+COMMENT ON TABLE outbox_replays IS 'requeues of dead messages, with the person who requeued them';
 CREATE INDEX outbox_replays_of ON outbox_replays (outbox_id);
 
--- An alert that is not acknowledged escalates. One about an order that waits for a dispatcher reminds.
+-- An alert that is not acknowledged escalates. An alert about an order that waits for a dispatcher sends reminders instead.
 CREATE TABLE alerts (
     id                 bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
     order_id           text NOT NULL,
@@ -96,11 +97,11 @@ CREATE TABLE alerts (
     CHECK (acked_at IS NULL OR next_escalation_at IS NULL)
 );
 COMMENT ON TABLE alerts IS 'no foreign key: an alert may be about an order that is not in the database';
-COMMENT ON COLUMN alerts.order_id IS 'the order it is about; ''__binding__'' where it is about a binding';
-COMMENT ON COLUMN alerts.binding_id IS 'the binding it is about; null where it is about an order';
+COMMENT ON COLUMN alerts.order_id IS 'the order that the alert is about; ''__binding__'': it is about a binding';
+COMMENT ON COLUMN alerts.binding_id IS 'the binding that the alert is about; null: it is about an order';
 COMMENT ON COLUMN alerts.dedupe_key IS 'the same as in its outbox rows';
-COMMENT ON COLUMN alerts.next_escalation_at IS 'when it escalates or reminds next; null: acknowledged, or repeated often enough';
-COMMENT ON COLUMN alerts.gave_up_at IS 'when its escalation job was found dead; the alert stays due, and this is null again once the job is requeued';
+COMMENT ON COLUMN alerts.next_escalation_at IS 'time of the next escalation or reminder; null: acknowledged, or no further repetition is due';
+COMMENT ON COLUMN alerts.gave_up_at IS 'when its escalation job was found dead; the alert stays due; null again after the job is requeued';
 CREATE INDEX alerts_open ON alerts (id) WHERE acked_at IS NULL;
 CREATE INDEX alerts_acknowledged ON alerts (acked_at) WHERE acked_at IS NOT NULL;
 CREATE INDEX alerts_of_binding ON alerts (binding_id) WHERE binding_id IS NOT NULL;

@@ -1,5 +1,5 @@
--- Bindings: an account on a provider's server, on which one transaction follows another. The row decides; jobs are derived from it. No
--- index, and no predicate of an index, names a column that changes from call to call, so claims and answers are HOT updates.
+-- Bindings: accounts at provider servers. Each binding runs transactions one after another, and its jobs are derived from its
+-- row. No index or index predicate has a column that changes from call to call, so claims and answers are HOT updates.
 
 CREATE TABLE provider_servers (
     id               text PRIMARY KEY CHECK (id ~ '^[A-Za-z0-9_.-]{1,64}$'),
@@ -16,19 +16,19 @@ CREATE TABLE provider_servers (
     updated_at       timestamptz(3) NOT NULL DEFAULT dispatchq_now()
 );
 COMMENT ON TABLE provider_servers IS 'servers of providers; their keys are in the configuration';
-COMMENT ON COLUMN provider_servers.max_concurrent IS 'calls that may be open at the server at the same time';
-COMMENT ON COLUMN provider_servers.repeats_are_safe IS 'false: after a lost answer the server is asked before a start is repeated';
-COMMENT ON COLUMN provider_servers.failures IS 'consecutive calls that failed by the server''s fault';
-COMMENT ON COLUMN provider_servers.paused_until IS 'no call is made before this: too many failed, or the server asked for a pause';
+COMMENT ON COLUMN provider_servers.max_concurrent IS 'maximum number of open calls at the server';
+COMMENT ON COLUMN provider_servers.repeats_are_safe IS 'false: a start is not repeated; after a lost answer the server is asked for the status';
+COMMENT ON COLUMN provider_servers.failures IS 'consecutive calls that failed because of the server';
+COMMENT ON COLUMN provider_servers.paused_until IS 'no call is made before this time, because too many failed or the server asked for a pause';
 
--- At most one row. Without it the configuration's limit applies.
+-- At most one row. Without it the configured limit applies.
 CREATE TABLE binding_limits (
     only_one             boolean PRIMARY KEY DEFAULT true CHECK (only_one),
     max_concurrent_calls integer NOT NULL CHECK (max_concurrent_calls BETWEEN 1 AND 100000),
     changed_by           text NOT NULL,
     updated_at           timestamptz(3) NOT NULL DEFAULT dispatchq_now()
 );
-COMMENT ON TABLE binding_limits IS 'calls to all providers that may be open at the same time';
+COMMENT ON TABLE binding_limits IS 'maximum number of open calls to all providers';
 
 CREATE TABLE bindings (
     id                  text PRIMARY KEY CHECK (id ~ '^[A-Za-z0-9_-]{1,64}$'),
@@ -76,20 +76,20 @@ CREATE TABLE bindings (
     CHECK (deleted_at IS NULL OR (state = 'STOPPED' AND phase = 'IDLE' AND unresolved = 0))
 ) WITH (fillfactor = 50);
 
-COMMENT ON COLUMN bindings.cycle IS 'cycles started so far; the number of the open one unless IDLE';
-COMMENT ON COLUMN bindings.trx_id IS 'the open transaction, or the one a settle call is about';
-COMMENT ON COLUMN bindings.start_confirmed IS 'no further start is sent: the open transaction began, or the provider accepts no start of it';
+COMMENT ON COLUMN bindings.cycle IS 'number of started cycles; the latest one is open unless the phase is IDLE';
+COMMENT ON COLUMN bindings.trx_id IS 'the open transaction, or the transaction of a settle call';
+COMMENT ON COLUMN bindings.start_confirmed IS 'no further start is sent: the provider confirmed the start, refused to start it, or sent an unreadable answer';
 COMMENT ON COLUMN bindings.interval_start IS
-    'when the cycle that started last was due, or when it started, if that was an interval later or more';
-COMMENT ON COLUMN bindings.next_at IS 'when the next cycle starts, or the provider is called again';
-COMMENT ON COLUMN bindings.call_no IS 'calls claimed so far';
-COMMENT ON COLUMN bindings.call_until IS 'end of the open call; no other call may be claimed before';
-COMMENT ON COLUMN bindings.asks IS 'calls about the open transaction that did not end it, including lost ones';
-COMMENT ON COLUMN bindings.otp_tries IS 'OTPs used so far';
-COMMENT ON COLUMN bindings.otp_value IS 'encrypted; erased with the outcome of its call';
+    'due time of the latest cycle, or its start if that was at least one interval later';
+COMMENT ON COLUMN bindings.next_at IS 'time of the next cycle, or of the next call to the provider';
+COMMENT ON COLUMN bindings.call_no IS 'number of claimed calls';
+COMMENT ON COLUMN bindings.call_until IS 'end of the open call; no other call is claimed before';
+COMMENT ON COLUMN bindings.asks IS 'number of calls about the open transaction that did not end it, including lost calls';
+COMMENT ON COLUMN bindings.otp_tries IS 'number of used OTPs';
+COMMENT ON COLUMN bindings.otp_value IS 'submitted OTP, encrypted; erased with the result of its call';
 COMMENT ON COLUMN bindings.version IS 'incremented by every change; a call''s fence is the version after its claim';
-COMMENT ON COLUMN bindings.deleted_at IS 'the id cannot be used again before the last transaction is removed';
-COMMENT ON COLUMN bindings.needs_timer IS 'a job must exist; it does not change from cycle to cycle, so its index costs nothing';
+COMMENT ON COLUMN bindings.deleted_at IS 'time of the deletion; the id is not reused before the last transaction of the binding is removed';
+COMMENT ON COLUMN bindings.needs_timer IS 'whether the binding must have a job; it does not change from cycle to cycle, so cycles do not write its index';
 
 CREATE INDEX bindings_to_reconcile ON bindings (id) WHERE needs_timer;
 CREATE INDEX bindings_by_server ON bindings (server_id, id) WHERE deleted_at IS NULL;
@@ -97,7 +97,7 @@ CREATE INDEX bindings_by_account ON bindings (account_id, id) WHERE deleted_at I
 CREATE INDEX bindings_by_state ON bindings (state, id) WHERE deleted_at IS NULL;
 CREATE INDEX bindings_deleted ON bindings (deleted_at) WHERE deleted_at IS NOT NULL;
 
--- The header of each cycle. It has no foreign key because retention removes headers and bindings separately.
+-- Headers of cycles. The table has no foreign key because retention removes headers and bindings separately.
 CREATE TABLE transactions (
     trx_id       text NOT NULL,
     binding_id   text NOT NULL,
@@ -117,13 +117,13 @@ CREATE TABLE transactions (
     CHECK ((ended_at IS NOT NULL) = (status IN ('SUKSES', 'GAGAL'))),
     CHECK ((settle_at IS NOT NULL) = (status = 'UNRESOLVED'))
 ) PARTITION BY HASH (binding_id);
-COMMENT ON COLUMN transactions.trx_id IS 'contains binding and cycle, so that the primary key finds it';
+COMMENT ON COLUMN transactions.trx_id IS 'contains the binding and the cycle, so that the primary key finds it';
 COMMENT ON COLUMN transactions.settle_at IS 'when the provider is asked again; set while UNRESOLVED';
--- By the start and not by the end, so that the end is a HOT update.
+-- By start and not by end, so that the end of a transaction is a HOT update.
 CREATE INDEX transactions_by_age ON transactions (started_at);
 CREATE INDEX transactions_unresolved ON transactions (settle_at) WHERE settle_at IS NOT NULL;
 
--- The calls of each cycle: one row is added by the claim, one by the end. Rows never change.
+-- Calls of cycles. The claim of a call adds one row, its end adds another. Rows never change.
 CREATE TABLE transaction_snapshots (
     binding_id  text NOT NULL,
     cycle       bigint NOT NULL,
@@ -146,9 +146,9 @@ CREATE TABLE transaction_snapshots (
     CHECK ((part = 'claim') = (call_until IS NOT NULL)),
     CHECK ((part = 'end') = (result IS NOT NULL))
 ) PARTITION BY HASH (binding_id);
-COMMENT ON TABLE transaction_snapshots IS 'requests to providers and their answers, without secrets and OTPs';
+COMMENT ON TABLE transaction_snapshots IS 'requests to providers and their answers, without keys and OTPs';
 COMMENT ON COLUMN transaction_snapshots.result IS 'the answer in one word; lost: no answer was recorded';
-COMMENT ON COLUMN transaction_snapshots.sent_at IS 'by the worker''s clock, set to Postgres'' clock at the claim; null when nothing was sent';
+COMMENT ON COLUMN transaction_snapshots.sent_at IS 'by the worker''s clock, adjusted to Postgres'' clock at the claim; null: nothing was sent';
 
 DO $$
 BEGIN
@@ -175,15 +175,15 @@ CREATE TABLE binding_events (
     new_value    jsonb
 );
 COMMENT ON TABLE binding_events IS 'starts, pauses, stops and changes of bindings, with actor and reason; rows never change';
-COMMENT ON COLUMN binding_events.given_reason IS 'reason that a person gave, if detail holds something else';
+COMMENT ON COLUMN binding_events.given_reason IS 'reason that a person gave, if detail has another text';
 COMMENT ON COLUMN binding_events.old_value IS 'value before a change by a request; null for changes by workers';
 CREATE INDEX binding_events_by_binding ON binding_events (binding_id, seq);
 CREATE INDEX binding_events_by_age ON binding_events (at);
 CREATE INDEX binding_events_by_staff ON binding_events (at)
     WHERE split_part(actor, ':', 1) IN ('dispatcher', 'support', 'operator', 'admin', 'cli');
 
--- What retention removed of each binding. A settle call of an old transaction has a number among those of newer ones, so removed
--- calls are counted.
+-- Cycles and calls of each binding that retention has removed. Removed calls are counted, because the numbers of an old
+-- transaction's calls are not contiguous: its settle calls come between the calls of newer transactions.
 CREATE TABLE binding_watermarks (
     binding_id      text PRIMARY KEY,
     removed_through bigint NOT NULL CHECK (removed_through >= 1),
@@ -191,4 +191,4 @@ CREATE TABLE binding_watermarks (
     updated_at      timestamptz(3) NOT NULL
 );
 COMMENT ON COLUMN binding_watermarks.removed_through IS 'highest cycle that retention has removed; gaps are checked only above it';
-COMMENT ON COLUMN binding_watermarks.calls_removed IS 'calls that retention has removed; with the remaining ones they are all that were claimed';
+COMMENT ON COLUMN binding_watermarks.calls_removed IS 'number of calls that retention has removed; with the remaining calls it equals the number of claimed calls';

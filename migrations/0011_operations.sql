@@ -1,7 +1,7 @@
--- Dead letters, the reconciler's log, schedules, queues and shards, plans, desk claims, and the curves of the page Now.
+-- Dead letters, the reconciler's log, schedules, queues and shards, plans, desk claims, and the curves on the page Now.
 
--- A copy of the dead letters in Redis, so that a flush loses none, with the decision on each. One row per death: a job may die, be
--- requeued, and die again.
+-- Copies of the dead jobs in Redis, which survive a loss of Redis' data, with the decision on each. A job that is requeued and dies
+-- again has another row.
 CREATE TABLE dead_letters (
     job_id       text NOT NULL,
     died_at      timestamptz(3) NOT NULL,
@@ -19,29 +19,29 @@ CREATE TABLE dead_letters (
     CHECK ((resolved_at IS NULL) = (resolved_how IS NULL)),
     CHECK ((resolved_at IS NULL) = (resolved_by IS NULL))
 );
-COMMENT ON TABLE dead_letters IS 'a copy of the dead jobs in Redis, with the decision on each';
+COMMENT ON TABLE dead_letters IS 'copies of the dead jobs in Redis, with the decision on each';
 COMMENT ON COLUMN dead_letters.died_at IS 'by the clock of Redis, like due_at';
-COMMENT ON COLUMN dead_letters.failed IS 'runs that failed';
-COMMENT ON COLUMN dead_letters.lost IS 'deliveries whose worker was lost';
+COMMENT ON COLUMN dead_letters.failed IS 'number of runs that failed';
+COMMENT ON COLUMN dead_letters.lost IS 'number of deliveries whose worker was lost';
 COMMENT ON COLUMN dead_letters.envelope IS 'the payload byte for byte; null for timers';
 COMMENT ON COLUMN dead_letters.resolved_how IS
-    'requeued or discarded by a person, expired by retention, or revived: its row asked for the job again';
--- Undecided dead letters of a queue, in the order in which Redis lists them.
+    'requeued or discarded by a person, expired by retention, or revived: the job was enqueued again because its row needed it';
+-- Dead letters of a queue without a decision, in the order in which Redis lists them.
 CREATE INDEX dead_letters_unresolved ON dead_letters (queue, died_at, job_id) WHERE resolved_at IS NULL;
 CREATE INDEX dead_letters_unresolved_by_age ON dead_letters (died_at) WHERE resolved_at IS NULL;
 CREATE INDEX dead_letters_resolved ON dead_letters (resolved_at) WHERE resolved_at IS NOT NULL;
--- For erasures: the order of `dispatch:ORD-1:1`.
+-- For erasures, by the order in a job id such as `dispatch:ORD-1:1`.
 CREATE INDEX dead_letters_by_subject ON dead_letters (split_part(job_id, ':', 2));
 
--- Progress of the copy.
+-- Progress of the copy of dead jobs from Redis, for each queue and shard.
 CREATE TABLE dead_letter_mirror (
     queue    text PRIMARY KEY,
     epoch    text NOT NULL,
     cursor   text,
     begun_at timestamptz(3) NOT NULL
 );
-COMMENT ON COLUMN dead_letter_mirror.epoch IS 'which rebuild of Redis was copied; after another one dead letters are restored first';
-COMMENT ON COLUMN dead_letter_mirror.cursor IS 'position after the last dead letter copied; null before the first';
+COMMENT ON COLUMN dead_letter_mirror.epoch IS 'epoch of Redis that was copied; in a new epoch, missing dead jobs are first restored to Redis';
+COMMENT ON COLUMN dead_letter_mirror.cursor IS 'position after the last copied dead letter; null before the first';
 COMMENT ON COLUMN dead_letter_mirror.begun_at IS 'when the current pass over the queue started';
 
 -- One row for each run of the reconciler that rebuilt or repaired something.
@@ -54,9 +54,9 @@ CREATE TABLE reconcile_log (
     held        bigint NOT NULL,
     compensated bigint NOT NULL
 );
-COMMENT ON COLUMN reconcile_log.rebuild IS 'every timer was enqueued again, because Redis had lost them or was restarted';
+COMMENT ON COLUMN reconcile_log.rebuild IS 'Redis had lost its data or was restarted, so the timers of all rows were compared';
 
--- Periodic work: each run of a schedule is one row, however many replicas run.
+-- Runs of periodic schedules: one row for each scheduled time, however many replicas there are.
 CREATE TABLE schedule_runs (
     name        text NOT NULL,
     slot        timestamptz(3) NOT NULL,
@@ -65,10 +65,10 @@ CREATE TABLE schedule_runs (
     result      jsonb,
     PRIMARY KEY (name, slot)
 );
-COMMENT ON COLUMN schedule_runs.slot IS 'the time for which the run was scheduled, not the time it ran';
+COMMENT ON COLUMN schedule_runs.slot IS 'the scheduled time of the run, not the time when it ran';
 CREATE INDEX schedule_runs_by_age ON schedule_runs (slot);
 
--- Jobs of each queue, minute by minute.
+-- Numbers of jobs in each queue, once a minute.
 CREATE TABLE queue_snapshots (
     at        timestamptz(3) NOT NULL,
     queue     text NOT NULL,
@@ -79,7 +79,7 @@ CREATE TABLE queue_snapshots (
     PRIMARY KEY (at, queue)
 );
 
--- Queues that operators paused. They stay paused after Redis lost its data.
+-- Queues that operators paused. They stay paused if Redis loses its data.
 CREATE TABLE paused_queues (
     queue     text PRIMARY KEY,
     paused_by text NOT NULL,
@@ -87,8 +87,7 @@ CREATE TABLE paused_queues (
     paused_at timestamptz(3) NOT NULL DEFAULT dispatchq_now()
 );
 
--- The number of shards of the queue. Each change adds a row with the next generation. The highest one applies, and every process
--- follows it.
+-- The number of shards of the queue. Each change adds a row with the next generation. Every process uses the highest generation.
 CREATE TABLE shard_generations (
     generation    bigint PRIMARY KEY CHECK (generation > 0),
     shards        smallint NOT NULL CHECK (shards IN (1, 2, 4, 8, 16, 32, 64)),
@@ -99,17 +98,16 @@ CREATE TABLE shard_generations (
     derived_at    timestamptz(3),
     settled_at    timestamptz(3) CHECK (settled_at IS NULL OR derived_at IS NOT NULL)
 );
-COMMENT ON TABLE shard_generations IS 'number of Redis shards that hold the jobs; the latest generation applies';
-COMMENT ON COLUMN shard_generations.shards_before IS 'shards of the previous generation; workers take jobs from them as well until the change is settled';
-COMMENT ON COLUMN shard_generations.derived_at IS 'since when the timers of all rows are in their shard of this generation';
-COMMENT ON COLUMN shard_generations.settled_at IS 'since when no job is left in a shard above the new number';
--- One change at a time: the next waits until this one is settled.
+COMMENT ON TABLE shard_generations IS 'number of shards that contain the jobs; the latest generation applies';
+COMMENT ON COLUMN shard_generations.shards_before IS 'number of shards of the previous generation; until the change is settled, workers also take jobs from these';
+COMMENT ON COLUMN shard_generations.derived_at IS 'when the timers of all rows were in their shards of this generation';
+COMMENT ON COLUMN shard_generations.settled_at IS 'when no job was left in a shard above the new number';
+-- One change at a time: the next change waits until this one is settled.
 CREATE UNIQUE INDEX shard_generations_one_change ON shard_generations ((true)) WHERE settled_at IS NULL;
 INSERT INTO shard_generations (generation, shards, shards_before, made_by, reason, derived_at, settled_at)
     VALUES (1, 1, 1, 'system', 'initial number', dispatchq_now(), dispatchq_now());
 
--- Plans: actions on many things at once, stored with the exact ids before they run. The row decides; the single job of a running plan
--- is derived from it.
+-- Plans: bulk actions that are stored with the exact ids before they run. The only job of a running plan is derived from its row.
 CREATE TABLE plans (
     id            uuid PRIMARY KEY,
     kind          text NOT NULL CHECK (kind ~ '^[a-z_]{1,32}$'),
@@ -139,9 +137,9 @@ CREATE TABLE plans (
     CHECK ((state IN ('DONE', 'CANCELLED')) = (ended_at IS NOT NULL)),
     CHECK ((state = 'RUNNING') = (next_at IS NOT NULL))
 ) WITH (fillfactor = 80);
-COMMENT ON TABLE plans IS 'mass actions: their makers, their runs, and their results';
-COMMENT ON COLUMN plans.action IS 'the action, in the form of its kind';
-COMMENT ON COLUMN plans.filter IS 'the filter that selected the ids, in the form of its kind';
+COMMENT ON TABLE plans IS 'bulk actions: their authors, their runs, and their results';
+COMMENT ON COLUMN plans.action IS 'the action; its form depends on the kind';
+COMMENT ON COLUMN plans.filter IS 'the filter that selected the ids; its form depends on the kind';
 COMMENT ON COLUMN plans.unchanged IS 'items that needed no change';
 COMMENT ON COLUMN plans.next_at IS 'when the next items may be processed; it changes with each batch, so no index contains it';
 CREATE INDEX plans_running ON plans (id) WHERE state = 'RUNNING';
@@ -161,22 +159,22 @@ CREATE TABLE plan_items (
     CHECK (state <> 'PENDING' OR done_at IS NULL)
 );
 COMMENT ON TABLE plan_items IS 'the exact ids of a plan, with the result of each';
-COMMENT ON COLUMN plan_items.refusal IS 'why it was refused, as a word that programs match on';
-COMMENT ON COLUMN plan_items.done_at IS 'when the run processed it; null where the plan knew the result before';
+COMMENT ON COLUMN plan_items.refusal IS 'reason for the refusal, as a word for programs';
+COMMENT ON COLUMN plan_items.done_at IS 'when the run processed it; null if the result was known when the plan was created';
 CREATE INDEX plan_items_by_state ON plan_items (plan_id, state, subject_id);
 
--- Claims of staff on orders that wait for a person. They are advisory, no locks, and end by themselves. staff_actions has the history.
+-- Desk claims on orders that wait for a person. They are advisory and expire. staff_actions has their history.
 CREATE TABLE desk_takes (
     order_id text PRIMARY KEY,
     taken_by text NOT NULL CHECK (taken_by <> ''),
     ends_at  timestamptz(3) NOT NULL
 );
-COMMENT ON TABLE desk_takes IS 'the person who handles an order that is PENDING or under review';
+COMMENT ON TABLE desk_takes IS 'staff members who handle orders that are PENDING or under review';
 COMMENT ON COLUMN desk_takes.taken_by IS 'role:name, as in histories';
 -- For the sweep.
 CREATE INDEX desk_takes_by_end ON desk_takes (ends_at);
 
--- Totals, minute by minute, for the curves of the page Now.
+-- Totals, once a minute, for the curves on the page Now.
 CREATE TABLE glance_snapshots (
     at                 timestamptz(3) PRIMARY KEY,
     open_orders        bigint NOT NULL,
@@ -187,8 +185,8 @@ CREATE TABLE glance_snapshots (
     workers            bigint NOT NULL,
     servers_left_alone bigint NOT NULL
 );
-COMMENT ON COLUMN glance_snapshots.to_decide IS 'orders that wait for a person, among the 10,001 oldest';
-COMMENT ON COLUMN glance_snapshots.refunds_owed IS 'owed or started; at most 10,000 are counted';
-COMMENT ON COLUMN glance_snapshots.lateness_p99_ms IS 'of jobs that started since the last full hour';
-COMMENT ON COLUMN glance_snapshots.oldest_due_ms IS 'how long the job that was due longest had waited; 0: none was due';
-COMMENT ON COLUMN glance_snapshots.servers_left_alone IS 'providers'' servers that were not called after failures';
+COMMENT ON COLUMN glance_snapshots.to_decide IS 'orders that wait for a person, among the 10,001 oldest open orders';
+COMMENT ON COLUMN glance_snapshots.refunds_owed IS 'owed or started refunds; at most 10,000 are counted';
+COMMENT ON COLUMN glance_snapshots.lateness_p99_ms IS 'lateness of jobs that started since the last full hour, 99th percentile';
+COMMENT ON COLUMN glance_snapshots.oldest_due_ms IS 'how long the oldest due job had waited; 0: no job was due';
+COMMENT ON COLUMN glance_snapshots.servers_left_alone IS 'provider servers that were not called, after failures or because they asked for a pause';

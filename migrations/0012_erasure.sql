@@ -1,4 +1,4 @@
--- Erasing what is known about a person, and erasing it again on a restored backup. Also removes old records of staff.
+-- Erasure of a person's data, also on a restored backup, and the removal of old records of staff.
 
 CREATE TABLE erasures (
     id          bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
@@ -13,14 +13,14 @@ CREATE TABLE erasures (
     CHECK ((pseudonym IS NOT NULL) = (subject = 'driver')),
     UNIQUE (subject, subject_id, erased_at)
 );
-COMMENT ON TABLE erasures IS 'erased people, to be erased again on a restored backup; kept as long as backups are (retention.erasures)';
-COMMENT ON COLUMN erasures.pseudonym IS 'replaces the driver in the history';
-COMMENT ON COLUMN erasures.orders IS 'orders that contained data; null until it is finished';
-COMMENT ON COLUMN erasures.progress IS 'progress of a driver''s erasure: table, last row checked, orders so far; null before it starts and after it ends';
+COMMENT ON TABLE erasures IS 'erasures, which are repeated on a restored backup; kept as long as backups are (retention.erasures)';
+COMMENT ON COLUMN erasures.pseudonym IS 'replaces the id of the driver in the history';
+COMMENT ON COLUMN erasures.orders IS 'number of orders that contained data; null until the erasure is finished';
+COMMENT ON COLUMN erasures.progress IS 'progress of a driver''s erasure: table, last checked row, orders so far; null before it starts and after it ends';
 CREATE INDEX erasures_by_age ON erasures (erased_at);
 CREATE INDEX erasures_unfinished ON erasures (erased_at) WHERE orders IS NULL;
 
--- Returns whether work on an order is left, so that its data is still needed.
+-- Returns whether the data of an order is still needed, because work on the order remains.
 CREATE FUNCTION dispatchq_order_in_use(order_id text) RETURNS boolean
     LANGUAGE sql STABLE AS $$
     SELECT EXISTS (SELECT 1 FROM orders o WHERE o.id = $1 AND o.closed_at IS NULL)
@@ -30,14 +30,14 @@ CREATE FUNCTION dispatchq_order_in_use(order_id text) RETURNS boolean
         OR EXISTS (SELECT 1 FROM inbox i WHERE i.order_id = $1 AND i.state = 'pending')
 $$;
 
--- Removes customer data and free text from an order. Its states stay, and so does everything the checker reads. Returns false if the
--- order does not exist or is in use.
+-- Removes customer data and free text from an order. It keeps the states and everything that the checker reads. Returns false
+-- if the order does not exist or is in use.
 CREATE FUNCTION dispatchq_erase_order(erased text) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER AS $$
 DECLARE
     since timestamptz;
 BEGIN
-    -- The new version makes a concurrent change fail that was decided on the old values.
+    -- Because of the new version, a concurrent change that was decided on the old values fails.
     UPDATE orders SET customer_id = NULL, channel = NULL, loyalty_level = NULL, language = NULL,
            pickup_lat = round(pickup_lat::numeric, 1), pickup_lng = round(pickup_lng::numeric, 1),
            held_reason = CASE WHEN held_for_review THEN 'erased' END, hold_cause = NULL, version = version + 1
@@ -57,19 +57,19 @@ BEGIN
     UPDATE bookings SET last_error = NULL WHERE order_id = erased;
     UPDATE inbox SET body = '{}' WHERE order_id = erased;
     UPDATE refunds SET last_error = NULL WHERE order_id = erased;
-    -- Written in the transaction that created the order, with its time, so the index of times finds it.
+    -- The row has the same time as the order, because one transaction created both. So the index on `at` finds it.
     UPDATE shadow_refusals SET channel = NULL, loyalty_level = NULL WHERE at = since AND order_id = erased;
     DELETE FROM idempotency_keys WHERE body ->> 'order_id' = erased;
     UPDATE dead_letters SET envelope = NULL, error = 'erased', resolved_why = NULL
     WHERE split_part(job_id, ':', 2) = erased;
-    -- Records about the order, and about its jobs: `dispatch:ORD-1:1`.
+    -- Records about the order and its jobs, such as `dispatch:ORD-1:1`.
     UPDATE staff_actions SET reason = NULL
     WHERE CASE WHEN strpos(subject, ':') > 0 THEN split_part(subject, ':', 2) ELSE subject END = erased
       AND (starts_with(action, 'ORDER_') OR starts_with(action, 'JOB_')) AND reason IS NOT NULL;
     RETURN true;
 END $$;
 
--- Returns the ids of orders that contain a driver's id, in the row or in an offer. The union lets each part use its own index.
+-- Returns the ids of orders that contain a driver's id, in the row or in an offer. In a union, each part uses its own index.
 CREATE FUNCTION dispatchq_orders_of_driver(driver text) RETURNS SETOF text
     LANGUAGE sql STABLE AS $$
     SELECT o.id FROM orders o WHERE o.driver_id = driver
@@ -79,13 +79,14 @@ CREATE FUNCTION dispatchq_orders_of_driver(driver text) RETURNS SETOF text
     UNION SELECT f.order_id FROM offers f WHERE f.driver_id = driver AND f.state IN ('accepted', 'superseded', 'withdrawn')
 $$;
 
--- Removes a driver's row and keys, then replaces the driver by a pseudonym in at most `most` orders and their dependent rows. Returns
--- the number of orders; callers repeat it until it returns 0. Each order is finished at once, so no progress is stored in between. The
--- program walks over other tables that name the driver (rankings, messages). Fails while the driver has an order or an offer.
+-- Removes a driver's row, revokes the driver's keys, and replaces the driver by a pseudonym in at most `most` orders and their
+-- dependent rows. Returns the number of these orders; callers repeat the call until it returns 0. Each call finishes its
+-- orders, so it stores no progress. The caller erases the driver in other tables (rankings, messages). Fails while the driver
+-- has an active order or a live offer.
 CREATE FUNCTION dispatchq_erase_driver_orders(erased text, pseudonym text, most integer) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER AS $$
 DECLARE
-    -- partners name their driver without the partner's prefix; quoted as in JSON
+    -- the partner's own id of the driver, without our prefix, quoted as in JSON
     partners_word text := to_json(split_part(erased, ':', 2))::text;
     touched text[];
     since timestamptz;
@@ -95,7 +96,7 @@ BEGIN
         RAISE EXCEPTION 'the driver has an order or an offer' USING ERRCODE = 'object_in_use';
     END IF;
     DELETE FROM drivers WHERE id = erased;
-    -- Matched by time as well, because names are reused after a key has ended.
+    -- Also matches the time, because a name can be reused after its key has ended.
     UPDATE staff_actions s
     SET subject = CASE WHEN s.subject = k.name THEN 'erased ' || k.id ELSE k.id || ' erased' END, reason = NULL
     FROM api_keys k
@@ -104,14 +105,14 @@ BEGIN
            OR s.at BETWEEN k.revoked_at AND k.revoked_at + interval '1 minute');
     UPDATE api_keys SET driver_id = pseudonym, name = 'erased ' || id, revoked_at = coalesce(revoked_at, dispatchq_now())
     WHERE driver_id = erased;
-    -- Orders of the same time share days of the history.
+    -- Takes the oldest orders first, because orders of the same time share days of the history.
     SELECT array_agg(t.id), min(t.created_at) INTO touched, since
     FROM (SELECT p.id, p.created_at FROM orders p JOIN dispatchq_orders_of_driver(erased) AS m (id) ON m.id = p.id
           ORDER BY p.created_at, p.id LIMIT most) t;
     IF touched IS NULL THEN
         RETURN 0;
     END IF;
-    -- Locked in the same sequence as in the programs: orders first, then their dependent rows.
+    -- Locks rows in the same sequence as the programs: orders first, then their dependent rows.
     PERFORM 1 FROM orders o WHERE o.id = ANY (touched) ORDER BY o.id FOR NO KEY UPDATE;
     UPDATE orders o SET driver_id = CASE WHEN o.driver_id = erased THEN pseudonym ELSE o.driver_id END,
            former_drivers = array_replace(o.former_drivers, erased, pseudonym), version = o.version + 1
@@ -141,7 +142,8 @@ BEGIN
     RETURN cardinality(touched);
 END $$;
 
--- Records. deploy/postgres/roles.sql takes UPDATE and DELETE on these tables from every role; only these functions change them.
+-- Records. deploy/postgres/roles.sql revokes UPDATE and DELETE on these tables from `dispatchq_run`, which changes them only
+-- with these functions.
 
 -- Records the progress of an erasure until it is finished.
 CREATE FUNCTION dispatchq_note_erasure(
@@ -152,8 +154,8 @@ CREATE FUNCTION dispatchq_note_erasure(
     WHERE subject = erased AND subject_id = erased_id AND erased_at = since AND orders IS NULL;
 $$;
 
--- Removes a driver's id from records of staff. It changes no record that does not name the driver, whatever ids it is given, and fails
--- if no erasure of the driver is recorded.
+-- Removes a driver's id from records of staff. It ignores the ids of records that do not name the driver. Fails if no erasure
+-- of the driver is recorded.
 CREATE FUNCTION dispatchq_redact_staff_actions(ids bigint[], driver text, pseudonym text) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER AS $$
 DECLARE
@@ -172,14 +174,14 @@ BEGIN
     RETURN redacted;
 END $$;
 
--- Removes records of a table that are older than `age`, which is at least a day. Returns their ids.
+-- Removes those of the given records that are older than `age`. Returns their ids. Fails if `age` is less than a day.
 CREATE FUNCTION dispatchq_remove_old_records(record_table text, ids bigint[], age interval) RETURNS SETOF bigint
     LANGUAGE plpgsql SECURITY DEFINER AS $$
 DECLARE
     cut_off timestamptz := dispatchq_now() - age;
 BEGIN
     IF age IS NULL OR age < interval '1 day' THEN
-        RAISE EXCEPTION 'records are kept for a day at least, not for %', age USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION 'records are kept for at least a day, not for %', age USING ERRCODE = 'invalid_parameter_value';
     END IF;
     CASE record_table
         WHEN 'staff_actions' THEN
@@ -191,7 +193,7 @@ BEGIN
         WHEN 'erasures' THEN
             RETURN QUERY DELETE FROM erasures r WHERE r.id = ANY (ids) AND r.erased_at < cut_off RETURNING r.id;
         ELSE
-            RAISE EXCEPTION 'no table of records: %', record_table USING ERRCODE = 'invalid_parameter_value';
+            RAISE EXCEPTION '% is not a table of records', record_table USING ERRCODE = 'invalid_parameter_value';
     END CASE;
 END $$;
 COMMENT ON FUNCTION dispatchq_remove_old_records IS 'the only way to remove records of staff and erasures';

@@ -1,6 +1,6 @@
--- Views for analysts, auditors and `check history`, and the rights of functions.
+-- Views for analysts, auditors and `check history`, and rights on functions.
 --
--- The columns of the audit_ views are a promise: add columns at the end, or add views.
+-- The columns of the audit_ views are stable: add new columns at the end, or add views.
 
 CREATE VIEW audit_orders AS
     SELECT id AS order_id, service_type, area_id, status, payment_status, driver_id, held_for_review,
@@ -28,7 +28,7 @@ CREATE VIEW audit_bookings AS
 CREATE VIEW audit_shadow_refusals AS
     SELECT id, at, source, order_id, area_id, service_type, waiting, threshold, channel, loyalty_level FROM shadow_refusals;
 
--- Each row is about an order.
+-- Only messages about orders.
 CREATE VIEW audit_notifications AS
     SELECT id, order_id, kind, channel, state, attempts, created_at, delivered_at
     FROM outbox WHERE binding_id IS NULL;
@@ -69,10 +69,10 @@ CREATE VIEW audit_staff_actions AS
 CREATE VIEW audit_staff_requests AS
     SELECT id, at, key_id, host(address) AS address, request FROM staff_requests;
 
--- Functions with SECURITY DEFINER run with the rights of their owner: a producer in SQL needs no right but EXECUTE on one function, and
--- no program needs a right to change the history. They look names up in this schema only, whatever the caller's search_path is, and
--- only named roles may call them. deploy/postgres/roles.sql grants the rest. A login that already has INSERT on a new `orders`, by
--- default privileges, may call them all.
+-- Functions with SECURITY DEFINER run with the rights of their owner. So a producer in SQL needs only EXECUTE on one function,
+-- and programs need no right to change the history. The functions resolve names only in this schema, whatever the caller's
+-- search_path is. PUBLIC may not call them. A login that has INSERT on `orders` by default privileges may call all of them;
+-- deploy/postgres/roles.sql grants the other rights.
 DO $$
 DECLARE
     function regprocedure;
