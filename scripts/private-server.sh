@@ -1,18 +1,20 @@
-# Functions for checks that use a real API, sourced by check-client and check-api. scripts/python-tools installs the
-# Python tools. `dispatchq dev` uses its own servers and data, which are removed at the end.
+# Functions for checks that use a real API, sourced by check-client, build-clients, prove-clients and check-api.
+# scripts/python-tools installs the Python tools. `dispatchq dev` uses its own servers and data, which are removed at the end.
 
 home=${XDG_CACHE_HOME:-$HOME/.cache}/dispatchq/$check
 bin=$home/venv/bin
 
 fail() { printf 'check-%s: %s\n' "$check" "$*" >&2; exit 1; }
 
-# Starts PROGRAM with its own servers in $work, waits until the API answers, and sets $url. The servers stop with the
-# script. The checks send requests without a key, so the limit of wrong keys per address is raised.
+# Starts PROGRAM with its own servers in $work, waits until the API answers, and sets $url: start_server PROGRAM
+# [CONFIG], with the settings of the file CONFIG. The servers stop with the script. The checks send requests without a
+# key, so the limit of wrong keys per address is raised.
 start_server() {
     program=$(realpath "$1")
     # Under root, Postgres runs as another user, who needs access to its data.
     work=$(mktemp -d)
     chmod 711 "$work"
+    if [[ -n ${2:-} ]]; then cp "$2" "$work/config.toml"; fi
     server=
     trap stop_server EXIT
     # The file must exist before it is read, however late the program starts.
