@@ -60,7 +60,7 @@ fn alerts() -> Vec<Alert> {
             _ if in_expr => alert.expr.push_str(line),
             "severity" => value.clone_into(&mut alert.severity),
             "team" => value.clone_into(&mut alert.team),
-            "runbook" => value.clone_into(&mut alert.runbook),
+            "runbook_url" => value.clone_into(&mut alert.runbook),
             _ => {}
         }
         alert.expr.push(' ');
@@ -226,9 +226,17 @@ fn every_alert_has_a_valid_runbook_page() {
     let sections: Vec<_> = runbook.split("\n### ").skip(1).map(|text| text.split_once('\n').unwrap()).collect();
     let alerts = alerts();
     assert_eq!(alerts.len(), sections.len(), "each alert has one section");
+    // The address of the documents' site, which the chart replaces by its own value.
+    let site = file("scripts/docs/mkdocs.yml");
+    let site = site.lines().find_map(|line| line.strip_prefix("site_url: ")).expect("the site has an address");
+    let base = format!("{site}latest");
+    assert!(base.starts_with("https://"), "a browser opens {base}");
+    assert!(file("deploy/helm/dispatchq/values.yaml").contains(&format!("docsUrl: {base}\n")), "the chart's default");
+    let replaced = format!("replace \"{base}\" ");
+    assert!(file("deploy/helm/dispatchq/templates/monitoring.yaml").contains(&replaced), "the chart replaces {base}");
     for alert in &alerts {
         let Alert { name, severity, team, runbook: link, .. } = alert;
-        assert_eq!(*link, format!("docs/RUNBOOK.md#{}", name.to_lowercase()), "{alert:?}");
+        assert_eq!(*link, format!("{base}/RUNBOOK.html#{}", name.to_lowercase()), "{alert:?}");
         assert!(["P0", "P1", "P2", "P3", "Warning", "Critical"].contains(&severity.as_str()), "{alert:?}");
         assert!(["mrg", "supporting-reservation"].contains(&team.as_str()), "{alert:?}");
         let (_, text) = sections.iter().find(|(title, _)| title == name).unwrap_or_else(|| panic!("no section {name}"));
