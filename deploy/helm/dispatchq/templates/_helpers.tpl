@@ -20,7 +20,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- else }}{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
 {{- end }}
 
-{{/* What every container has. Argument: root, databaseSecret, databaseKey, maintenance (whether its login is wanted). */}}
+{{/* Common settings of all containers. Argument: root, databaseSecret, databaseKey, maintenance (whether the container gets the maintenance login). */}}
 {{- define "dispatchq.container" -}}
 {{- $root := .root -}}
 image: {{ include "dispatchq.image" $root }}
@@ -52,11 +52,11 @@ volumeMounts:
   - { name: secrets, mountPath: /run/secrets/dispatchq, readOnly: true }
 {{- end }}
 
-{{/* What every pod has. The same argument. */}}
+{{/* Common settings of all pods. The same argument. */}}
 {{- define "dispatchq.pod" -}}
 {{- $root := .root -}}
 automountServiceAccountToken: false
-# Kubernetes' own variables for a Service named dispatchq begin as settings do.
+# Kubernetes' variables for a Service named dispatchq have the same prefix as dispatchq's settings.
 enableServiceLinks: false
 {{- with $root.Values.serviceAccountName }}
 serviceAccountName: {{ . }}
@@ -99,7 +99,7 @@ volumes:
         {{- end }}
 {{- end }}
 
-{{/* Where a pod may run. Argument: root, labels (its own), settings (nodeSelector, tolerations, affinity). */}}
+{{/* Nodes on which a pod may run. Argument: root, labels (of the pod), settings (nodeSelector, tolerations, affinity). */}}
 {{- define "dispatchq.placement" -}}
 {{- $labels := .labels -}}
 {{- with .settings.nodeSelector }}
@@ -151,13 +151,13 @@ metadata:
   labels: {{- include "dispatchq.labels" .root | nindent 4 }}
 spec:
   maxUnavailable: {{ .settings.maxUnavailable }}
-  # While a server is away no process is ready; nodes may be drained all the same.
+  # While Postgres or Redis is down, no process is ready. Nodes can still be drained.
   unhealthyPodEvictionPolicy: AlwaysAllow
   selector:
     matchLabels: {{- .labels | nindent 6 }}
 {{- end }}
 
-{{/* A ScaledObject of KEDA, which asks dispatchq. Argument: root, name, labels, settings (keda), queues, concurrency. */}}
+{{/* A ScaledObject with which KEDA queries dispatchq. Argument: root, name, labels, settings (keda), queues, concurrency. */}}
 {{- define "dispatchq.scaledobject" -}}
 {{- $admin := printf "http://%s-metrics.%s.svc:9090" (include "dispatchq.fullname" .root) .root.Release.Namespace -}}
 {{- $asked := printf "queues=%s" (join "," .queues) -}}
@@ -172,10 +172,10 @@ spec:
   minReplicaCount: {{ .settings.minReplicas }}
   maxReplicaCount: {{ .settings.maxReplicas }}
   pollingInterval: {{ .settings.pollingSeconds }}
-  # No `fallback`: while dispatchq cannot tell, the replicas stay as they are.
+  # Without `fallback`, the number of replicas stays the same while dispatchq does not answer.
   triggers:
     - type: metrics-api
-      # The number is that of replicas, so each is worth one.
+      # The value is the number of replicas, so the target per replica is 1.
       metricType: AverageValue
       metadata:
         url: {{ printf "%s/admin/scale?%s" $admin $asked | quote }}
