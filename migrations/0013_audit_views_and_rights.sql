@@ -25,6 +25,9 @@ CREATE VIEW audit_bookings AS
     SELECT order_id, attempt_no, booking_id, job_id, state, created_at, closed_at, partner
     FROM bookings;
 
+CREATE VIEW audit_admissions AS
+    SELECT hour, area_id, service_type, source, verdict, cause, loyalty, waiting, requests FROM admission_counts;
+
 CREATE VIEW audit_shadow_refusals AS
     SELECT id, at, source, order_id, area_id, service_type, waiting, threshold, channel, loyalty_level FROM shadow_refusals;
 

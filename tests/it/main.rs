@@ -9,8 +9,8 @@
 //! * `sql`: the schema, its statements, and index writes. `roles`: serve and work with the rights of their role.
 //! * `upgrade`: everything that the previous release uses still exists. `deploy`: the files of deploy/ use names from
 //!   the code.
-//! * `language`: the vocabulary of all texts. `documents`, `rules`: lists and links of pages. `layering`: dependencies
-//!   of files and crates.
+//! * `language`: the vocabulary of all texts. `documents`, `rules`: lists and links of pages. `data_page`: the data
+//!   dictionary and its queries. `layering`: dependencies of files and crates.
 //! * `supply_chain`: builds follow Cargo.lock.
 //! * `support`: real processes of the binary, in addition to the crate `test-support`.
 
@@ -19,6 +19,7 @@
 
 mod browser;
 mod cli;
+mod data_page;
 mod deploy;
 mod documents;
 mod language;

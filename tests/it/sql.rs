@@ -258,6 +258,7 @@ async fn the_columns_of_the_audit_views_are_a_promise() {
     assert_eq!(
         views,
         [
+            "audit_admissions(hour, area_id, service_type, source, verdict, cause, loyalty, waiting, requests)",
             "audit_binding_events(seq, binding_id, at, kind, reason, actor, key_id, cycle)",
             "audit_binding_notifications(id, binding_id, kind, channel, state, attempts, created_at, delivered_at)",
             "audit_bindings(binding_id, server_id, account_id, state, reason, phase, cycle, call_no, call_action, unresolved, \
