@@ -1,8 +1,9 @@
 """Relay between a client and the server: relay.py SERVER REPORT. It prints its address.
 
-It treats the tries of each order by number. The first reaches the server, but its answer is lost. The second is answered
-with 503 and `Retry-After`, the third with 409 because the first still runs. Later tries and all other requests pass. It
-appends a line to REPORT for each try of an order: order, number, key, seconds since the previous try, hash of the body.
+It treats the tries of each order by number. The first reaches the server, but the connection ends within its answer. The
+second is answered with 503 and `Retry-After`, the third with 409 because the first still runs. Later tries and all other
+requests pass. It appends a line to REPORT for each try of an order: order, number, key, seconds since the previous try,
+hash of the body.
 """
 
 import hashlib
@@ -43,6 +44,8 @@ class Handler(BaseHTTPRequestHandler):
         content = answer.read()
         upstream.close()
         if number == 1:
+            self.answer(answer.status, {"content-type": "application/json"}, content, len(content) // 2)
+            self.wfile.flush()
             self.connection.shutdown(socket.SHUT_RDWR)
             self.close_connection = True
             return
@@ -58,13 +61,13 @@ class Handler(BaseHTTPRequestHandler):
             report.write(f"{order} {number + 1} {key} {now - previous:.3f} {digest}\n")
         return number + 1
 
-    def answer(self, status, headers, content):
+    def answer(self, status, headers, content, sent=None):
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)
         self.send_header("content-length", str(len(content)))
         self.end_headers()
-        self.wfile.write(content)
+        self.wfile.write(content[:sent])
 
     do_GET = do_POST = handle_any
 

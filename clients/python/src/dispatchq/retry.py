@@ -1,6 +1,7 @@
 """Transports that send a request again when that is safe and may help.
 
-A request may be repeated if it only reads, or if it has an `Idempotency-Key`.
+A request may be repeated if it only reads, or if it has an `Idempotency-Key`. The transports read the whole body, because a
+connection may also end within it.
 """
 
 from __future__ import annotations
@@ -58,8 +59,6 @@ class RetryTransport(httpx.BaseTransport):
             response = None
             try:
                 response = self.inner.handle_request(request)
-                if response.status_code < 400:
-                    return response
                 response.read()
             except httpx.TransportError:
                 if (wait := self.retries.next_wait(request, tries, None)) is None:
@@ -89,8 +88,6 @@ class AsyncRetryTransport(httpx.AsyncBaseTransport):
             response = None
             try:
                 response = await self.inner.handle_async_request(request)
-                if response.status_code < 400:
-                    return response
                 await response.aread()
             except httpx.TransportError:
                 if (wait := self.retries.next_wait(request, tries, None)) is None:
