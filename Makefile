@@ -17,25 +17,25 @@ build: ## Build target/release/dispatchq, for production and measurements
 	cargo build --locked --release -p dispatchq
 
 # A debug build takes a quarter of the time of a release build and is fast enough for the sample.
-demo: setup ## Replay a built-in sample of orders, print what happened, end (builds target/debug/dispatchq)
+demo: setup ## Replay a built-in sample of orders and print the result (builds target/debug/dispatchq)
 	cargo build --locked -p dispatchq
 	$(target)/debug/dispatchq replay --sample
 
-bench: setup build ## Measure the queue beside stock apalis-redis; the last line is one JSON object
+bench: setup build ## Compare the queue with stock apalis-redis; the last line is a JSON object
 	cargo build --locked --release -p bench-peers
 	@$(target)/release/dispatchq bench queue --json --peer $(target)/release/bench-peers
 
-test: setup ## Run every test, on private Redis and Postgres servers (DISPATCHQ_TEST_BROWSER=off: without a browser)
+test: setup ## Run all tests on private Redis and Postgres servers (DISPATCHQ_TEST_BROWSER=off: without a browser)
 	NEXTEST_PROFILE=$${NEXTEST_PROFILE:-$$(scripts/test-profile)} cargo nextest run --locked --workspace $(without_browser)
 	cargo test --locked --doc --workspace
-	@$(if $(without_browser),echo "The tests of the console in a browser were left out: DISPATCHQ_TEST_BROWSER=off.",:)
+	@$(if $(without_browser),echo "The browser tests of the console were skipped: DISPATCHQ_TEST_BROWSER=off.",:)
 
 # Nextest filter for the tests that use the pooler.
 not_pooled = $$(sed -n -e 's/^\([a-z-]*\) \(.*::\)$$/(package(=\1) \& test(\/^\2\/))/p' -e t -e 's/^\([a-z-]*\) \(.*\)/(package(=\1) \& test(=\2))/p' \
 	tests/pooler/left-out | paste -sd '|' -)
 pooled = binary(it) and not ($(not_pooled))$(if $(filter off,$(DISPATCHQ_TEST_BROWSER)), and not test(/^browser::/))
 
-test-pooler: setup ## Run the tests with a PgBouncer in transaction mode before each Postgres, without those of tests/pooler/left-out
+test-pooler: setup ## Run the tests through PgBouncer in transaction mode, without the tests in tests/pooler/left-out
 	DISPATCHQ_TEST_POOLER=on NEXTEST_PROFILE=$${NEXTEST_PROFILE:-$$(scripts/test-profile)} cargo nextest run --locked --workspace -E "$(pooled)"
 
 lint: ## Check formatting and lints
@@ -43,46 +43,46 @@ lint: ## Check formatting and lints
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	cargo clippy --locked -p dispatchq --no-default-features --lib --bins -- -D warnings
 
-deps: ## Check the dependencies: licences, sources, bans, known weaknesses, none unused
+deps: ## Check the dependencies: licences, sources, bans, known vulnerabilities, unused crates
 	@scripts/setup --checks
 	@scripts/check-deps
 
-kit: ## Check the files of deploy/: image, Compose, Helm chart, systemd (installs linters beside other caches)
+kit: ## Check the files of deploy/: image, Compose, Helm chart, systemd (installs linters in the cache folder)
 	@scripts/check-kit
 
-image-tree: ## Make target/image, all that the image holds, and count it: less than 60 MB (builds the image's binary in release)
+image-tree: ## Create target/image, the complete file tree of the image, and check that it is below 60 MB (release build)
 	cargo build --locked --release --no-default-features -p dispatchq --bin dispatchq
 	strip -o $(target)/image-binary $(target)/release/dispatchq
 	rm -rf $(target)/image
 	@scripts/image-tree $(target)/image-binary $(target)/image
 
-sbom: ## Write what the binary is made of to target/dispatchq.cdx.json (CycloneDX)
+sbom: ## Write the list of the binary's crates to target/dispatchq.cdx.json (CycloneDX)
 	@scripts/sbom $(target)/dispatchq.cdx.json
 
 openapi: ## Write target/openapi.json, the API document of a release
 	mkdir -p $(target)
 	OPENAPI_TO=$(abspath $(target))/openapi.json cargo nextest run --locked -p api document_names_its_release
 
-screenshots: setup ## Take the pictures of docs/CONSOLE.md again, while the sample is replayed (some minutes)
+screenshots: setup ## Take the screenshots of docs/CONSOLE.md again during a replay of the sample (some minutes)
 	cargo nextest run --locked -p dispatchq --run-ignored only pictures_of_the_sample
 
-client: setup ## Generate a client from the API's document, and have it create, follow and cancel an order (installs the generator beside other caches)
+client: setup ## Generate a client from the API document; it creates, follows and cancels an order (installs the generator in the cache folder)
 	cargo build --locked -p dispatchq
 	@scripts/check-client $(target)/debug/dispatchq
 
-fuzz-api: setup ## Have Schemathesis ask every operation as each role (EXAMPLES=10 for each operation; some minutes)
+fuzz-api: setup ## Test every operation of the API as each role with Schemathesis (EXAMPLES=10 for each operation; some minutes)
 	cargo build --locked -p dispatchq
 	@scripts/check-api $(target)/debug/dispatchq
 
-upgrade-test: setup ## Run the previous version beside this one under load: upgrade, rollback, upgrade (REF=COMMIT; builds both in release, runs 4 minutes)
+upgrade-test: setup ## Run the previous version next to this one under load: upgrade, rollback, upgrade (REF=COMMIT; two release builds, then 4 minutes)
 	@scripts/upgrade-test $(REF)
 
-night: setup build ## Run the longest tests, then measure what needs real time: job id alerts, silent and slow partners (up to 85 minutes)
+night: setup build ## Run the longest tests, then the measurements in real time: job id alerts, silent and slow partners (up to 85 minutes)
 	cargo nextest run --locked -p dispatchq --test it --ignore-default-filter -E 'not default()'
 	scripts/night $(target)/release/dispatchq $(target)/night
 
-check: lint deps kit test ## All that a change must pass
+check: lint deps kit test ## Run all checks that a change must pass
 	@scripts/check-client $(target)/debug/dispatchq
 
-clean: ## Remove what was built; data that `dev` keeps in .dispatchq stays
+clean: ## Remove the build output; data of `dev` in .dispatchq stays
 	cargo clean

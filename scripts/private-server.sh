@@ -25,8 +25,8 @@ start_server() {
     url=
     local looks=0
     until [[ -n $url ]] && "$bin/python" -c 'import sys, urllib.request; urllib.request.urlopen(sys.argv[1])' "$url/readyz" 2>/dev/null; do
-        kill -0 "$server" 2>/dev/null || { cat "$work/server.log" >&2; fail "dispatchq dev has ended"; }
-        ((looks++ < 600)) || { cat "$work/server.log" >&2; fail "dispatchq dev does not begin to serve"; }
+        kill -0 "$server" 2>/dev/null || { cat "$work/server.log" >&2; fail "dispatchq dev has exited"; }
+        ((looks++ < 600)) || { cat "$work/server.log" >&2; fail "dispatchq dev does not listen after two minutes"; }
         url=$(sed -n 's|^API *\(http://[^/]*\)/.*|\1|p' "$work/server.log")
         sleep 0.2
     done
