@@ -2,8 +2,8 @@
 //!
 //! `timeout:{order}:{n}`: ends attempt n after its deadline and starts the next one, in one transaction.
 //!
-//! The next driver comes from the offers table and not from a payload, so a driver that has gone offline or taken
-//! another order gets no offer.
+//! The drivers are ranked again (`rank_for_order`) and do not come from a payload, so a driver that has gone offline or
+//! taken another order gets no offer.
 
 use jobs::ExpireAttempt;
 use model::fleet::decide;

@@ -17,7 +17,10 @@ fn a_small_race_for_each_order_has_one_winner() {
         assert_eq!((&told["orders"], &told["double"]), (&told["wins"], &0.into()), "{fault}: {seen}");
         assert!(told["loser_ms"]["p99"].as_f64() > Some(0.0), "{fault}: {seen}");
     }
-    assert!(seen["sql_updates_per_order"].as_f64() >= Some(1.0), "{seen}");
+    // Usually 1.0. If the machine stalls, all 8 drivers of an order may reach the row: 1.7 with one such order of ten.
+    // Without the gate, nearly every driver would.
+    let updates = seen["sql_updates_per_order"].as_f64().unwrap_or_else(|| panic!("{seen}"));
+    assert!((1.0..=2.0).contains(&updates), "{seen}");
     assert!(seen["loser_head_to_answer_ms"]["p50"].as_f64() > Some(0.0), "{seen}");
     assert!(seen["loser_head_to_answer_ms"]["p50"].as_f64() <= seen["loser_ms"]["max"].as_f64(), "{seen}");
     let goals = seen["goals"].as_object().unwrap();
