@@ -78,7 +78,7 @@ CREATE TABLE bindings (
 
 COMMENT ON COLUMN bindings.cycle IS 'number of started cycles; the latest one is open unless the phase is IDLE';
 COMMENT ON COLUMN bindings.trx_id IS 'the open transaction, or the transaction of a settle call';
-COMMENT ON COLUMN bindings.start_confirmed IS 'no further start is sent: the provider confirmed the start, refused to start it, or sent an unreadable answer';
+COMMENT ON COLUMN bindings.start_confirmed IS 'no further start is sent: the provider confirmed the start, or answered a call with a refusal or an unreadable text';
 COMMENT ON COLUMN bindings.interval_start IS
     'due time of the latest cycle, or its start if that was at least one interval later';
 COMMENT ON COLUMN bindings.next_at IS 'time of the next cycle, or of the next call to the provider';

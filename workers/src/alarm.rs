@@ -35,7 +35,6 @@ pub async fn perform_alarm(orders: Orders, mut job: SendAlarm) -> Outcome {
     // The stored message is sent unchanged, whichever version stored it.
     let message = StoredMessage { kind: STATUS_UPDATE_FAILED.to_owned(), payload: job.content.message.clone() };
     if !job.content.told {
-        // The log may already contain a delivery by an earlier job with this id.
         match compensate::write_compensation(&orders, &job.order).await {
             Ok(outcome) => return outcome,
             Err(error) if db::is_transient(&error) => {
@@ -43,6 +42,7 @@ pub async fn perform_alarm(orders: Orders, mut job: SendAlarm) -> Outcome {
                     return Outcome::Snooze { delay: OUTAGE_GRACE };
                 }
             }
+            // An earlier job with this id may have delivered the message.
             Err(_) => job.content.told = outbox::was_delivered(&orders.core.db, &job.order, id).await.unwrap_or(false),
         }
     }

@@ -22,7 +22,8 @@ pub(crate) struct Sparkline {
 }
 
 impl Sparkline {
-    /// Draws the points of the hour before `now`, oldest first. Returns `None` if there are fewer than two.
+    /// Draws the points, which are sorted by time. The line covers the hour before `now`, or more if the first point is
+    /// older. Returns `None` if there are fewer than two points.
     pub(crate) fn draw(title: Words, points: &[(DateTime<Utc>, i64)], now: DateTime<Utc>) -> Option<Self> {
         let [(first, _), .., (last, latest)] = points else { return None };
         let begin = (*first).min(now - TimeDelta::hours(1));

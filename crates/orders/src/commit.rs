@@ -221,8 +221,8 @@ async fn change_until_written(
     outcome_of(&before, committed)?.ok_or(ChangeError::Busy)
 }
 
-/// Loads, decides and writes once, each step in a batch. Skips the load if there is a `seen` snapshot. Returns `None`
-/// if another change was, or may have been, written first.
+/// Loads, decides and writes once. The load shares a batch with other orders, and so does the write if possible. Skips
+/// the load if there is a `seen` snapshot. Returns `None` if another change was, or may have been, written first.
 async fn try_with_others(
     orders: &Orders,
     id: &OrderId,

@@ -40,7 +40,7 @@ pub struct PaymentsConfig {
     #[serde(with = "duration")]
     #[garde(custom(time_within(MS..=Duration::from_secs(15))))]
     pub timeout: Duration,
-    /// Time after which an accepted refund is asked about, in case its callback was lost.
+    /// Time after which the service is asked about an accepted refund, in case its callback was lost.
     #[serde(with = "duration")]
     #[garde(custom(time_within(SECOND..=DAY)))]
     pub ask_again: Duration,

@@ -1,4 +1,5 @@
-//! Files to import. They are streamed to the API in this process.
+//! Files to import. An API in this process reads them as a stream. For an API in another process, the client reads the
+//! whole file first.
 
 use std::{
     fs::File,

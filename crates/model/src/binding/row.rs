@@ -23,8 +23,8 @@ pub struct Binding {
     pub phase: BindingPhase,
     /// The open transaction, or the transaction of a `settle` call.
     pub trx_id: Option<TrxId>,
-    /// Whether starts are no longer sent. The provider confirmed the start of the open transaction, or refuses to start
-    /// it.
+    /// Whether starts are no longer sent: the provider confirmed the start of the open transaction, or answered a call
+    /// with a refusal or an unreadable text.
     pub start_confirmed: bool,
     /// Start of the current interval, for intervals that count from the start of a cycle. It is the due time of the
     /// last cycle, or its start if that was at least one interval later. `None`: no cycle has started.

@@ -26,12 +26,12 @@ pub enum ReleaseVerdict {
     NotHeld,
 }
 
-/// Numbers of slots to set. Groups that are not listed keep theirs.
+/// Numbers of slots to set. Numbers that are not given stay the same.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SlotLimits {
-    /// Number of slots of the shard.
+    /// Number of slots of the shard; `None` keeps it.
     pub all: Option<u32>,
-    /// Number of slots of each group; `None` removes the limit. A group without a limit gets no slots.
+    /// Number of slots of each listed group; `None` removes the limit. A group without a limit gets no slots.
     pub groups: Vec<(Arc<str>, Option<u32>)>,
 }
 
