@@ -1,0 +1,3 @@
+module dispatchq.example/client
+
+go 1.19
