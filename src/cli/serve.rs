@@ -1,6 +1,6 @@
 //! `dispatchq serve`: the HTTP API, and its admin port.
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
 
 use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
@@ -9,6 +9,10 @@ use super::{service_manager, signals};
 use api::ProcessKind;
 use app::{App, metrics_list};
 use foundation::telemetry;
+use settings::Config;
+
+/// Interval of the warning that alerts to support reach no person.
+const UNHEARD_WARNING: Duration = Duration::from_mins(1);
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -28,11 +32,34 @@ impl Args {
         tracing::info!(address = %listener.local_addr()?, "Serving the API.");
         let apart = serve_console_apart(&app, &stop).await?;
         service_manager::report_serving(&app);
-        serve_requests(&app, listener, apart.is_none(), &stop).await?;
+        // The warnings also end when the listener fails.
+        let served = stop.child_token();
+        let requests = async {
+            let result = serve_requests(&app, listener, apart.is_none(), &stop).await;
+            served.cancel();
+            result
+        };
+        let (result, ()) = tokio::join!(requests, warn_while_unheard(&app.config, UNHEARD_WARNING, &served));
+        result?;
         for server in apart.into_iter().chain(admin) {
             server.await??;
         }
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Warns at once and then at this interval until `stop`, if alerts to support go only to the log. They would otherwise
+/// be noticed when a customer asks for the money.
+async fn warn_while_unheard(config: &Config, every: Duration, stop: &CancellationToken) {
+    if !config.ends_in_log(&config.notifications.support) {
+        return;
+    }
+    let mut due = tokio::time::interval(every);
+    while stop.run_until_cancelled(due.tick()).await.is_some() {
+        tracing::warn!(
+            "Alerts to support go only to the log and reach no person. Configure a channel and name it in \
+             notifications.support (docs/DEPLOY.md)."
+        );
     }
 }
 
@@ -106,4 +133,30 @@ pub(super) fn serve_admin(
     tracing::info!(address = %listener.local_addr()?, "Serving health and metrics.");
     let router = api::admin_router(app.clone(), metrics, process);
     Ok(tokio::spawn(api::server::serve_router(listener, router, app.config.http.clone(), stop.clone())))
+}
+
+#[cfg(test)]
+mod tests {
+    use test_support::{LogLines, eventually, millis};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn unheard_alerts_are_logged_again_and_again() {
+        let lines = LogLines::default();
+        tracing_subscriber::fmt().with_ansi(false).with_writer(lines.clone()).init();
+        let stop = CancellationToken::new();
+        let mut config = Config::defaults();
+        let warned =
+            || async { lines.with(" WARN ").iter().filter(|line| line.contains("reach no person")).count() >= 3 };
+        tokio::select! {
+            () = warn_while_unheard(&config, millis(5), &stop) => panic!("it ended before stop"),
+            () = eventually("three warnings", warned) => {}
+        }
+        stop.cancel();
+        warn_while_unheard(&config, UNHEARD_WARNING, &stop).await;
+
+        config.notifications.support = vec!["log".to_owned(), "desk".to_owned()];
+        warn_while_unheard(&config, UNHEARD_WARNING, &CancellationToken::new()).await;
+    }
 }

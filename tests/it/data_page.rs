@@ -99,7 +99,7 @@ async fn make_orders(p: &Partnership) {
     let driver = p.accept_offer("RIDE-2").await;
     p.act("RIDE-2", |s| actions::cancel_by_driver(s, &driver, None)).await.unwrap();
     p.cancel("RIDE-2").await.unwrap();
-    // Nobody answers until the lifetime ends. Support refunds the payment.
+    // No driver answers until the lifetime ends. Support refunds the payment.
     p.order_of("RIDE-3", "RIDE", "PAID").await;
     p.run_for(secs(1900)).await;
     assert_eq!(p.status("RIDE-3").await, OrderStatus::CancelledBySystemAfterPayment);

@@ -89,7 +89,7 @@ fn every_variable_of_the_kit_is_a_setting() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(
         dir.path().join("config.toml"),
-        "[channels.slack]\ntype = \"slack\"\n[partners.bbd]\nurl = \"https://partner.example.com\"\n",
+        read("deploy/profile-support/config.toml") + "[partners.bbd]\nurl = \"https://partner.example.com\"\n",
     )
     .unwrap();
     let secret = |name: &str, text: &str| {
@@ -104,6 +104,8 @@ fn every_variable_of_the_kit_is_a_setting() {
         "DISPATCHQ_REDIS__URL_FILE" => secret("redis", "redis://:p@redis.example.com:6379/0\n"),
         "DISPATCHQ_REDIS__ROOT_CERTIFICATE" => String::new(),
         "DISPATCHQ_CHANNELS__SLACK__URL_FILE" => secret("slack", "https://hooks.example.com/T0\n"),
+        "DISPATCHQ_CHANNELS__EMAIL__PASSWORD_FILE" => secret("mail", "hunter2\n"),
+        "DISPATCHQ_CHANNELS__TICKET__TOKEN_FILE" => secret("ticket", "hunter2\n"),
         "DISPATCHQ_PARTNERS__BBD__API_KEY_FILE" => secret("partner", "hunter2\n"),
         "DISPATCHQ_HTTP__BIND" | "DISPATCHQ_HTTP__ADMIN_BIND" | "DISPATCHQ_WORKER__ADMIN_BIND" => {
             "127.0.0.1:0".to_owned()

@@ -2,5 +2,6 @@
 
 mod doctor;
 mod environment;
+mod profile;
 mod secrets;
 mod subscriptions;
