@@ -219,7 +219,7 @@ mod tests {
         }
     }
 
-    // Rule F25: An argument with control characters is escaped in the error about it, line ends included.
+    // Rule F25: Control characters of an argument, line ends included, are escaped in the error about it.
     #[test]
     fn errors_about_arguments_are_escaped() {
         let bad = "x\u{1b}]52;c;bHM=\u{7}\nerror: forged";

@@ -281,7 +281,8 @@ fn ports_fit_each_other_and_paths_are_answered() {
     }
 }
 
-// Rule F42: Without own entries the chart opens /metrics to the release's namespace alone, and closes link-local addresses to processes.
+// Rule F42: By default the chart opens /metrics only to the release's namespace and blocks link-local addresses for
+// processes.
 #[test]
 fn chart_closes_metrics_and_link_local_addresses() {
     let values = read("deploy/helm/dispatchq/values.yaml");

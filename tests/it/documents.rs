@@ -228,7 +228,7 @@ fn requirement_pages_quote_their_documents() {
     assert!(differences >= 45, "{differences} differences");
 }
 
-// Rule L13: One table answers each of the nine open questions and says where.
+// Rule L13: One table answers each of the nine open questions and links to more details.
 #[test]
 fn open_questions_have_answers() {
     let page = read("docs/requirements/server-busy.md");
@@ -241,7 +241,7 @@ fn open_questions_have_answers() {
     }
 }
 
-// Rule L12: RENT is the shipped service type that tells dispatchers, and GUIDE and the requirement page say so.
+// Rule L12: RENT is the shipped service type that alerts dispatchers, as GUIDE and the requirement page state.
 #[test]
 fn rent_is_the_service_type_of_the_gist() {
     let config = read("config.toml");

@@ -127,10 +127,11 @@ async fn serve_and_work_need_only_run_role() {
 }
 
 // Fault S12
-// Rule F37: a login without rights on the tables is recorded as `sql:` and its name, names its own producers alone, and gives no key.
-// Rule F37: a login cannot record another producer as the creator of its order.
-// Rule F37: no role updates a table of records; records are removed by one function that takes an age.
-// Rule F37: the function for erasures changes only records that name the driver.
+// Rule F37: A login without rights on the tables is recorded as `sql:` and its name. It can name only its own producers
+// and no key.
+// Rule F37: A login cannot record another producer as the creator of its order.
+// Rule F37: No role updates a table of records; records are removed by one function that takes an age.
+// Rule F37: The function for erasures changes only records that name the driver.
 #[tokio::test]
 async fn each_role_may_do_its_own_and_no_more() {
     const DENIED: &str = "42501";

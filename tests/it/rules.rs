@@ -54,9 +54,9 @@ fn collect_rules(root: &Path, folder: &Path, rules: &mut BTreeMap<(char, u32, St
 }
 
 fn rules_page(rules: &BTreeMap<(char, u32, String), Vec<Held>>) -> String {
-    let mut page = "# Rules and their tests\n\nMade of the comments `// Rule ...` above the tests by `UPDATE_PAGES=1 cargo nextest run --locked \
-                    the_page_of_rules`. F: inputs, money, access. L: the requirement documents. U: what people meet.\n\n\
-                    | rule | what holds | test |\n|---|---|---|\n"
+    let mut page = "# Rules and their tests\n\nGenerated from the comments `// Rule ...` above the tests by `UPDATE_PAGES=1 cargo nextest run --locked \
+                    the_page_of_rules`. F: inputs, money, access. L: the requirement documents. U: user interfaces.\n\n\
+                    | id | rule | test |\n|---|---|---|\n"
         .to_owned();
     for ((_, _, label), tests) in rules {
         for held in tests {

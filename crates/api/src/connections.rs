@@ -367,7 +367,7 @@ mod tests {
         assert!(all.admit_peer("192.0.2.2".parse().unwrap(), now, &stop).is_ok());
     }
 
-    // Rule F35: A connection with an unknown caller and an incomplete body closes before any other.
+    // Rule F35: Connections of unknown callers with incomplete bodies are closed before any others.
     #[test]
     fn incomplete_body_of_unknown_caller_goes_first() {
         let all = connections(4, 9, &[]);
@@ -383,7 +383,7 @@ mod tests {
         assert_eq!(has_to_go(&[&silent, &known, &complete, &fifth, &sixth]), [true, false, false, false, false]);
     }
 
-    // Rule F35: A request of a known caller keeps its connection, however slow its body is.
+    // Rule F35: A request of a known caller keeps its connection, however slowly its body arrives.
     #[test]
     fn known_caller_keeps_its_connection() {
         let all = connections(1, 9, &[]);

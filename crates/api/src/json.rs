@@ -89,7 +89,7 @@ mod tests {
         (error.status_code().as_u16(), error.broken_pointer().unwrap_or_default())
     }
 
-    // Rule F10: An enum member of another JSON type is answered 422 with the name of the member.
+    // Rule F10: If an enum member has the wrong JSON type, the answer is 422 and names the member.
     #[test]
     fn wrong_json_types_name_their_member() {
         for value in ["5", "null", "true", "[]", "{}", "\"stop\"", "{\"start\":1}"] {

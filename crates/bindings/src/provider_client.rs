@@ -299,7 +299,7 @@ mod tests {
         }
     }
 
-    // Rule F33: the record of a call shows neither the provider's key nor the OTP, even if the provider repeats them.
+    // Rule F33: The record of a call shows neither the provider's key nor the OTP, even if the provider repeats them.
     #[test]
     fn records_show_no_secret_and_fit_into_a_column() {
         let text = |body: &[u8], secrets: &[&str]| readable_text(body, secrets.iter().copied());
@@ -345,7 +345,7 @@ mod tests {
         assert_eq!(url("http://h:1/servers/S1/"), "http://h:1/servers/S1/status");
     }
 
-    // Rule F33: a name that resolves only to a private address is not called unless `allow_private` is set.
+    // Rule F33: A name that resolves only to a private address is not called unless `allow_private` is set.
     #[tokio::test]
     async fn private_answer_of_resolver_is_not_called() {
         let config = ProviderConfig {
@@ -384,7 +384,7 @@ mod tests {
         assert_eq!(answer.status(), 404);
     }
 
-    // Rule F33: a request over http ignores the proxies in the environment, so no key leaves this machine unencrypted.
+    // Rule F33: A request over http ignores the proxies in the environment, so no key leaves this machine unencrypted.
     #[test]
     fn http_request_uses_no_proxy() {
         use std::io::{Read, Write};

@@ -133,7 +133,7 @@ mod tests {
         hosts.parse_url(url).map_or_else(|error| error.to_string(), |url| format!("allowed: {url}"))
     }
 
-    // Rule F33: a row may name only hosts that the configuration lists next to the provider's secret.
+    // Rule F33: A row may name only hosts that the configuration lists next to the provider's secret.
     #[test]
     fn listed_hosts_alone_are_allowed() {
         let listed = hosts(&["S1.acme.example", "s2.acme.example:8443", "bücher.example"], false);
@@ -163,7 +163,7 @@ mod tests {
         assert!(refusal(&hosts(&[], true), "https://a.example").contains("it lists none"));
     }
 
-    // Rule F33: a server is called over https, except on this machine.
+    // Rule F33: A server is called over https, except on this machine.
     #[test]
     fn other_machines_need_https() {
         let listed = hosts(&["s1.acme.example", "10.0.0.7", "localhost", "127.0.0.1", "::1"], true);
@@ -175,7 +175,7 @@ mod tests {
         }
     }
 
-    // Rule F33: private addresses are refused unless allow_private is set.
+    // Rule F33: Private addresses are refused unless allow_private is set.
     #[test]
     fn private_addresses_need_permission() {
         let names = ["10.0.0.7", "127.0.0.1", "localhost", "169.254.169.254", "::ffff:10.0.0.7", "fd00::1", "8.8.8.8"];
@@ -199,7 +199,7 @@ mod tests {
         assert!(hosts(&["10.0.0.7"], true).parse_url("https://10.0.0.7").is_ok());
     }
 
-    // Rule F33: an entry of `hosts` that is not a host is refused, and the error names it.
+    // Rule F33: An entry of `hosts` that is not a host is refused, and the error names it.
     #[test]
     fn entries_are_hosts_and_nothing_else() {
         for bad in [

@@ -71,8 +71,8 @@ mod tests {
         }
     }
 
-    // Rule F13: an order that was ever paid owes a refund when the system ends it, whatever its payment word is then.
-    // Rule F16: the system ends a paid order with amount 0 without a refund.
+    // Rule F13: If the system ends an order that was ever paid, a refund is due, whatever its payment status is then.
+    // Rule F16: If the system ends a paid order with amount 0, no refund is due.
     #[test]
     fn system_end_follows_the_first_payment() {
         for (word, amount, status) in [

@@ -97,7 +97,7 @@ pub mod option_list {
 mod tests {
     use super::*;
 
-    // Rule F20: A duration from the command line has a range, which the error states.
+    // Rule F20: Each duration on the command line has a range, which the error states.
     // Rule F31: "2M" is not read as two months.
     #[test]
     fn durations_have_a_range_and_no_months() {

@@ -228,8 +228,8 @@ pub fn skip_text_mark(text: &str) -> &str {
 mod tests {
     use super::*;
 
-    // Rule F7: A text has one alphabet and one length limit in characters. The rule for reasons is the same in every
-    // interface.
+    // Rule F7: Each kind of text has one set of allowed characters and one length limit in characters. The rule for
+    // reasons is the same in every interface.
     #[test]
     fn each_rule_has_one_alphabet_and_one_unit() {
         let most = |letter: &str| letter.repeat(64);
@@ -260,9 +260,8 @@ mod tests {
         }
     }
 
-    // Rule F20: An instant from outside lies in the years 1970 to 9999, and the error states this range.
-    // Rule F11: A
-    // time whose '+' became a blank is refused with a hint at %2B.
+    // Rule F20: An instant from outside must be in the years 1970 to 9999, and the error states this range.
+    // Rule F11: A time whose '+' became a blank is refused, and the error suggests %2B.
     #[test]
     fn instants_have_a_range_that_errors_state() {
         for good in ["1970-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "2026-11-27T00:00:00+07:00"] {

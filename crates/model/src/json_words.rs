@@ -200,7 +200,7 @@ mod tests {
         Done,
     }
 
-    // Rule U10: Errors about JSON state what is expected in plain words, and name no type of the program.
+    // Rule U10: Errors about JSON state in plain words what is expected, and name no Rust type.
     #[test]
     fn json_errors_name_no_rust_type() {
         for (json, plain) in [

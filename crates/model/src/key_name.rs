@@ -90,7 +90,7 @@ fn is_invisible(c: char) -> bool {
 mod tests {
     use super::*;
 
-    // Rule F22: key names are trimmed, normalised to NFKC and compared without case.
+    // Rule F22: Key names are trimmed, normalised to NFKC and compared without case.
     #[test]
     fn names_that_look_alike_have_one_key() {
         let alike = ["anna", "anna ", " anna", "ANNA", "Anna\u{a0}", "\u{3000}anna", "ａｎｎａ", "𝐚𝐧𝐧𝐚", "ⓐnna"];
@@ -112,7 +112,7 @@ mod tests {
         assert_eq!(fold("an\u{200b}na"), "an\u{200b}na", "any text is accepted");
     }
 
-    // Rule F22: a key name contains no format character and no invisible character.
+    // Rule F22: A key name must not contain format characters or invisible characters.
     #[test]
     fn invisible_characters_in_names_are_refused() {
         for c in [

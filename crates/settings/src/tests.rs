@@ -255,7 +255,7 @@ fn wrong_values_are_named_at_once_in_plain_words() {
     }
 }
 
-// Rule F22: The table of a producer in the configuration has the name of the producer's API key.
+// Rule F22: The table of a producer in the configuration must have the name of the producer's API key.
 #[test]
 fn producer_names_must_be_key_names() {
     for name in ["ＳＨＯＰ", "shop ", "sh\u{200b}op"] {
@@ -282,7 +282,7 @@ fn numbers_and_switches_may_be_texts() {
     assert_eq!(with_file("[worker]\nname = 7").unwrap().worker.name, "7");
 }
 
-// Rule F31: The configuration check parses all addresses, names and durations that the startup parses.
+// Rule F31: The configuration check parses all addresses, names and durations that are parsed at startup.
 // Rule F32: Parameters of a Postgres address that have no effect are refused by name, and no error shows their value.
 #[test]
 fn config_check_parses_addresses_and_names() {

@@ -59,7 +59,7 @@ async fn an_order_is_found_and_followed_while_it_is_dispatched() {
     browser.assert_no_faults("an order that is followed").await;
 }
 
-// Rule U1: a refused form stays open with its values, and the refusal has the focus.
+// Rule U1: A refused form stays open with its values, and the refusal gets the focus.
 #[tokio::test]
 async fn dispatcher_is_alerted_and_assigns_from_desk() {
     let t = TestApp::start().await;

@@ -73,7 +73,7 @@ async fn assert_good(console: &mut Console, path: &str) {
     browser.resize(1280, 800, false).await;
 }
 
-// Rule U5: no column of a table is cut at 1280, 1440 or 390 px, also with all forms open and with long ids.
+// Rule U5: No column of a table is cut at 1280, 1440 or 390 px, also with all forms open and with long ids.
 #[tokio::test]
 async fn every_page_with_something_on_it() {
     let stage = lay_out().await;

@@ -10,7 +10,7 @@ use accounts::api_keys::AccountRole;
 /// Data that a script of the page can read.
 const READABLE: &str = "JSON.stringify([document.cookie, { ...localStorage }, { ...sessionStorage }])";
 
-// Rule U18: The sign-in link that the demo prints signs in, and its key stays in no address.
+// Rule U18: The sign-in link that the demo prints signs in, and its key does not stay in any address.
 #[tokio::test]
 async fn a_key_opens_the_console_and_is_not_kept() {
     let t = TestApp::start().await;

@@ -4,8 +4,8 @@ use std::process::{Command, Stdio};
 
 use crate::support::run_binary;
 
-// Rule F6: `--limit 0` is wrong usage for every list, with the allowed range, over `--api` as well.
-// Rule F20: Every duration and instant of the command line has a range that its refusal states, and none panics.
+// Rule F6: `--limit 0` is a usage error in every list, also over `--api`. The error states the allowed range.
+// Rule F20: Every duration and instant on the command line has a range, which the error states. None causes a panic.
 #[test]
 fn arguments_out_of_range_are_wrong_usage() {
     let dir = tempfile::tempdir().unwrap();
@@ -48,7 +48,7 @@ fn arguments_out_of_range_are_wrong_usage() {
     }
 }
 
-// Rule F25: A command whose output is no longer read exits without a panic.
+// Rule F25: A command exits without a panic when its output is no longer read.
 #[test]
 fn closed_pipe_ends_a_command_quietly() {
     let dir = tempfile::tempdir().unwrap();

@@ -15,9 +15,9 @@ fn names(value: &Value) -> Vec<String> {
     value.as_object().unwrap().keys().cloned().collect()
 }
 
-// Rule U13: Three commands answer an order as its driver: offers, accept and complete, on the servers and over the API.
+// Rule U13: Three commands act for a driver, on the servers and over the API: offers, accept and complete.
 // Rule U2: `order show` prints the pickup.
-// Rule U8: `order list --json` has one shape and one default, on the servers and over the API.
+// Rule U8: `order list --json` has the same format and the same defaults on the servers and over the API.
 // Rule U9: `worker list`, `job`, `partner` and `server` print the same over the API as on the servers.
 #[tokio::test]
 async fn three_commands_answer_an_order_as_its_driver() {
@@ -149,9 +149,9 @@ async fn unreachable_postgres_is_named_with_its_cause() {
     }
 }
 
-// Rule U15: The cancel of an order that was ever paid asks first, on the servers and over the API. An unpaid or free order is
-// cancelled at once.
-// Rule U15: A dry run ends with exit code 0, also where it finds that something would be refused.
+// Rule U15: Cancelling an order that was ever paid asks for confirmation, on the servers and over the API. An unpaid or
+// free order is cancelled at once.
+// Rule U15: A dry run ends with exit code 0, even if it finds that something would be refused.
 #[tokio::test]
 async fn paid_order_is_cancelled_after_a_question() {
     let desk = Desk::of(Fleet::start().await, &["support"]).await;

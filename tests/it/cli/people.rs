@@ -88,10 +88,11 @@ async fn the_command_line_is_named_as_what_it_is() {
 }
 
 // Fault S9
-// Rule F5: The command line makes a driver's key only for a driver that exists, as HTTP does.
-// Rule F7: The command line takes a reason by the rule of HTTP.
+// Rule F5: The command line creates a driver's key only for a driver that exists, as HTTP does.
+// Rule F7: The command line applies the rule of HTTP to reasons.
 // Rule F34: An import of drivers or users records what it added and changed.
-// Rule F40: Keys of a name or a driver are revoked, and drivers and users removed, with a reason, which is recorded, and after consent.
+// Rule F40: Revoking the keys of a name or a driver, and removing drivers or users, requires consent and a reason,
+// which is recorded.
 #[tokio::test]
 async fn without_redis_keys_drivers_and_users_are_managed() {
     let fleet = Fleet::start().await;
@@ -174,7 +175,7 @@ async fn without_redis_keys_drivers_and_users_are_managed() {
     assert_eq!(recorded.fetch_all(&fleet.app.core.db).await.unwrap(), wanted, "what only moves is not recorded");
 }
 
-// Rule F23: the command line confirms with --take-over.
+// Rule F23: The command line confirms with --take-over.
 #[tokio::test]
 async fn command_line_confirms_a_takeover() {
     let fleet = Fleet::start().await;

@@ -119,8 +119,8 @@ impl Desk {
     }
 }
 
-// Rule F21: `area set` without a change writes nothing and reports that, with the database and over the API.
-// Rule F40: `area remove` asks first, or needs --yes without a terminal, and records a reason.
+// Rule F21: `area set` without a change writes nothing and reports that, both with the database and over the API.
+// Rule F40: `area remove` asks for confirmation, or needs --yes without a terminal. It records a reason.
 #[tokio::test]
 async fn staff_commands_need_only_a_key() {
     let desk = Desk::open(&["producer", "dispatcher", "operator", "viewer"]).await;

@@ -90,7 +90,7 @@ impl Shop {
     }
 }
 
-// Rule L2: the latency of calls is counted by action and server.
+// Rule L2: The latency of calls is counted by action and server.
 #[tokio::test]
 async fn metrics_match_the_page_and_fill_every_panel() {
     let sim = PartnerSim::start(&PartnerSimOptions { knobs: quick(), speed: SPEED, ..PartnerSimOptions::default() })

@@ -144,7 +144,7 @@ fn an_expression_names_its_metrics() {
 }
 
 // Rule L1: The KPI and JobIDRetrievalHighFailureRate count orders that were never booked.
-// Rule L15: ManualRefundRequired and HighCancellationRate stay silent for orders of the own fleet.
+// Rule L15: ManualRefundRequired and HighCancellationRate stay silent for orders of our own fleet.
 #[test]
 fn promtool_accepts_every_alert_rule() {
     promtool(&["check", "config"], &[&deployed("prometheus.yml")]);

@@ -21,8 +21,9 @@ fn line(child: &Child, name: &str) -> String {
 }
 
 // Rule U7: `dev` takes a free port for metrics, records when its key was used, and logs no warning at a healthy first start.
-// Rule F28: `dev` quotes the commands that it prints, and its config.toml has the address that it listens on.
-// Rule F41: The Redis of `dev` asks for a password, and the line of the banner has it.
+// Rule F28: `dev` quotes arguments in the commands that it prints, and its config.toml has the address that it listens
+// on.
+// Rule F41: The Redis of `dev` requires a password, which the banner shows.
 #[tokio::test]
 async fn dev_serves_an_order_and_leaves_nothing_running() {
     // Another process uses the configured metrics port.

@@ -134,7 +134,8 @@ mod tests {
         }
     }
 
-    // Rule F36: If the claim email_verified is present, only true and "true" allow a sign-in, whichever claim contains the name.
+    // Rule F36: If the claim email_verified is present, only the values true and "true" allow a sign-in, whichever
+    // claim contains the name.
     #[test]
     fn only_verified_email_signs_in() {
         let signs_in = |verified: Option<Value>| {

@@ -16,7 +16,7 @@ async fn make(api: &Api, root: &str, name: &str, more: Value) -> Answer {
     api.post(KEYS, root, new).await
 }
 
-// Rule F22: names that look alike count as one name when a key is created, rotated or revoked.
+// Rule F22: Names that look alike count as one name when a key is created, rotated or revoked.
 #[tokio::test]
 async fn look_alike_names_are_one_live_key() {
     let t = TestApp::start().await;
@@ -48,7 +48,8 @@ async fn look_alike_names_are_one_live_key() {
     assert_eq!(key_admin::revoke_keys(&mut t.app.core.db.acquire().await.unwrap(), &which).await.unwrap().len(), 2);
 }
 
-// Rule F23: a producer's name that owns orders is issued again only if the caller confirms it, and the audit trail records that.
+// Rule F23: If a producer's name owns orders, a new key with this name is created only if the caller confirms it. The
+// audit trail records that.
 #[tokio::test]
 async fn name_that_owns_orders_needs_confirmation() {
     let t = TestApp::start().await;

@@ -80,7 +80,8 @@ async fn a_driver_acts_for_itself_only() {
     t.assert_sound().await;
 }
 
-// Rule F39: a driver's key gets the same 404 for another driver's order and for none, on every operation.
+// Rule F39: On every operation, a driver's key gets the same 404 for another driver's order and for an order that does
+// not exist.
 #[tokio::test]
 async fn other_drivers_orders_look_like_none() {
     let t = TestApp::start().await;

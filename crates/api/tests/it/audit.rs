@@ -421,7 +421,7 @@ fn collection(area: &str) -> Value {
     }] })
 }
 
-// Rule F34: each operation of staff leaves an audit row with reason, old value and new value.
+// Rule F34: Each operation by staff writes an audit row with reason, old value and new value.
 #[tokio::test]
 async fn every_staff_operation_leaves_an_audit_row() {
     let office = Office::open().await;
@@ -449,7 +449,7 @@ async fn every_staff_operation_leaves_an_audit_row() {
     assert!(missing.is_empty(), "without a row of the audit:\n{}", missing.join("\n"));
 }
 
-// Rule F33: the audit holds the old and the new address of a provider's server.
+// Rule F33: The audit trail has the old and the new address of a provider's server.
 #[tokio::test]
 async fn audit_holds_old_and_new_server_address() {
     let office = Office::open().await;

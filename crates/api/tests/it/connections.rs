@@ -119,8 +119,9 @@ async fn read_end(mut stream: TcpStream) -> (String, Instant) {
     (String::from_utf8_lossy(&said).into_owned(), Instant::now())
 }
 
-// Rule F35: while 2,000 unknown callers send their bodies slowly, no request with a valid key fails, and their p99 is below 1 s.
-// Rule F35: signed routes and the sign-in wait 5 to 10 s for a body.
+// Rule F35: While 2,000 unknown callers send their bodies slowly, no request with a valid key fails, and their p99 is
+// below 1 s.
+// Rule F35: Signed routes and the sign-in wait 5 to 10 s for a body.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slow_bodies_of_strangers_delay_no_client() {
     const SLOW: usize = 2_000;

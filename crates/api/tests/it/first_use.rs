@@ -27,11 +27,11 @@ async fn location(api: &Api, path: &str, key: &str, idempotency_key: Option<&str
     answer.headers()[LOCATION].to_str().unwrap().to_owned()
 }
 
-// Rule U14: The answer to a creation has a Location that can be read, also when the request is repeated.
-// Rule U14: A producer lists its own orders, open and closed, and no other producer's.
+// Rule U14: The answer to a creation has a Location that can be requested, also when the creation is repeated.
+// Rule U14: A producer can list its own orders, open and closed, but not those of other producers.
 // Rule U2: The order shows its pickup to its producer, to staff, and to its driver.
-// Rule U8: One name stands for the pickup and one for the customer; the older names are still read.
-// Rule U8: Every list of orders has the choice of open orders alone and of closed ones too.
+// Rule U8: The pickup has one name and the customer has one name; the older names are still read.
+// Rule U8: Every list of orders can show open orders only, or closed ones too.
 #[tokio::test]
 async fn new_user_creates_finds_and_serves_orders() {
     let t = TestApp::start().await;
@@ -113,10 +113,12 @@ async fn new_user_creates_finds_and_serves_orders() {
     assert_eq!(listed(&api, &shop, "").await.len(), 2, "a producer's own of any age");
 }
 
-// Rule U10: A caller whose key is wrong hears that the key is not valid, and a caller without a key that one is needed.
-// Rule U10: Errors about a body name no type of the program.
-// Rule U9: Jobs are cancelled and rescheduled over HTTP by operators, with a record, or the answer says why not.
-// Rule U9: Partners are listed over HTTP for staff, and changed by operators.
+// Rule U10: The answer to a caller with a wrong key states that the key is not valid. The answer to a caller without a
+// key states that one is needed.
+// Rule U10: Errors about a body name no Rust type.
+// Rule U9: Operators can cancel and reschedule jobs over HTTP. Each change is recorded, and each refusal states its
+// reason.
+// Rule U9: Over HTTP, staff can list partners, and operators can change them.
 #[tokio::test]
 async fn wrong_requests_are_refused_in_plain_words() {
     let t = TestApp::start().await;

@@ -114,7 +114,8 @@ async fn a_key_belongs_to_one_request_of_one_caller() {
     assert_eq!(shop.create(&long).await.error(), (422, "INVALID"));
 }
 
-// Rule F12: an Idempotency-Key belongs to the producer's name, so a repeat after a rotation gets the first answer.
+// Rule F12: An Idempotency-Key belongs to the producer's name, so a request that is repeated after a key rotation gets
+// the first answer.
 #[tokio::test]
 async fn repeat_with_a_rotated_key_creates_no_second_order() {
     let shop = Shop::open().await;
@@ -141,7 +142,7 @@ async fn repeat_with_a_rotated_key_creates_no_second_order() {
     assert_eq!(shop.api.post_once(ORDERS, &of_other_role, "basket-7", ride()).await.status, 201, "another holder");
 }
 
-// Rule F12: a driver's Idempotency-Keys belong to the driver, whichever of the driver's API keys a request has.
+// Rule F12: A driver's Idempotency-Keys belong to the driver, whichever of the driver's API keys a request uses.
 #[tokio::test]
 async fn holder_of_keys_is_the_name_or_the_driver() {
     let t = TestApp::start().await;

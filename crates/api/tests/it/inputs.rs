@@ -252,9 +252,9 @@ fn without_request_limits(config: &mut Config) {
 }
 
 // Rule F11: Every 422 names the part of the request that breaks a rule.
-// Rule F10: A member of another JSON type is 422 and names the member.
+// Rule F10: If a member has the wrong JSON type, the answer is 422 and names the member.
 // Rule F7: A request accepts the values that its schema allows, and refuses the others.
-// Rule F19: No value of a request makes the API answer 5xx.
+// Rule F19: No value in a request makes the API answer 5xx.
 // Rule F20: Every instant and duration of a request has a range.
 #[tokio::test]
 async fn every_input_is_checked_by_its_schema() {
@@ -317,9 +317,9 @@ async fn find_unread(walk: &Walk, operation: &Operation<'_>, outcome: &Outcome) 
     (read.status != 200).then(|| format!("what was made cannot be read back: {}", read.status))
 }
 
-// Rule F9: One Content-Type rule holds on all routes, encoded bodies are 415, and a byte-order mark is skipped.
-// Rule F46: Two Idempotency-Key headers, or a key with a blank, are 422 and name the header.
-// Rule F43: A role that may not call an operation is 403, whatever else the request has.
+// Rule F9: One Content-Type rule applies to all routes. Encoded bodies get 415, and a byte-order mark is skipped.
+// Rule F46: Two Idempotency-Key headers, or a key with a blank, get 422, and the answer names the header.
+// Rule F43: A role that may not call an operation gets 403, whatever else the request contains.
 #[tokio::test]
 async fn every_route_has_the_same_edge() {
     let t = TestApp::with(without_request_limits).await;

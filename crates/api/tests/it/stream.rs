@@ -112,7 +112,7 @@ async fn a_request_that_waits_is_answered_with_the_next_step() {
     assert_eq!(steps(&answer), ["NEXT order.created"]);
 }
 
-// Rule F24: a request that waits checks its key again before it answers.
+// Rule F24: A request that waits checks its key again before it is answered.
 #[tokio::test]
 async fn revoked_key_gets_no_event_it_waited_for() {
     let t = TestApp::start().await;

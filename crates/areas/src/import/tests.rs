@@ -157,7 +157,7 @@ fn import_normalises_what_it_keeps() {
     assert_eq!(ignored.into_iter().collect::<Vec<_>>(), ["color", "crs", "geohash", "service_types", "timezone"]);
 }
 
-// Rule F3: An import refuses an edge of more than 180 degrees of longitude, and says where to cut it.
+// Rule F3: An import refuses an edge of more than 180 degrees of longitude and suggests where to cut it.
 #[test]
 fn import_refuses_edge_across_the_meridian() {
     let polygon = |ring: Value| json!({ "type": "Polygon", "coordinates": [ring] });

@@ -89,7 +89,8 @@ async fn exported_areas_can_be_imported_unchanged() {
     assert!(listed.body["areas"].as_array().unwrap().iter().all(is_first), "nothing has changed: {listed:?}");
 }
 
-// Rule F2: The import answers 422 with the member that breaks a rule, and names members that it does not read in X-Ignored-Fields.
+// Rule F2: The import answers 422 with the member that breaks a rule. X-Ignored-Fields lists the members that it does
+// not read.
 // Rule F3: The import answers 422 to an edge of more than 180 degrees of longitude.
 #[tokio::test]
 async fn import_answer_names_refused_and_ignored_members() {
@@ -129,7 +130,7 @@ async fn import_answer_names_refused_and_ignored_members() {
     assert_eq!((kept.len(), kept.first()), (5, kept.last()), "the ring is closed");
 }
 
-// Rule L4: the window of the waiting count and the lifetime of orders are two limits, which are inherited separately.
+// Rule L4: The window of the waiting count and the lifetime of orders are two limits, which are inherited separately.
 #[tokio::test]
 async fn status_shows_limits_and_null_restores_defaults() {
     let desk = Desk::open().await;

@@ -103,7 +103,8 @@ async fn a_disabled_server_stops_its_bindings_at_their_next_cycle() {
     assert_eq!(stage.command("B", BindingCommand::Start).await.state, BindingState::Running);
 }
 
-// Rule F33: bindings on a row whose host the configuration does not list stop with a clear reason, and nothing is sent there.
+// Rule F33: Bindings on a row whose host the configuration does not list stop with a clear reason, and nothing is sent
+// there.
 #[tokio::test]
 async fn unlisted_host_stops_its_bindings_unsent() {
     let stage = ProviderStage::start().await;
@@ -144,7 +145,7 @@ async fn limits_can_be_set_while_calls_are_made() {
     stage.assert_judge_content();
 }
 
-// Rule L3: the Redis keys of bindings have the types of the plan, and the worker writes the heartbeat.
+// Rule L3: The Redis keys of bindings have the types of the plan, and the worker writes the heartbeat.
 #[tokio::test]
 async fn worker_registry_contract_holds() {
     let stage = ProviderStage::start().await;

@@ -316,7 +316,8 @@ pub(crate) async fn finish_refund(
 mod tests {
     use super::*;
 
-    // Rule F29: No part of an exported cell is a formula, whether a spreadsheet splits at commas or at semicolons.
+    // Rule F29: No part of an exported cell is a formula, whether a spreadsheet splits cells at commas or at
+    // semicolons.
     #[test]
     fn exported_cell_runs_no_formula() {
         let attacks = [

@@ -26,7 +26,7 @@ async fn bindings_page_names_an_unreadable_binding() {
     stage.t.sql("UPDATE bindings SET config = config - 'of_tomorrow'").await;
 }
 
-// Rule U1: a refused form shows its page again without the OTP, at the form and at the top of the page.
+// Rule U1: A refused form shows its page again without the OTP, at the form and at the top of the page.
 #[tokio::test]
 async fn support_submits_otp_and_operator_stops_binding() {
     let stage = ProviderStage::start().await;

@@ -8,7 +8,7 @@ use queue::store::BreakerPolicy;
 use settings::PartnerConfig;
 use test_support::{Api, TestApp, secs};
 
-// Rule U3: staff with the right to call drivers see a driver's phone number on demand, and each view is recorded.
+// Rule U3: Staff with the right to call drivers see a driver's phone number on demand, and each view is recorded.
 #[tokio::test]
 async fn phone_of_driver_is_shown_and_recorded() {
     let t = TestApp::start().await;

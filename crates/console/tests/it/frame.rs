@@ -10,7 +10,7 @@ fn refresh_of(page: &str) -> u32 {
     rest.split('"').next().unwrap().parse().unwrap()
 }
 
-// Rule U4: every page names each stopped queue, with time, actor and reason.
+// Rule U4: Every page names each stopped queue, with time, actor and reason.
 #[tokio::test]
 async fn stopped_queue_is_named_on_every_page() {
     let t = TestApp::start().await;
@@ -39,7 +39,7 @@ async fn stopped_queue_is_named_on_every_page() {
     assert!(viewer.text("/console").await.contains("<div id=\"paused\"></div>"));
 }
 
-// Rule U6: each page refreshes itself or shows when it was loaded; the page Orders refreshes every two seconds.
+// Rule U6: Each page refreshes itself or shows when it was loaded; the page Orders refreshes every two seconds.
 #[tokio::test]
 async fn pages_refresh_or_say_when_they_were_loaded() {
     let t = TestApp::start().await;
@@ -59,8 +59,8 @@ async fn pages_refresh_or_say_when_they_were_loaded() {
     }
 }
 
-// Rule U5: the Desk is sorted by the waiting time of orders, which a column shows.
-// Rule U2: the page of an order shows its pickup.
+// Rule U5: The Desk is sorted by the waiting time of orders, which a column shows.
+// Rule U2: The page of an order shows its pickup.
 #[tokio::test]
 async fn desk_follows_its_column_and_orders_show_their_pickup() {
     let t = TestApp::start().await;

@@ -4,7 +4,7 @@ use super::Browser;
 use accounts::api_keys::AccountRole;
 use test_support::{Api, TestApp, dead_letters::bury_due};
 
-// Rule U17: a job's id links to the job, next to a link to its order.
+// Rule U17: A job's id links to the job, next to a link to its order.
 #[tokio::test]
 async fn jobs_page_lists_and_finds_jobs() {
     let t = TestApp::start().await;

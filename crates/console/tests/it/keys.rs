@@ -61,8 +61,8 @@ async fn a_key_is_made_shown_once_and_revoked() {
     );
 }
 
-// Rule F5: the console makes a driver's key only for a driver that exists.
-// Rule F7: the console takes a reason by the rule of HTTP.
+// Rule F5: The console creates a driver's key only for a driver that exists.
+// Rule F7: The console applies the rule of HTTP to reasons.
 #[tokio::test]
 async fn only_admins_make_keys_and_only_valid_ones() {
     let t = TestApp::start().await;

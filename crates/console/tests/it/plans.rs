@@ -7,7 +7,7 @@ use test_support::{Api, TestApp, dead_letters::bury_due, secs};
 
 const MAKE: [(&str, &str); 2] = [("verb", "requeue"), ("reason", "routing is back")];
 
-// Rule U17: the button that makes a plan opens the new plan.
+// Rule U17: The button that creates a plan opens the new plan.
 #[tokio::test]
 async fn a_plan_shows_its_ids_and_why_some_are_refused() {
     let t = TestApp::start().await;

@@ -18,8 +18,8 @@ fn with_desk(config: &mut Config, ticket_url: Option<&str>) {
 const LINK: &str = "<a class=\"id ticket\" href=\"https://tickets.example.com/%22%3E%3Cb%3E\" target=\"_blank\" rel=\"noopener noreferrer\"";
 const WORDS: &str = ">&quot;&gt;&lt;b&gt;<span";
 
-// Rule F1: pages answer whatever amounts are stored.
-// Rule U16: amounts of the export have the decimals of their currency.
+// Rule F1: Pages can be loaded whatever amounts are stored.
+// Rule U16: Amounts of the export have the decimals of their currency.
 #[tokio::test]
 async fn tickets_are_links_on_every_page() {
     let t = TestApp::with(|config| with_desk(config, Some("https://tickets.example.com/{ticket}"))).await;

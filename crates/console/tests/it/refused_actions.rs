@@ -19,7 +19,8 @@ fn assert_shown(page: &str, what: &str) {
     assert_eq!(page.matches("id=\"refused\"").count(), 1, "{what}");
 }
 
-// Rule U1: a refused action shows its page again, with the reason at the form, the values kept, and advice that names a button.
+// Rule U1: A refused action shows its page again, with the reason at the form, the values kept, and advice that names a
+// button.
 #[tokio::test]
 async fn refused_action_keeps_its_page_and_its_values() {
     let t = TestApp::start().await;
@@ -66,7 +67,8 @@ async fn refused_action_keeps_its_page_and_its_values() {
     assert!(page.contains("Tambahkan pengemudi") && page.contains("<html lang=\"id\""), "{page}");
 }
 
-// Rule U1: every action that is refused shows a page with its menu, and a filter that cannot be read keeps what was filled in.
+// Rule U1: Every refused action shows a page with its menu. A filter that cannot be read keeps the values that were
+// entered.
 #[tokio::test]
 async fn every_refused_request_keeps_a_page() {
     let t = TestApp::start().await;

@@ -53,7 +53,7 @@ async fn thousands_of_wrong_keys_cost_good_people_nothing() {
     assert_eq!(t.count("SELECT count(*) FROM console_sessions").await, 3);
 }
 
-// Rule U1: the page of a failed sign-in names the reason; it neither repeats the key nor offers to send it again.
+// Rule U1: The page of a failed sign-in names the reason; it neither repeats the key nor offers to send it again.
 #[tokio::test]
 async fn refused_sign_in_repeats_no_key() {
     let t = TestApp::with(|config| config.http.failures_per_min_per_address = 1).await;

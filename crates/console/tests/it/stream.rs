@@ -103,7 +103,7 @@ async fn live_page_does_not_extend_its_session() {
     assert_ne!(last_seen().await, before);
 }
 
-// Rule F24: a stream of the console ends with its session.
+// Rule F24: A console's stream of changes ends with its session.
 #[tokio::test]
 async fn stream_ends_with_its_session() {
     let t = TestApp::start().await;

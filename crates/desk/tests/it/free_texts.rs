@@ -249,7 +249,8 @@ impl Writers {
     }
 }
 
-// Rule F38: after a customer and the drivers are erased, no table has a byte of any free text that the API took about them.
+// Rule F38: After a customer and the drivers are erased, no table contains any free text about them that the API
+// received.
 #[tokio::test]
 async fn erasure_leaves_no_free_text_of_the_api() {
     let payments = PaymentSim::start().await;
@@ -284,7 +285,7 @@ async fn erasure_leaves_no_free_text_of_the_api() {
     t.assert_sound().await;
 }
 
-// Rule F38: an erasure leaves the record of another key of the same name.
+// Rule F38: An erasure leaves the record of another key of the same name.
 #[tokio::test]
 async fn erasure_keeps_records_of_other_holders() {
     let payments = PaymentSim::start().await;

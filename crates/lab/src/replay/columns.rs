@@ -104,7 +104,7 @@ mod tests {
         assert!(error.contains("names: pickup_datetime, pickup_location_id, payment_type"), "{error}");
     }
 
-    // Rule F25: A binary file given as a ride file gets the error "this is not CSV", which shows none of its bytes.
+    // Rule F25: If a binary file is given as a ride file, the error is "this is not CSV" and shows none of its bytes.
     #[test]
     fn binary_file_is_not_csv() {
         let files: [&[u8]; 4] = [b"PAR1\x15\x04\x15\x00\nPAR1", b"\x1b]52;c;bHM=\x07,b\n", b"a\xff,b\n", b"\0\0\n"];

@@ -145,8 +145,10 @@ const BROKEN_IN_SQL: [(&str, &str, &str); 21] = [
     ("no_refund_alert_without_payment", "PAID", "UPDATE orders SET payment_status = 'UNPAID' WHERE id = 'PAID'"),
 ];
 
-// Rule F18: `check history` reports each step whose transaction lies beyond the feed's horizon, so that no reader would come to it.
-// Rule F16b: `check history` reports a payment that was forgotten, and a paid order that was cancelled without a refund alert.
+// Rule F18: `check history` reports each step whose transaction is beyond the feed's horizon, so that no reader would
+// ever reach it.
+// Rule F16b: `check history` reports a payment that was forgotten and a paid order that was cancelled without a refund
+// alert.
 #[tokio::test]
 async fn each_broken_invariant_is_reported_and_no_other() {
     let t = history_to_break().await;

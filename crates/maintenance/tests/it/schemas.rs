@@ -26,7 +26,7 @@ async fn runs_within(outer: &Pool, inner: &Pool) -> bool {
     round.await.unwrap().expect("the outer lock is free")
 }
 
-// Rule F17: two installations in two schemas of one database skip none of each other's rounds.
+// Rule F17: Two installations in two schemas of one database do not make each other skip a reconciler pass.
 #[tokio::test]
 async fn installations_of_two_schemas_lock_apart() {
     let t = TestApp::start().await;
@@ -54,7 +54,7 @@ async fn installations_of_two_schemas_lock_apart() {
     assert_eq!((of(&first, free).await, of(&second, free).await), (0, 1));
 }
 
-// Rule F17: every table has a primary key.
+// Rule F17: Every table has a primary key.
 #[tokio::test]
 async fn every_table_has_a_primary_key() {
     let t = TestApp::start().await;

@@ -248,7 +248,8 @@ mod tests {
         }
     }
 
-    // Rule L6: an area refuses because it is disabled, forced busy, full (a threshold of 0 is always full) or cooling down.
+    // Rule L6: An area refuses because it is disabled, forced busy, full (a threshold of 0 is always full) or cooling
+    // down.
     #[test]
     fn refusing_area_names_its_cause() {
         let shadow = AdmissionFlag { shadow_mode: true, ..on() };

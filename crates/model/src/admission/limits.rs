@@ -296,7 +296,7 @@ mod tests {
         assert_eq!(AreaLimits { max_waiting: 0, ..limits }.low_water(), 1);
     }
 
-    // Rule L4: an order counts as waiting until its window or its lifetime ends, whichever comes first.
+    // Rule L4: An order counts as waiting until its window or its lifetime ends, whichever comes first.
     #[test]
     fn window_ends_the_waiting_of_an_order() {
         let created = DateTime::from_timestamp(1_800_000_000, 0).unwrap();

@@ -299,7 +299,8 @@ mod tests {
         MultiPolygon::new(vec![Polygon::new((0..corners).map(corner).collect(), vec![])])
     }
 
-    // Rule F48: Checking a ring of 10,000 corners compares each edge with few others; a check ends at a fixed amount of work.
+    // Rule F48: Checking a ring of 10,000 corners compares each edge with few others, and the work of a check has a
+    // fixed limit.
     #[test]
     fn check_of_large_ring_has_bounded_work() {
         let round = check_borders(&wheel(10_000, |_| 1.0), 0).unwrap();

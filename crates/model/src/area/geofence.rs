@@ -222,7 +222,7 @@ mod tests {
         assert_eq!(at(&fence, 0.0, 0.0), None);
     }
 
-    // Rule F3: A location on the 180th meridian lies in the same area whether its longitude is written as -180 or 180.
+    // Rule F3: A location on the 180th meridian is in the same area whether its longitude is written as -180 or 180.
     #[test]
     fn both_names_of_the_meridian_find_the_same_area() {
         let fence = Geofence::new(vec![

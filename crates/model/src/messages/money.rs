@@ -80,7 +80,7 @@ mod tests {
         assert_eq!(format_amount(2 * i128::from(i64::MAX), "EUR"), "EUR 184,467,440,737,095,516.14");
     }
 
-    // Rule U16: amounts of an export have the decimals of their currency.
+    // Rule U16: Amounts of an export have the decimals of their currency.
     #[test]
     fn plain_amounts_have_their_decimals() {
         for (minor, currency, text) in

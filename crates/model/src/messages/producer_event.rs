@@ -76,7 +76,7 @@ impl<'de> Deserialize<'de> for ProducerEvent {
 mod tests {
     use super::*;
 
-    // Rule L5: each producer event is parsed as it is written, and each step of an order is an event.
+    // Rule L5: Each producer event is parsed as it is written, and each step of an order is an event.
     #[test]
     fn events_of_producers_read_as_written() {
         for event in ProducerEvent::ALL {

@@ -77,7 +77,7 @@ mod tests {
         s.order
     }
 
-    // Rule F16b: no payment word removes that an order was ever paid.
+    // Rule F16b: No payment status undoes that an order was ever paid.
     #[test]
     fn no_word_removes_the_payment() {
         for word in ["UNPAID", "PENDING", "SETTLEMENT", "REFUNDED", "CAPTURED", "CHARGEBACK"] {
@@ -89,7 +89,7 @@ mod tests {
         }
     }
 
-    // Rule F16: an order with amount 0 owes no refund.
+    // Rule F16: No refund is due for an order with amount 0.
     #[test]
     fn order_with_amount_zero_owes_nothing() {
         let mut order = paid();

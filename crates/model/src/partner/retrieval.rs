@@ -95,7 +95,7 @@ mod tests {
         booking.set_booked(booking.created_at);
     }
 
-    // Rule L1: The reason is never_booked, not_polled, timeout or not_found, by what the partner did.
+    // Rule L1: The reason is never_booked, not_polled, timeout or not_found, depending on what the partner did.
     #[test]
     fn ended_order_has_one_failure_reason() {
         assert_eq!(ended(|_, _| ()), Some(RetrievalFailure::NeverBooked));
@@ -115,7 +115,7 @@ mod tests {
         assert_eq!(lost_after(TimeDelta::minutes(31)), Some(RetrievalFailure::Timeout), "closed after the order's end");
     }
 
-    // Rule L1: An order without any booking, whose partner was away for its whole lifetime, is never_booked.
+    // Rule L1: An order without any booking, whose partner was unreachable for its whole lifetime, is never_booked.
     #[test]
     fn order_without_booking_was_never_booked() {
         let mut s = fixture::partner_snapshot();
@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(words, "Job ID retrieval failed: the partner confirmed no booking within 30 minutes");
     }
 
-    // Rule L1: An order that had a job id, or that the own fleet served, does not count as a retrieval failure.
+    // Rule L1: An order that had a job id, or that our own fleet served, does not count as a retrieval failure.
     #[test]
     fn served_orders_have_no_retrieval_failure() {
         assert_eq!(ended(|_, b| b.assigned_at = Some(b.created_at)), None);

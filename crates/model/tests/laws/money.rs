@@ -273,14 +273,15 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    // Rule F13: an order that was ever paid and ended without a ride is owed its refund, whatever words came after.
-    // Rule F14: a payment after the money went back creates no debt and no second alert.
-    // Rule F15: only the refund id that the payment service returned settles an order.
-    // Rule F14: the payment service is not asked for money that the producer reports as back.
-    // Rule F15: support is notified of a result that contradicts how the refund was settled, and each other
-    // refund id is recorded once.
-    // Rule F16: an order with amount 0 has no refund alert, and the payment service is not asked.
-    // Rule F16b: a refund stays in the queue exactly once until a person or the payment service settles it.
+    // Rule F13: If an order that was ever paid ends without a ride, a refund is due, whatever payment statuses
+    // followed.
+    // Rule F14: A payment after the money was returned creates no debt and no second alert.
+    // Rule F15: Only the refund id that the payment service returned settles an order.
+    // Rule F14: The payment service is not asked for money that the producer reports as returned.
+    // Rule F15: Support is notified of a result that contradicts how the refund was settled. Each other refund id is
+    // recorded once.
+    // Rule F16: For an order with amount 0 there is no refund alert, and the payment service is not asked.
+    // Rule F16b: A refund stays in the queue exactly once until a person or the payment service settles it.
     #[test]
     fn no_sequence_loses_or_doubles_a_refund(
         steps in prop::collection::vec(step(), 1..60),
@@ -316,7 +317,7 @@ fn alert_of_word(model: &mut Model, word: &str) -> String {
     text
 }
 
-// Rule F16b: an alert about a word states that a refund is owed only while it is.
+// Rule F16b: An alert about a payment status states that a refund is owed only while that is true.
 #[test]
 fn alert_of_word_states_the_refund() {
     let owed = "its payment is CHARGEBACK now, which the rules do not know; the refund stays owed until it is settled";
@@ -346,8 +347,8 @@ fn reported_refund_withdraws_the_request() {
     assert!(accepted.s.refund_at.is_some(), "its result is still asked for");
 }
 
-// Rule F16b: the first change of an order that was created with an unknown word notifies support, whichever program
-// created it.
+// Rule F16b: If an order was created with an unknown payment status, its first change notifies support, whichever
+// program created it.
 #[test]
 fn first_change_reports_an_unknown_word() {
     let mut model = Model::new(5, Some(150_000), false);

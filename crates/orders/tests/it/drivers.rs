@@ -100,7 +100,7 @@ async fn waiting_app_gets_offer_and_its_end() {
     assert_eq!((nothing.status, &nothing.body["offers"]), (200, &json!([])));
 }
 
-// Rule F44: an older fix never replaces a newer one, and a fix may contain its time.
+// Rule F44: An older fix never replaces a newer one. A fix may contain its time.
 #[tokio::test]
 async fn late_location_does_not_replace_a_newer_one() {
     let t = TestApp::start().await;

@@ -61,7 +61,8 @@ async fn new_key_of_same_name_owns_orders() {
     assert_eq!(api.get("/api/v1/orders/ORD-1", &new).await.status, 200);
 }
 
-// Rule F47: a producer sees `staff` and no free text of other people in the timeline of its order; staff see everything.
+// Rule F47: In the timeline of its order, a producer sees `staff` instead of names and no free text of other people.
+// Staff see everything.
 #[tokio::test]
 async fn producer_reads_no_staff_names_in_timelines() {
     let t = TestApp::start().await;

@@ -144,8 +144,9 @@ async fn without_payment_service_refunds_are_manual() {
     t.assert_sound().await;
 }
 
-// Rule F15: only the refund id that the payment service returned settles the order. Another id is recorded and reported once.
-// Rule F15: a failed refund is recorded in the timeline.
+// Rule F15: Only the refund id that the payment service returned settles the order. Any other id is recorded and
+// reported once.
+// Rule F15: A failed refund is recorded in the timeline.
 #[tokio::test]
 async fn callback_of_another_refund_settles_nothing() {
     let payments = PaymentSim::start().await;
@@ -187,7 +188,7 @@ async fn callback_of_another_refund_settles_nothing() {
     t.assert_sound().await;
 }
 
-// Rule F15: a payment by the service after a person settled the refund is recorded and reported once.
+// Rule F15: A payment by the service after a person settled the refund is recorded and reported once.
 #[tokio::test]
 async fn payment_after_settlement_by_hand_is_told() {
     let (payments, counting) = (PaymentSim::start().await, Counting::start());
@@ -218,7 +219,7 @@ async fn payment_after_settlement_by_hand_is_told() {
     t.assert_sound().await;
 }
 
-// Rule F15: when the answer settles the order, its refund id is kept and later callbacks are checked against it.
+// Rule F15: When the answer settles the order, its refund id is kept and later callbacks are checked against it.
 #[tokio::test]
 async fn refund_of_an_answer_keeps_its_id() {
     let payments = PaymentSim::start().await;

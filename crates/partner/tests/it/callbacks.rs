@@ -175,7 +175,7 @@ async fn wrong_callbacks_around_the_right_ones_change_nothing() {
     p.assert_at_rest().await;
 }
 
-// Rule U11: a partner event of an unknown type is answered 200 `ignored`, is stored, and changes nothing.
+// Rule U11: A partner event of an unknown type is answered 200 `ignored`, is stored, and changes nothing.
 #[tokio::test]
 async fn unknown_type_of_event_is_ignored() {
     let p = Partnership::start(silent()).await;

@@ -26,7 +26,7 @@ async fn refund_reason(p: &Partnership, order: &str) -> Vec<String> {
 }
 
 // Rule L1: An order outside the polled share, and an order whose partner is down for its whole lifetime, count as one failure each.
-// Rule L1: The failure has its reason in the metric, in one ERROR line and in the refund alert.
+// Rule L1: The reason for the failure is in the metric, in one ERROR line and in the refund alert.
 // Rule L9: Compensation writes the three log lines of the requirement document.
 // Rule L15: Only orders that a partner serves count as cancelled by the partner track.
 #[tokio::test]

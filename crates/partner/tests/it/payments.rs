@@ -114,7 +114,7 @@ async fn support_refunds_step_by_step_and_each_step_once() {
     p.assert_at_rest().await;
 }
 
-// Rule U12: the answer to a cancel with the passenger aboard states that the trip continues and which refund is owed.
+// Rule U12: The answer to a cancel with the passenger aboard states that the trip continues and which refund is owed.
 #[tokio::test]
 async fn late_cancel_tells_of_trip_and_debt() {
     let (p, key) = with_key("PAID").await;

@@ -53,7 +53,8 @@ async fn unanswered_booking_warns_on_each_retry() {
     assert!(first.contains("order.id=ORD-1 attempt=1 elapsed=0s"), "{first}");
 }
 
-// Rule L5: a producer that subscribes to `order.job_id_retrieved` and `order.cancelled_after_payment_no_job_id` gets each once, signed.
+// Rule L5: A producer that subscribes to `order.job_id_retrieved` and `order.cancelled_after_payment_no_job_id` gets
+// each once, signed.
 #[tokio::test]
 async fn subscribed_job_id_events_reach_the_producer() {
     let receiver = Receiver::start().await;

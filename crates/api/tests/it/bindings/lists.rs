@@ -113,7 +113,7 @@ async fn transactions_are_listed_newest_first_and_shown_with_their_calls() {
     assert!(!shown.body.to_string().contains("provider-sim-key"));
 }
 
-// Rule L3: while Postgres is away a binding is answered from its copy, marked as stale.
+// Rule L3: While Postgres is unavailable, requests for a binding are answered from its copy, marked as stale.
 #[tokio::test]
 async fn binding_is_shown_stale_without_postgres() {
     let mut desk = Desk::open().await;
@@ -132,7 +132,7 @@ async fn binding_is_shown_stale_without_postgres() {
     assert_eq!(unknown.status, 503, "no copy, and no Postgres to say that there is none: {unknown:?}");
 }
 
-// Rule L2: the query of docs/requirements/orchestration.md gives the success rate of each binding.
+// Rule L2: The query of docs/requirements/orchestration.md gives the success rate of each binding.
 #[tokio::test]
 async fn documented_query_gives_rate_per_binding() {
     let desk = Desk::open().await;

@@ -111,7 +111,7 @@ async fn the_limit_of_all_calls_is_set_and_given_back() {
     assert_eq!(desk.app.core.store.slot_stats(&["S1"]).await.unwrap().limit, 50);
 }
 
-// Rule F33: an operator may name only hosts that the configuration lists, and learns which these are.
+// Rule F33: An operator may name only hosts that the configuration lists; a refusal names them.
 #[tokio::test]
 async fn operator_names_listed_hosts_only() {
     let desk = Desk::open().await;

@@ -61,7 +61,7 @@ fn cases() -> Vec<(&'static str, Value)> {
 
 // Rule F1: HTTP and SQL refuse an amount above 9007199254740991 and name amount_minor.
 // Rule F8: The SQL function applies the rules of HTTP to every value of an order.
-// Rule F7: A customer's id has one alphabet and is counted in characters, in HTTP and in SQL.
+// Rule F7: HTTP and SQL allow the same characters in a customer's id and limit its length in characters.
 #[tokio::test]
 async fn http_and_sql_accept_the_same_orders() {
     let t = TestApp::start().await;
@@ -119,8 +119,8 @@ fn refused_column(error: &sqlx::Error) -> String {
     column
 }
 
-// Rule F22: The SQL function takes an owner only as its key is named, and the error names that form.
-// Rule F8: The SQL function refuses an actor with control characters and a lifetime out of its range.
+// Rule F22: The SQL function accepts an owner only in the normalised form of key names, and the error shows that form.
+// Rule F8: The SQL function refuses an actor with control characters, and a lifetime out of range.
 #[tokio::test]
 async fn sql_orders_have_plain_actors_and_bounded_lifetimes() {
     let t = TestApp::start().await;
@@ -164,11 +164,12 @@ async fn sql_orders_have_plain_actors_and_bounded_lifetimes() {
     }
 }
 
-// Rule L7: The served document names the configured service types, and its examples are valid by it.
-// Rule F11: A filter that names an unknown area or service type is 422.
-// Rule F5: A key's driver has a valid id and exists, and a phone number has one rule.
-// Rule F19: An instant out of its range is 422 and names the range.
-// Rule F11: A time whose '+' became a blank is told to write %2B.
+// Rule L7: The served document names the configured service types, and its examples conform to it.
+// Rule F11: A filter that names an unknown area or service type gets 422.
+// Rule F5: A driver's key can be created only with the valid id of an existing driver, and one rule applies to all
+// phone numbers.
+// Rule F19: An instant out of range gets 422, and the answer names the range.
+// Rule F11: For a time whose '+' became a blank, the error suggests %2B.
 #[tokio::test]
 async fn document_and_filters_know_what_is_configured() {
     let t = TestApp::with(|config| {

@@ -169,7 +169,7 @@ async fn a_list_goes_on_where_the_page_before_ended() {
     }
 }
 
-// Rule U16: completed refunds have a list of their own, under the word that the console shows.
+// Rule U16: Completed refunds have a separate list, under the word that the console shows.
 #[tokio::test]
 async fn refunds_are_listed_until_the_money_is_back() {
     let desk = Desk::open().await;

@@ -178,7 +178,8 @@ async fn a_dead_message_is_sent_again_over_http() {
     assert_eq!(office.get("/api/v1/admin/outbox/x").await.error(), (404, "MESSAGE_NOT_FOUND"));
 }
 
-// Rule F4: A driver's service types are configured ones, 64 at most, over HTTP as in an import; a refusal names them.
+// Rule F4: A driver has at most 64 service types, all of them configured, over HTTP as in an import. A refusal names
+// the wrong ones.
 #[tokio::test]
 async fn drivers_are_added_changed_and_disabled_with_a_record() {
     let office = Office::open().await;

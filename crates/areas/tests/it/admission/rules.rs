@@ -123,7 +123,7 @@ async fn an_areas_durations_are_its_orders() {
     t.assert_sound().await;
 }
 
-// Rule L4: the window of an area limits how long an order counts as waiting, and does not change its lifetime.
+// Rule L4: The window of an area limits how long an order counts as waiting, and does not change its lifetime.
 #[tokio::test]
 async fn window_bounds_the_count_and_not_the_lifetime() {
     let t = TestApp::start().await;
@@ -176,7 +176,8 @@ async fn order_leaves_the_waiting_set_with_its_window() {
     test_support::eventually("there is room again", || async { create(&t, "ORD-3", None).await.is_none() }).await;
 }
 
-// Rule L6: the number of areas at threshold counts every area that refuses: forced, disabled, cooling, full, and with a threshold of 0.
+// Rule L6: The number of areas at threshold counts every area that refuses: forced, disabled, cooling down, full, or
+// with a threshold of 0.
 #[tokio::test]
 async fn every_refusing_area_is_counted_with_its_cause() {
     let t = TestApp::start().await;
@@ -236,7 +237,8 @@ async fn a_full_area_is_searched_less_often() {
     t.assert_sound().await;
 }
 
-// Rule L6: answers about areas and their status use the names of the requirement document, in addition to the old names.
+// Rule L6: Answers about areas and their status use the names of the requirement document, in addition to the old
+// names.
 #[tokio::test]
 async fn area_changes_over_http_are_recorded() {
     let t = TestApp::start().await;

@@ -75,7 +75,7 @@ async fn limits_of_every_area_are_copied_for_an_hour() {
     }
 }
 
-// Rule L6: a worker updates the limits in Redis at each change of the rules, and deletes the limits of removed areas.
+// Rule L6: A worker updates the limits in Redis at each change of the rules, and deletes the limits of removed areas.
 #[tokio::test]
 async fn changed_rules_reach_the_copies_at_once() {
     let t = TestApp::start().await;

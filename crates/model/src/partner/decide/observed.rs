@@ -300,7 +300,8 @@ mod tests {
         RetrievalFailure::of_ended(&s)
     }
 
-    // Rule L1: A job id of an earlier attempt, or one that arrives after the lifetime, is no job id of the order.
+    // Rule L1: A job id of an earlier attempt, or one that arrives after the lifetime, does not become the job id of
+    // the order.
     #[test]
     fn late_job_id_does_not_count() {
         let s = observe(&second_attempt(), 1, BookingPhase::Searching, Some("J-1"));

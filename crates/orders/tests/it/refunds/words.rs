@@ -66,9 +66,10 @@ impl Desk {
     }
 }
 
-// Rule F13: after an order was once paid, its cancellation owes a refund, whatever payment words arrived in between.
+// Rule F13: If an order that was ever paid is cancelled, a refund is due, whatever payment statuses arrived in between.
 // Rule F14: PAID after REFUNDED raises UNEXPECTED_STATE and creates no new debt.
-// Rule F16b: a later word never removes a refund from the queue, and an unknown word causes a Warning header and an alert.
+// Rule F16b: A later payment status never removes a refund from the queue. An unknown status causes a Warning header
+// and an alert.
 #[tokio::test]
 async fn owed_refund_survives_every_later_word() {
     let desk = Desk::open().await;
@@ -116,7 +117,7 @@ async fn owed_refund_survives_every_later_word() {
     t.assert_sound().await;
 }
 
-// Rule F16: a paid order with amount 0 that is cancelled has no refund alert, and the payment service is not asked.
+// Rule F16: If a paid order with amount 0 is cancelled, there is no refund alert, and the payment service is not asked.
 #[tokio::test]
 async fn free_order_owes_no_refund() {
     let desk = Desk::open().await;
@@ -143,8 +144,10 @@ async fn free_order_owes_no_refund() {
     assert_eq!(t.count("SELECT count(*) FROM orders").await, 0);
 }
 
-// Rule F14: once the producer reports REFUNDED, the payment service is no longer asked for a refund that it has not accepted.
-// Rule F16b: support is notified of the unknown word of an order that SQL creates, and an alert is counted when it is raised.
+// Rule F14: Once the producer reports REFUNDED, the payment service is no longer asked for a refund that it has not
+// accepted.
+// Rule F16b: Support is notified of the unknown payment status of an order that is created in SQL. An alert is counted
+// when it is raised.
 #[tokio::test]
 async fn words_stop_requests_and_count_alerts_once() {
     let desk = Desk::open().await;
@@ -187,8 +190,8 @@ const EVERY_ROW: &str = "
          unnest('{UNPAID,PENDING,PAID,SETTLEMENT,REFUNDED,CAPTURED}'::text[]) word,
          unnest(ARRAY[NULL, now]) paid_at, unnest('{NULL,0,1,9223372036854775807}'::bigint[]) amount";
 
-// Rule F1: sums and lists of refunds work for any stored amounts.
-// Rule F16b: the queue in SQL follows the same rule as the decisions.
+// Rule F1: Sums and lists of refunds work for any stored amounts.
+// Rule F16b: The queue in SQL follows the same rule as the decisions.
 #[tokio::test]
 async fn queue_in_sql_follows_the_decisions() {
     let desk = Desk::open().await;
@@ -226,7 +229,7 @@ async fn queue_in_sql_follows_the_decisions() {
     }
 }
 
-// Rule F13: a row keeps the time of its first payment, whichever program writes it.
+// Rule F13: A row keeps the time of its first payment, whichever program writes the row.
 #[tokio::test]
 async fn row_keeps_its_first_payment() {
     let t = TestApp::start().await;
