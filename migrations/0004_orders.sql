@@ -8,7 +8,7 @@ CREATE TABLE service_types (
     partner      text,
     updated_at   timestamptz(3) NOT NULL DEFAULT dispatchq_now()
 );
-COMMENT ON COLUMN service_types.partner IS 'partner of the first attempt; null: the own fleet';
+COMMENT ON COLUMN service_types.partner IS 'partner of the first attempt; null: your own fleet';
 
 CREATE TABLE orders (
     id                text PRIMARY KEY CHECK (id ~ '^[A-Za-z0-9_-]{1,64}$'),
@@ -70,7 +70,7 @@ COMMENT ON COLUMN orders.channel IS 'sales channel, as the producer sent it';
 COMMENT ON COLUMN orders.loyalty_level IS 'loyalty level, as the producer sent it; an unknown level does not bypass a threshold';
 COMMENT ON COLUMN orders.admission IS 'TAKEN, BYPASSED or WOULD_REFUSE (shadow mode); null: no area decided';
 COMMENT ON COLUMN orders.paid_at IS 'when the order was first reported as paid; later reports do not change it; null: never';
-COMMENT ON COLUMN orders.partner IS 'partner of the latest attempt; before the first attempt, the first partner of the service type; null: the own fleet';
+COMMENT ON COLUMN orders.partner IS 'partner of the latest attempt; before the first attempt, the first partner of the service type; null: your own fleet';
 COMMENT ON COLUMN orders.job_id IS 'the partner''s job id of the running attempt';
 COMMENT ON COLUMN orders.poll_no IS 'number of polls about the booking of the running attempt';
 COMMENT ON COLUMN orders.next_poll_at IS 'time of the next poll; null: no poll is needed';
@@ -105,13 +105,13 @@ CREATE INDEX orders_open ON orders (id) WHERE closed_at IS NULL;
 CREATE INDEX orders_by_job_id ON orders (job_id) WHERE job_id IS NOT NULL;
 -- For erasures.
 CREATE INDEX orders_by_former_driver ON orders USING gin (former_drivers) WHERE former_drivers <> '{}';
--- A driver of the own fleet has at most one active order, also under concurrent writes. Partners manage their own drivers.
+-- A driver of your own fleet has at most one active order, also under concurrent writes. Partners manage their own drivers.
 CREATE UNIQUE INDEX orders_one_active_per_driver ON orders (driver_id)
     WHERE status IN ('DRIVER_ASSIGNED', 'PICKED_UP') AND partner IS NULL;
 -- Orders that wait in an area. Its columns do not change while an order waits.
 CREATE INDEX orders_waiting ON orders (area_id, service_type) INCLUDE (lifetime_deadline)
     WHERE status IN ('PENDING_JOB_ID', 'ASSIGNED', 'DISPATCHING', 'PENDING') AND area_id IS NOT NULL;
--- Orders that wait for a driver of the own fleet, in cells of a twentieth of a degree, about 5.5 km from south to north. A
+-- Orders that wait for a driver of your own fleet, in cells of a twentieth of a degree, about 5.5 km from south to north. A
 -- statement reads the oldest orders of a few cells in order, so its cost does not depend on the orders that wait elsewhere. Its
 -- columns do not change while an order waits.
 CREATE INDEX orders_waiting_by_place ON orders (service_type, floor(pickup_lat * 20), floor(pickup_lng * 20), created_at, id)

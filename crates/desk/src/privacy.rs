@@ -29,7 +29,7 @@ const RESUMED_AFTER: Duration = Duration::from_secs(600);
 pub enum ErasureSubject {
     /// All orders with this customer id.
     Customer,
-    /// A driver of the own fleet, or `PARTNER:ID`.
+    /// A driver of our own fleet, or `PARTNER:ID`.
     Driver,
     Order,
 }

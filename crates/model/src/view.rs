@@ -61,7 +61,7 @@ pub struct OrderView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub currency: Option<String>,
-    /// Partner of the latest attempt, or the partner listed first. Absent for the own fleet.
+    /// Partner of the latest attempt, or the partner listed first. Absent for your own fleet.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, nullable = false)]
     pub partner: Option<PartnerName>,

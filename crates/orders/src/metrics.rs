@@ -61,7 +61,7 @@ fn record_statuses(before: &Snapshot, change: &Change) {
 /// Values of the label `track`.
 pub const TRACKS: [&str; 2] = ["fleet", "partner"];
 
-/// Returns whether the own fleet or a partner serves the order. Alerts about partners use this.
+/// Returns whether our own fleet or a partner serves the order. Alerts about partners use this.
 fn track_of(order: &Order) -> &'static str {
     if order.partner.is_none() { TRACKS[0] } else { TRACKS[1] }
 }

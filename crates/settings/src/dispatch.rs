@@ -101,7 +101,7 @@ pub struct DispatchOverrides {
     #[serde(with = "duration::option", skip_serializing_if = "Option::is_none")]
     #[garde(custom(time_within(NONE..=YEAR)))]
     pub completion_within: Option<Duration>,
-    /// Partner that finds the driver; `None` for the own fleet.
+    /// Partner that finds the driver; `None` for our own fleet.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[garde(skip)]
     pub partner: Option<PartnerName>,
@@ -124,7 +124,7 @@ fn reach_drivers(channels: &Option<Vec<String>>, (): &()) -> garde::Result {
 }
 
 impl DispatchOverrides {
-    /// Returns the partners that find the driver; empty for the own fleet.
+    /// Returns the partners that find the driver; empty for our own fleet.
     pub fn listed_partners(&self) -> Vec<ListedPartner> {
         match (&self.partners, &self.partner) {
             (Some(listed), _) => listed.clone(),
@@ -135,7 +135,7 @@ impl DispatchOverrides {
 }
 
 impl Config {
-    /// Returns the first partner of this service type; `None` for the own fleet.
+    /// Returns the first partner of this service type; `None` for our own fleet.
     pub fn partner_of(&self, service_type: &ServiceType) -> Option<PartnerName> {
         let own = self.service_types.get(service_type)?;
         own.listed_partners().into_iter().next().map(|listed| listed.name)

@@ -120,7 +120,7 @@ fn check_listed_partners(has_partner: bool, listed: &[ListedPartner], path: &Pat
         refuse("set either partner or partners, not both".to_owned());
     }
     if listed.is_empty() {
-        refuse("is empty: name partners, or leave it out for the own fleet".to_owned());
+        refuse("is empty: name partners, or leave it out for your own fleet".to_owned());
     }
     let shares = listed.iter().filter(|partner| partner.share.is_some()).count();
     if shares > 0 && shares < listed.len() {

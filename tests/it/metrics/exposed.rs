@@ -139,7 +139,7 @@ async fn metrics_match_the_page_and_fill_every_panel() {
         assert!(first.has(series), "{series} is not there from the start");
     }
 
-    // The orders cover all outcomes: the own fleet with declines and silent drivers, deliveries that find no driver,
+    // The orders cover all outcomes: our own fleet with declines and silent drivers, deliveries that find no driver,
     // cancels, a partner that calls back, and a partner that does not.
     hire(&fleet.app, 3).await;
     let crowd = Crowd::start(&fleet.app);

@@ -31,7 +31,7 @@ pub struct PartnerLoads {
 
 #[derive(sqlx::FromRow)]
 struct OrderCount {
-    /// `None`: the own fleet.
+    /// `None`: our own fleet.
     partner: Option<PartnerName>,
     orders: i64,
     searching: i64,

@@ -50,7 +50,7 @@ pub const INVARIANTS: [HistoryInvariant; 18] = [
     },
     HistoryInvariant {
         name: "one_active_order_per_driver",
-        meaning: "a driver of the own fleet has at most one order at a time",
+        meaning: "a driver of your own fleet has at most one order at a time",
         query: "SELECT driver_id, string_agg(order_id, ', ') FROM audit_orders
                 WHERE status IN ('DRIVER_ASSIGNED', 'PICKED_UP') AND driver_id NOT LIKE '%:%'  -- drivers of partners have a colon
                 GROUP BY driver_id HAVING count(*) > 1",

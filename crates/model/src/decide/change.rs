@@ -283,7 +283,7 @@ impl Change {
         }
     }
 
-    /// Ends an order whose driver returned it too late to find another, for the own fleet and for partners. Notifies
+    /// Ends an order whose driver returned it too late to find another, for our own fleet and for partners. Notifies
     /// the customer, and support if money is involved.
     pub fn end_without_driver(&mut self, reason: EventReason, detail: Option<String>) {
         self.release_hold();

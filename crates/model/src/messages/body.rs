@@ -186,7 +186,7 @@ pub struct PaidCancelBody {
     pub order_id: OrderId,
     pub status: OrderStatus,
     pub payment_status: PaymentStatus,
-    /// Number of requests to partners for a job id, over all bookings of the order; 0 for the own fleet.
+    /// Number of requests to partners for a job id, over all bookings of the order; 0 for your own fleet.
     pub total_attempts: i32,
     pub action: MessageKind,
     pub timestamp: DateTime<Utc>,

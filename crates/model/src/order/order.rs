@@ -39,7 +39,7 @@ pub struct Order {
     /// Time of the first reported payment. Later payment words do not change it; see [`Order::was_ever_paid`].
     pub paid_at: Option<DateTime<Utc>>,
     pub status: OrderStatus,
-    /// Partner of the latest attempt, or the partner listed first; `None` for the own fleet. Each booking names its own
+    /// Partner of the latest attempt, or the partner listed first; `None` for our own fleet. Each booking names its own
     /// partner.
     pub partner: Option<PartnerName>,
     /// The partner's job id of the running attempt.
@@ -62,7 +62,7 @@ pub struct Order {
     /// Time of the next poll; `None` if no poll is needed.
     pub next_poll_at: Option<DateTime<Utc>>,
     /// Number of requests to partners for a job id, over all bookings. Messages and logs call it `total_attempts`. 0
-    /// for the own fleet.
+    /// for our own fleet.
     pub job_id_asks: i32,
     pub lifetime_deadline: DateTime<Utc>,
     pub lifetime_waived: bool,
@@ -84,7 +84,7 @@ pub struct Order {
 }
 
 impl Order {
-    /// Creates an unpaid order of the own fleet with a lifetime of 30 minutes.
+    /// Creates an unpaid order of our own fleet with a lifetime of 30 minutes.
     pub fn new_unpaid(id: OrderId, service_type: ServiceType, pickup: LatLng, now: DateTime<Utc>) -> Self {
         Self {
             id,

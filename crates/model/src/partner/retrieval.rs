@@ -32,7 +32,7 @@ impl RetrievalFailure {
         if ends { Self::of_ended(after) } else { None }
     }
 
-    /// Returns why an order that the system ended has no job id. `None`: it had one, or the own fleet served it.
+    /// Returns why an order that the system ended has no job id. `None`: it had one, or our own fleet served it.
     pub fn of_ended(s: &Snapshot) -> Option<Self> {
         if s.order.partner.is_none() || s.had_job_id() {
             return None;

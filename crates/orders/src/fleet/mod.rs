@@ -1,4 +1,4 @@
-//! Drivers of the own fleet. An attempt offers the order to drivers near the pickup, one or several at once, until one
+//! Drivers of our own fleet. An attempt offers the order to drivers near the pickup, one or several at once, until one
 //! accepts.
 //!
 //! * [`drivers`]: drivers and their availability. [`driver_admin`]: drivers added, changed, disabled and listed by

@@ -80,7 +80,7 @@ fn share_result<T>(results: Result<Vec<T>, sqlx::Error>, items: usize) -> Vec<Re
 /// Loads the orders in one statement. It names each column, because a new column must not change the result of a
 /// prepared statement in a running process. `state || ''` makes Postgres find pending rows by their order and not
 /// through the index of all pending rows: see [`Pool`], whose cached plans may date from a time with few of them.
-/// Offers are read only for orders of the own fleet, bookings and callbacks only for orders of partners, because the
+/// Offers are read only for orders of our own fleet, bookings and callbacks only for orders of partners, because the
 /// others have none.
 async fn load_orders(db: impl PgExecutor<'_>, queries: &[OrderQuery]) -> Result<Vec<Option<Snapshot>>, sqlx::Error> {
     let ids: Vec<&str> = queries.iter().map(|(id, _)| id.as_str()).collect();

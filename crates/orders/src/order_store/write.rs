@@ -39,7 +39,7 @@ pub struct OrderWrite {
     pub change: Arc<Change>,
     /// Bookings whose id at the partner is new. Callbacks that came before it now belong to the order.
     pub(super) newly_known: Vec<Booking>,
-    /// Driver of the own fleet who no longer has an order.
+    /// Driver of our own fleet who no longer has an order.
     pub(super) freed_driver: Option<DriverId>,
     pub(super) planned: Vec<PlannedOffer>,
     pub(super) messages: Vec<OutboxValues>,

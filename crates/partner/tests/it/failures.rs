@@ -76,7 +76,7 @@ async fn unpolled_and_unbooked_orders_count_as_failures() {
             assert!(line.contains(part), "{part}: {line}");
         }
     }
-    assert_eq!(lines.with("Failed to retrieve the job id").len(), 3, "the order of the own fleet has no job id");
+    assert_eq!(lines.with("Failed to retrieve the job id").len(), 3, "the order of our own fleet has no job id");
 
     let manual = lines.with("Manual action required by supporting reservation team");
     let paid = ["ORD-UNPOLLED", "ORD-UNBOOKED", "ORD-FLEET"];

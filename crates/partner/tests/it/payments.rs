@@ -144,7 +144,7 @@ async fn nothing_paid_is_nothing_to_refund() {
 }
 
 // Fault F11
-/// A partner's driver who cancels after the lifetime has the same effect as a driver of the own fleet.
+/// A partner's driver who cancels after the lifetime has the same effect as a driver of our own fleet.
 #[tokio::test]
 async fn late_partner_cancel_notifies_customer_and_support() {
     for (payment, about_money) in
@@ -157,7 +157,7 @@ async fn late_partner_cancel_notifies_customer_and_support() {
         p.tell("ORD-1", 1, "driver_cancelled", json!({})).await;
         assert_eq!(p.status("ORD-1").await, OrderStatus::CancelledByDriver, "{payment}");
 
-        // The same order with a driver of the own fleet.
+        // The same order with a driver of our own fleet.
         p.t.drivers(&[("D1", 100.0)]).await;
         p.t.order_of("OWN-1", "RIDE", payment).await;
         p.run_due().await;

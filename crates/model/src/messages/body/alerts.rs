@@ -48,7 +48,7 @@ pub struct OrderAlertBody {
     pub payment_status: PaymentStatus,
     pub payment_amount_minor: Option<i64>,
     pub payment_currency: Option<String>,
-    /// Number of requests to partners for a job id, over all bookings of the order; 0 for the own fleet.
+    /// Number of requests to partners for a job id, over all bookings of the order; 0 for your own fleet.
     pub total_attempts: i32,
     /// Customer to contact; absent if the order has no customer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
