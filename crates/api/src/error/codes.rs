@@ -92,7 +92,7 @@ error_codes! {
     LIFETIME_OVER: 409, "The order's lifetime has ended",
         "The order's time to find a driver has ended. It is not dispatched again.";
     SERVED_BY_PARTNER: 409, "A partner serves the order",
-        "The order is served by a partner, so own drivers cannot do this.";
+        "The order is served by a partner, so your own drivers cannot do this.";
     NOTHING_PAID: 409, "Nothing was paid", "No refund is due: nothing was paid for the order, or its amount is 0.";
     REFUND_NOT_ASKED: 409, "The refund is paid manually",
         "No refund of this order was requested from the payment service, so its callback has no effect.";
@@ -172,8 +172,8 @@ error_codes! {
     PAYMENT_EVENT_REUSED: 422, "Payment event with different content",
         "An earlier event with this id had different content. Use a new id for a new event.", Member "event_id";
     RATE_LIMITED: 429, "Too many requests",
-        "This key makes too many requests, this address sent too many wrong keys, or more than one app of a driver \
-         waits for offers. Wait for the time in `Retry-After`.";
+        "This key makes too many requests, this address sent too many wrong keys, or more than two apps of a driver \
+         wait for offers. Wait for the time in `Retry-After`.";
     INTERNAL: 500, "Internal error",
         "The request failed because of an internal error; the log has the details under `request_id`. A change may \
          have been made: check, or repeat the request with the same Idempotency-Key.";
