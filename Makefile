@@ -1,4 +1,4 @@
-.PHONY: help setup build demo bench test test-pooler lint deps kit image-tree sbom openapi screenshots client fuzz-api upgrade-test night check clean
+.PHONY: help setup build demo bench test test-pooler lint deps kit docs image-tree sbom openapi screenshots client fuzz-api upgrade-test night check clean
 .DEFAULT_GOAL := help
 
 # Directory of cargo's build output.
@@ -47,8 +47,12 @@ deps: ## Check the dependencies: licences, sources, bans, known vulnerabilities,
 	@scripts/setup --checks
 	@scripts/check-deps
 
-kit: ## Check the files of deploy/: image, Compose, Helm chart, systemd (installs linters in the cache folder)
+kit: ## Check the files of deploy/ (image, Compose, Helm chart, systemd) and the documents' site (installs linters in the cache folder)
 	@scripts/check-kit
+	@scripts/check-docs
+
+docs: ## Build the documents' site, target/docs/latest/index.html (installs mkdocs in the cache folder)
+	@scripts/build-docs $(target)/docs
 
 image-tree: ## Create target/image, the complete file tree of the image, and check that it is below 60 MB (release build)
 	cargo build --locked --release --no-default-features -p dispatchq --bin dispatchq
