@@ -1,7 +1,7 @@
 //! Final status and messages of an order that the system ended, by its payment. Pure. Design: docs/design/payments.md.
 //!
 //! Source: the compensation decision logic of the job id retrieval design. An order that was ever paid owes a refund,
-//! whatever its current payment word is. An order without a payment and with an unknown word is held for a person.
+//! whatever its current payment status is. An order without a payment and with an unknown word is held for a person.
 
 use crate::{
     actor::Actor,

@@ -47,7 +47,7 @@ pub struct OrderView {
     #[schema(nullable = false)]
     pub pickup: Option<OrderLocation>,
     pub payment_status: PaymentStatus,
-    /// Time of the first reported payment; absent if the order was never paid. Later payment words do not change it.
+    /// Time of the first reported payment; absent if the order was never paid. Later payment statuses do not change it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub paid_at: Option<DateTime<Utc>>,

@@ -127,8 +127,8 @@ pub const INVARIANTS: [HistoryInvariant; 18] = [
     HistoryInvariant {
         name: "payment_is_never_forgotten",
         meaning: "an order with a paid payment event or a paid payment status is recorded as paid",
-        query: "SELECT o.order_id, 'has the payment word ' || o.payment_status || ' and was never paid' FROM audit_orders o
-                WHERE o.paid_at IS NULL AND o.payment_status IN ('PAID', 'SETTLEMENT')
+        query: "SELECT o.order_id, 'has the payment status ' || o.payment_status || ' and was never paid'
+                FROM audit_orders o WHERE o.paid_at IS NULL AND o.payment_status IN ('PAID', 'SETTLEMENT')
                 UNION
                 SELECT o.order_id, 'has the payment event ' || p.payment_status || ' and was never paid'
                 FROM audit_orders o JOIN payment_events p USING (order_id)
@@ -164,7 +164,7 @@ pub const INVARIANTS: [HistoryInvariant; 18] = [
         query: "SELECT o.order_id, 'refund alert though ' || o.status || ' and ' || o.payment_status
                 FROM audit_orders o JOIN audit_notifications n USING (order_id)
                 WHERE n.kind = 'MANUAL_REFUND_REQUIRED'
-                  -- later payment words of the provider, such as REFUNDED, are no contradiction
+                  -- later payment statuses of the provider, such as REFUNDED, are no contradiction
                   AND (o.payment_status IN ('UNPAID', 'PENDING') OR o.paid_at IS NULL
                        OR o.status NOT IN ('CANCELLED_BY_SYSTEM_AFTER_PAYMENT', 'CANCELLED_BY_USER',
                                            'CANCELLED_BY_DRIVER', 'REFUND_PENDING', 'REFUNDED'))",

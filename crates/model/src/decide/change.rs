@@ -130,12 +130,12 @@ pub struct Change {
 }
 
 impl Change {
-    /// Returns an empty change. The first change of an order that was created with an unknown payment word also
+    /// Returns an empty change. The first change of an order that was created with an unknown payment status also
     /// notifies support, whichever program created the order.
     pub fn new(snapshot: &Snapshot, actor: impl Into<Actor>) -> Self {
         let created_with = (snapshot.order.version == 0).then_some(&snapshot.order.payment_status);
         let unknown = created_with.filter(|word| !word.is_known()).map(|word| {
-            let why = format!("created with the payment word {word}, which the rules do not know");
+            let why = format!("created with the unknown payment status {word}");
             messages::payment_alert(&snapshot.order, PaymentTopic::UnknownWord, &why, snapshot.now)
         });
         Self {

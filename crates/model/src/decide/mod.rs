@@ -4,7 +4,7 @@
 //! * [`timers`]: the jobs an order must have, derived from its row. [`superseded`]: jobs that a change makes obsolete
 //!   for good.
 //! * [`actions`]: decisions on requests from people: accept, decline, pick up, complete, cancel, assign, redispatch.
-//! * [`money`]: payment words, refunds and the answers of the payment service.
+//! * [`money`]: payment statuses, refunds and the answers of the payment service.
 //! * [`review`]: hold and resume by staff.
 //! * [`trip`]: stale trips. [`requeue`]: whether a dead job may be requeued.
 //!

@@ -1,7 +1,7 @@
-//! Decisions on payment words, refunds and answers of the payment service. Pure.
+//! Decisions on payment statuses, refunds and answers of the payment service. Pure.
 //!
-//! All refunds follow from [`Order::was_ever_paid`](crate::order::Order::was_ever_paid). A payment word never settles a
-//! refund. A person settles it, or the payment service under the refund id that it returned.
+//! All refunds follow from [`Order::was_ever_paid`](crate::order::Order::was_ever_paid). A payment status never settles
+//! a refund. A person settles it, or the payment service under the refund id that it returned.
 
 use crate::{
     actor::Actor,
@@ -10,8 +10,8 @@ use crate::{
     order::{EventReason, HoldCause, OrderStatus, PaymentStatus, RefundProgress, Snapshot},
 };
 
-/// Records a payment word under the producer's own event id. A repeated event changes nothing, and a late PENDING never
-/// replaces PAID.
+/// Records a payment status under the producer's own event id. A repeated event changes nothing, and a late PENDING
+/// never replaces PAID.
 pub fn record_payment(s: &Snapshot, actor: &Actor, event_id: &str, word: &PaymentStatus) -> Decision {
     if let Some(known) = s.payments.iter().find(|p| p.event_id == event_id) {
         return if known.payment_status == *word {

@@ -199,7 +199,7 @@ pub fn refund_required(order: &Order, why: &str, now: DateTime<Utc>) -> Message 
     Message::to_support(MessageBody::ManualRefundRequired(alert), String::new(), now)
 }
 
-/// Builds the alert to support that the rules do not know the payment word. Nothing was decided.
+/// Builds the alert to support that the rules do not know the payment status. Nothing was decided.
 pub fn unexpected_state(order: &Order, why: &str, now: DateTime<Utc>) -> Message {
     let alert = order_alert(MessageKind::UnexpectedState, order, why, now);
     Message::to_support(MessageBody::UnexpectedState(alert), version_key(order), now)

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 pub enum HoldCause {
     /// This job of the order is dead. The review ends when the job is requeued.
     DeadTimer(JobId),
-    /// The rules do not know the payment word. The next payment event ends the review.
+    /// The rules do not know the payment status. The next payment event ends the review.
     UnknownPayment,
     /// A partner carries out an attempt that the order has abandoned.
     UnwantedTrip,

@@ -2,7 +2,7 @@
 //!
 //! * [`status`]: the states of an order.
 //! * [`state`]: the allowed transitions, drawn in docs/STATES.md.
-//! * [`payment`]: payment words. [`refund`]: whether the order was ever paid, and the progress of its refund.
+//! * [`payment`]: payment statuses. [`refund`]: whether the order was ever paid, and the progress of its refund.
 //! * [`order`]: the row, and the snapshot that decisions use.
 //! * [`deadlines`]: the columns that timers are derived from.
 //! * [`booking`]: requests to partners.

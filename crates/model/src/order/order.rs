@@ -36,7 +36,7 @@ pub struct Order {
     pub currency: Option<String>,
     #[sqlx(try_from = "String")]
     pub payment_status: PaymentStatus,
-    /// Time of the first reported payment. Later payment words do not change it; see [`Order::was_ever_paid`].
+    /// Time of the first reported payment. Later payment statuses do not change it; see [`Order::was_ever_paid`].
     pub paid_at: Option<DateTime<Utc>>,
     pub status: OrderStatus,
     /// Partner of the latest attempt, or the partner listed first; `None` for our own fleet. Each booking names its own

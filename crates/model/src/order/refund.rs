@@ -26,7 +26,7 @@ impl RefundProgress {
 }
 
 impl Order {
-    /// Stores a payment word. The time of the first payment never changes.
+    /// Stores a payment status. The time of the first payment never changes.
     pub fn set_payment(&mut self, word: PaymentStatus, at: DateTime<Utc>) {
         if self.paid_at.is_none() && (word.is_paid() || self.payment_status.is_paid()) {
             self.paid_at = Some(at);
@@ -34,7 +34,7 @@ impl Order {
         self.payment_status = word;
     }
 
-    /// Returns whether the order was ever paid, whatever its current payment word is.
+    /// Returns whether the order was ever paid, whatever its current payment status is.
     pub fn was_ever_paid(&self) -> bool {
         self.paid_at.is_some() || self.payment_status.is_paid()
     }

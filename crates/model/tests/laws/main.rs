@@ -2,7 +2,7 @@
 //!
 //! * `fleet`: requests and timers.
 //! * `partner`: requests, answers and callbacks that are late, repeated, out of order or lost.
-//! * `money`: payment words, cancels, refunds and callbacks in any order.
+//! * `money`: payment statuses, cancels, refunds and callbacks in any order.
 //! * `superseded`: a timer that a change made obsolete is never needed again, for fleet and partner orders.
 //! * `choice`: the choice among several partners.
 //! * `steps`: history events that are sent to producers.

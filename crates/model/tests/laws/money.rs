@@ -1,4 +1,4 @@
-//! Random sequences of payment words, cancels, refunds and callbacks: reordered, repeated and late. No servers: the
+//! Random sequences of payment statuses, cancels, refunds and callbacks: reordered, repeated and late. No servers: the
 //! decisions are pure.
 
 use std::collections::BTreeSet;
@@ -23,7 +23,7 @@ const WORDS: [&str; 8] = ["UNPAID", "PENDING", "PAID", "SETTLEMENT", "REFUNDED",
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// A payment word under an event id, which may be a repeated one.
+    /// A payment status under an event id, which may be a repeated one.
     Word(u8, u8),
     /// Cancels by staff or by the customer.
     Cancel(bool),
