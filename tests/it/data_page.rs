@@ -55,15 +55,15 @@ async fn data_page_lists_the_columns_of_the_audit_views() {
         )
         .await;
     let page = read("docs/DATA.md");
-    let (_, drawing) = page.split_once("\n## Drawing\n").unwrap();
-    let drawing: BTreeSet<_> = drawing.split("\n## ").next().unwrap().split_whitespace().collect();
+    let diagrams = page.split("```mermaid\n").skip(1).map(|text| text.split_once("```").unwrap().0);
+    let drawn: BTreeSet<_> = diagrams.flat_map(str::split_whitespace).collect();
     let (mut listed, mut views) = (BTreeMap::new(), 0);
     for (title, text) in sections(&page) {
         let Some(view) = title.strip_prefix("`audit_").and_then(|title| title.strip_suffix('`')) else { continue };
         let view = format!("audit_{view}");
         views += 1;
         assert!(text.contains("Kept: "), "{view}: for how long?");
-        assert!(drawing.contains(view.as_str()), "the drawing lacks {view}");
+        assert!(drawn.contains(view.as_str()), "no diagram has {view}");
         for row in text.split("\n## ").next().unwrap().lines().filter(|line| line.starts_with("| `")) {
             let [column, kind, unit, meaning, source] = cells(row)[..] else { panic!("{view}: {row}") };
             assert!(kind != "timestamptz" || unit.contains("UTC"), "{view}: {row}");
