@@ -70,9 +70,10 @@ openapi: ## Write target/openapi.json, the API document of a release
 screenshots: setup ## Take the screenshots of docs/CONSOLE.md again during a replay of the sample (some minutes)
 	cargo nextest run --locked -p dispatchq --run-ignored only pictures_of_the_sample
 
-client: setup ## Generate a client from the API document; it creates, follows and cancels an order (installs the generator in the cache folder)
+client: setup ## Build the clients for Python, Node, Go and Rust; each is installed without a network and follows an order (needs golang-go)
 	cargo build --locked -p dispatchq
-	@scripts/check-client $(target)/debug/dispatchq
+	@scripts/build-clients $(target)/clients $(target)/debug/dispatchq
+	@scripts/prove-clients $(target)/clients $(target)/debug/dispatchq
 
 fuzz-api: setup ## Test every operation of the API as each role with Schemathesis (EXAMPLES=10 for each operation; some minutes)
 	cargo build --locked -p dispatchq
@@ -86,7 +87,8 @@ night: setup build ## Run the longest tests, then the measurements in real time:
 	scripts/night $(target)/release/dispatchq $(target)/night
 
 check: lint deps kit test ## Run all checks that a change must pass
-	@scripts/check-client $(target)/debug/dispatchq
+	@scripts/build-clients $(target)/clients $(target)/debug/dispatchq
+	@scripts/prove-clients $(target)/clients $(target)/debug/dispatchq
 
 clean: ## Remove the build output; data of `dev` in .dispatchq stays
 	cargo clean

@@ -1,4 +1,4 @@
-# Functions for checks that use a real API, sourced by check-client, build-clients, prove-clients and check-api.
+# Functions for checks that use a real API, sourced by build-clients, prove-clients and check-api.
 # scripts/python-tools installs the Python tools. `dispatchq dev` uses its own servers and data, which are removed at the end.
 
 home=${XDG_CACHE_HOME:-$HOME/.cache}/dispatchq/$check

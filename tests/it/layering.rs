@@ -77,6 +77,7 @@ fn the_model_is_built_without_servers_and_runtimes() {
 fn a_producer_links_neither_engine_nor_services() {
     assert_without("jobs", &[], &["queue", "redis", "tokio", "model", "foundation"]);
     assert_without("job-contract", &[], &["jobs", "queue", "redis", "tokio"]);
+    assert_without("dispatchq-client", &[], &["jobs", "queue", "redis", "model", "foundation", "sqlx", "axum"]);
 }
 
 /// Crates above `foundation` and `settings` that each capability may use.
