@@ -65,7 +65,7 @@ pub(super) enum Command {
         json: bool,
     },
     /// Replace a key with a new one of the same name and rights
-    #[command(after_help = "Orders stay with the name, so the new key sees all that the old one created.")]
+    #[command(after_help = "Orders belong to the name, so the new key can read all orders that the old one created.")]
     Rotate {
         #[arg(long)]
         name: String,
@@ -121,7 +121,7 @@ pub(super) struct RevokeArgs {
     /// Reason, kept in the record; required with --name and --driver
     #[arg(long, value_parser = parse_reason)]
     reason: Option<String>,
-    /// Do not ask before revoking the keys of a name or driver
+    /// Do not ask for confirmation when revoking the keys of a name or driver
     #[arg(long)]
     yes: bool,
     #[arg(long)]

@@ -51,7 +51,7 @@ pub(super) enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Change how many orders may wait in an area, and how long; other settings stay as they are
+    /// Change how many orders may wait in an area, and for how long; other settings do not change
     #[command(
         after_help = "Examples:\n  dispatchq area set JKT-PUSAT --service-type RIDE --max-waiting-orders 150 --reason \"Lebaran\"\n  dispatchq area set JKT-PUSAT --service-type RIDE --schedule \"MON-FRI 07:00-09:30=60; SAT,SUN 10:00-22:00=80\"\n  dispatchq area set JKT-PUSAT --service-type RIDE --inherit schedule,max-waiting-orders"
     )]
@@ -61,7 +61,7 @@ pub(super) enum Command {
         after_help = "Example:\n  dispatchq area advise JKT-PUSAT --service-type RIDE --wait 10m --days 28 --judge-days 14"
     )]
     Advise(AreaAdviseArgs),
-    /// Force an area to be busy or available whatever its count; auto ends the override
+    /// Force an area to be busy or available regardless of its count; auto ends the override
     #[command(
         after_help = "Example:\n  dispatchq area override JKT-PUSAT force-busy --reason \"Banjir di area\" --for 2h"
     )]
@@ -151,7 +151,7 @@ pub(super) struct AreaFlagArgs {
     /// Only these channels; "all" for every channel
     #[arg(long, value_delimiter = ',')]
     channels: Option<Vec<String>>,
-    /// Percentage of users that thresholds apply to; the choice depends only on the user's id
+    /// Percentage of users to whom thresholds apply; the choice depends only on the user's id
     #[arg(long)]
     percentage: Option<i32>,
     #[arg(long, value_parser = parse_reason)]

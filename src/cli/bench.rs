@@ -18,7 +18,7 @@ pub(super) enum Command {
     Queue(bench::queue::QueueOptions),
     /// Create orders for a simulated partner at a steady rate, on private servers
     Orders(bench::orders::OrdersOptions),
-    /// Let many drivers accept at the same moment, order after order
+    /// Let many drivers accept each order at the same moment
     Accept(bench::accept::AcceptOptions),
     /// Measure admission checks, order creation near the limit, and a burst of 77,000 requests
     Admission(bench::admission::AdmissionOptions),

@@ -16,7 +16,7 @@ use super::{
 pub(super) enum Command {
     /// Check every invariant of the history; exit 1 if one is violated
     History {
-        /// Provider calls that may have been open at once [default: the current limit]
+        /// Maximum number of provider calls that may have been open at once [default: the current limit]
         #[arg(long, value_name = "N")]
         max_calls: Option<u32>,
         #[arg(long)]

@@ -21,7 +21,7 @@ use settings::Config;
 pub(super) struct Args {
     #[arg(long)]
     json: bool,
-    /// Exit 1 also for warnings
+    /// Exit 1 for warnings, too
     #[arg(long)]
     strict: bool,
 }

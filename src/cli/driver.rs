@@ -56,7 +56,7 @@ pub(super) enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Accept an offer for its driver
+    /// Accept an offer on its driver's behalf
     #[command(after_help = "Examples:\n  dispatchq driver accept D-1\n  dispatchq driver accept D-1 ORD-1")]
     Accept {
         /// Id of the driver
@@ -91,7 +91,7 @@ pub(super) enum Command {
         id: DriverId,
         #[arg(long, value_parser = parse_reason)]
         reason: String,
-        /// Do not ask before the driver is removed
+        /// Do not ask for confirmation
         #[arg(long)]
         yes: bool,
     },

@@ -28,7 +28,7 @@ const SHOWN_CHARS: usize = 500;
                   dispatchq health --worker --ready\n  dispatchq health --ready --url http://10.0.0.7:9090"
 )]
 pub(super) struct Args {
-    /// Check that the process can do its work (/readyz) instead of that it is alive (/healthz)
+    /// Check whether the process is ready (/readyz), not only alive (/healthz)
     #[arg(long)]
     ready: bool,
     /// Check the worker at worker.admin_bind instead of the API at http.admin_bind

@@ -48,7 +48,7 @@ const SHARED_HELP: [(&str, &str); 27] = [
     ("concurrency", "Number of jobs that run at the same time"),
     ("status", "Status to force, or auto to end the override"),
     ("enabled", "Whether thresholds refuse requests"),
-    ("bypass_enabled", "Whether loyal customers may pass the threshold"),
+    ("bypass_enabled", "Whether loyal customers may exceed the threshold"),
     ("max_bypass_percentage", "Maximum orders of loyal customers beyond the threshold, in percent of the threshold"),
 ];
 

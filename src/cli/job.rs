@@ -45,7 +45,7 @@ pub(super) enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Show where a job is, and why
+    /// Show the state of a job, and the reason for it
     Show {
         /// Id of the job, for example timeout:ORD-1:3
         #[arg(value_parser = parse_job_id)]
@@ -54,9 +54,9 @@ pub(super) enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Remove a waiting job that no row needs; exit 1 if it stays
+    /// Remove a waiting job that no row needs; exit 1 if it is not removed
     #[command(
-        after_help = "A job that its order, message or schedule needs would be enqueued again: end that instead.\n\n\
+        after_help = "If an order, message or schedule needs the job, it would be enqueued again: end the order, message or schedule instead.\n\n\
         Example:\n  dispatchq job cancel timeout:ORD-1:3"
     )]
     Cancel {
@@ -87,7 +87,7 @@ pub(super) enum Command {
     /// Run a waiting job at another time; exit 1 if that is not possible
     #[command(
         group = ArgGroup::new("when").required(true),
-        after_help = "A timer may be up to 60 s later than the deadline in its row; the reconciler moves a later one back.\n\n\
+        after_help = "A timer may be up to 60 s later than the deadline in its row; if it is later, the reconciler moves it back.\n\n\
             Examples:\n  dispatchq job reschedule notify:ORD-1:7 --in 90s\n  \
             dispatchq job reschedule notify:ORD-1:7 --at 2030-01-01T08:00:00Z"
     )]

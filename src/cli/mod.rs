@@ -98,18 +98,18 @@ enum Command {
 /// They have no `--api`.
 #[derive(Debug, Subcommand)]
 enum LocalCommand {
-    /// Run everything on this machine, with its own Redis and Postgres: API, worker and a key
+    /// Run everything on this machine: API, worker, private Redis and Postgres, and a key
     #[cfg(feature = "lab")]
     Dev(dev::Args),
     /// Serve the HTTP API to producers and drivers
     Serve(serve::Args),
-    /// Run a worker; any number of workers may run
+    /// Run a worker; any number of workers can run at the same time
     Work(work::Args),
     /// Migrate the database schema
     Migrate(migrate::Args),
     /// Check this installation, and print how to fix problems
     Doctor(doctor::Args),
-    /// Check that a running process is alive, or that it is ready
+    /// Check whether a running process is alive or ready
     Health(health::Args),
     /// Show or check the configuration
     #[command(subcommand)]
@@ -137,7 +137,7 @@ enum ApiCommand {
     /// Manage the API keys of programs and drivers
     #[command(subcommand)]
     Apikey(apikey::Command),
-    /// Manage drivers, and act for one
+    /// Manage drivers, and act on a driver's behalf
     #[command(subcommand)]
     Driver(driver::Command),
     /// Manage dispatchers, support and other staff

@@ -39,7 +39,7 @@ pub(super) enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Send dead messages again under their previous ids
+    /// Send dead messages again with their previous ids
     #[command(after_help = "Examples:\n  dispatchq outbox replay 7 8\n  \
                             dispatchq outbox replay --channel slack --dry-run\n  \
                             dispatchq outbox replay --channel slack --reason \"Slack is back\" --yes")]

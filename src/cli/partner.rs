@@ -20,7 +20,7 @@ pub(super) enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Change settings that may change at run time
+    /// Change settings that can be changed at run time
     #[command(after_help = "Examples:\n  dispatchq partner set bbd --polling-percent 50\n  \
                             dispatchq partner set bbd --as-configured")]
     Set {
@@ -30,7 +30,7 @@ pub(super) enum Command {
         /// that a higher share only adds orders. Applies to new bookings on all replicas
         #[arg(long, value_name = "0-100", value_parser = clap::value_parser!(u8).range(0..=100))]
         polling_percent: Option<u8>,
-        /// Restore the value of the configuration
+        /// Restore the value from the configuration
         #[arg(long, conflicts_with = "polling_percent")]
         as_configured: bool,
         /// Reason, kept in the record; required with --api

@@ -32,7 +32,7 @@ pub(super) enum Command {
         /// Only plans in this state: PLANNED, RUNNING, DONE or CANCELLED
         #[arg(long, value_parser = parse_plan_state)]
         state: Option<PlanState>,
-        /// Only plans made before this one
+        /// Only plans created before this one
         #[arg(long, value_name = "ID")]
         before: Option<PlanId>,
         #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -40,12 +40,12 @@ pub(super) enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Show a plan: who made it, its progress, and why items were refused
+    /// Show a plan: who created it, its progress, and why items were refused
     #[command(after_help = "Examples:\n  dispatchq plan show 01937c3e-8f00-7000-8000-000000000001\n  \
         dispatchq plan show 01937c3e-8f00-7000-8000-000000000001 --items --state REFUSED")]
     Show {
         id: PlanId,
-        /// Print the items too, with their ids
+        /// Also print the items, with their ids
         #[arg(long)]
         items: bool,
         /// Only items in this state: PENDING, CHANGED, UNCHANGED or REFUSED

@@ -35,14 +35,16 @@ pub(super) enum Command {
     #[command(after_help = "Examples:\n  dispatchq privacy erase --customer C-7 --reason \"request 12\" --dry-run\n  \
                             dispatchq privacy erase --driver D-1 --reason \"left the fleet\" --yes")]
     Erase(EraseArgs),
-    /// List erasures; keep the output of --json apart from the backups
+    /// List erasures; store the output of --json separately from the backups
     List {
         #[arg(long)]
         json: bool,
     },
-    /// Repeat erasures after a backup was restored
-    #[command(after_help = "Example:\n  dispatchq privacy list --json > erasures.json    (daily, kept apart)\n  \
-                            dispatchq privacy replay erasures.json --yes     (after a restore)")]
+    /// Repeat erasures after a restore
+    #[command(
+        after_help = "Example:\n  dispatchq privacy list --json > erasures.json    (daily, stored elsewhere)\n  \
+                            dispatchq privacy replay erasures.json --yes     (after a restore)"
+    )]
     Replay {
         /// Output of `privacy list --json` [default: the table of this database]
         file: Option<PathBuf>,

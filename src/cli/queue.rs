@@ -16,12 +16,12 @@ pub(super) enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Print queues, and how late their jobs start over the whole fleet
+    /// Print queues, and how late jobs start over all processes
     Stats {
         #[arg(long)]
         json: bool,
     },
-    /// Pause a queue: waiting jobs wait, and running jobs finish
+    /// Pause a queue: running jobs finish, and no further ones start
     Pause {
         queue: String,
         #[arg(long, value_parser = parse_reason)]

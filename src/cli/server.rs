@@ -26,7 +26,7 @@ pub(super) enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Create or change a server; settings that are not given stay as they are
+    /// Create or change a server; settings that are not given do not change
     #[command(after_help = "Examples:\n  \
         dispatchq server set S1 --provider acme --url https://s1.acme.example/api\n  \
         dispatchq server set S1 --max-concurrent 4 --reason 'acme allows more'\n  dispatchq server set S1 --enabled false")]
@@ -38,7 +38,7 @@ pub(super) enum Command {
         /// Maximum number of open calls [default: show the limit]
         #[arg(value_name = "N", value_parser = clap::value_parser!(i32).range(1..=100_000))]
         limit: Option<i32>,
-        /// Restore the value of the configuration
+        /// Restore the value from the configuration
         #[arg(long, conflicts_with = "limit")]
         default: bool,
         /// Reason, kept in the record; required with --api
@@ -64,7 +64,8 @@ pub(super) struct ServerSetArgs {
     /// Enable or disable the server. Disabling it stops its bindings
     #[arg(long)]
     enabled: Option<bool>,
-    /// Whether a start may be repeated under its key after its answer was lost. If not, the server is queried first
+    /// Whether a start may be repeated under its key after its answer was lost. If not, the server is asked for the
+    /// status first
     #[arg(long)]
     repeats_are_safe: Option<bool>,
     /// Reason, kept in the record; required with --api

@@ -24,10 +24,10 @@ pub(super) enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Change the number of shards while everything runs
+    /// Change the number of shards without stopping anything
     #[command(
-        after_help = "Every process applies the change within a second, and workers enqueue the timers of all rows in their new shards. Nothing \
-                            is copied and nothing waits. The next change is refused until this one is settled.\n\n\
+        after_help = "Every process applies the change within a second, and workers enqueue the timers of all rows in their new shards. No \
+                            job is copied, and no order waits. The next change is refused until this one is settled.\n\n\
                             Examples:\n  dispatchq shards set 4 --reason 'one core of Redis is busy'"
     )]
     Set {

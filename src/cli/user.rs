@@ -36,7 +36,7 @@ pub(super) enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Disable a user, who then gets no more messages
+    /// Disable a user, who then receives no messages
     Disable {
         id: String,
         #[arg(long, value_parser = parse_reason)]
@@ -54,7 +54,7 @@ pub(super) enum Command {
         id: String,
         #[arg(long, value_parser = parse_reason)]
         reason: String,
-        /// Do not ask before the user is removed
+        /// Do not ask for confirmation
         #[arg(long)]
         yes: bool,
     },

@@ -38,7 +38,7 @@ pub struct PartnerKnobs {
     /// Time from job id to the end of a search without a driver
     #[arg(long, value_name = "SPREAD", default_value = "60s-180s", help_heading = "Bookings")]
     pub no_driver_delay: DurationSpread,
-    /// Share of drivers that cancel before the pickup
+    /// Share of drivers who cancel before the pickup
     #[arg(long, value_name = "P", default_value = "0.03", help_heading = "Bookings")]
     pub driver_cancel_rate: EventRate,
     /// Time from driver to pickup

@@ -42,20 +42,20 @@ pub(in crate::cli) struct AreaAdviseArgs {
     area: AreaId,
     #[arg(long)]
     service_type: ServiceType,
-    /// Longest wait for a driver that the last order of a full area may have
+    /// Maximum time that the last order of a full area may wait for a driver
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = parse_within(SECOND..=DAY * 7))]
     wait: Duration,
-    /// Number of days to propose from; they precede the days of --judge-days
+    /// Number of days from which the proposal is computed; they precede the days of --judge-days
     #[arg(long, default_value_t = 28, value_parser = clap::value_parser!(u16).range(1..=366))]
     days: u16,
-    /// Number of days to test the proposal on, up to now
+    /// Number of days on which the proposal is tested, up to now
     #[arg(long, default_value_t = 14, value_parser = clap::value_parser!(u16).range(1..=366))]
     judge_days: u16,
-    /// Propose from a month of TLC trip records instead; without --zones all rides count as one place
+    /// Compute the proposal from a month of TLC trip records instead; without --zones all rides count as one area
     #[cfg(feature = "lab")]
     #[arg(long, value_name = "FILE", requires = "judge_rides")]
     rides: Option<PathBuf>,
-    /// Month of TLC trip records to test on; also counts the rides that would have been refused
+    /// Month of TLC trip records on which the proposal is tested; also counts the rides that would have been refused
     #[cfg(feature = "lab")]
     #[arg(long, visible_alias = "back-test", value_name = "FILE", requires = "rides")]
     judge_rides: Option<PathBuf>,

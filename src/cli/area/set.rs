@@ -25,7 +25,7 @@ pub(in crate::cli) struct AreaSetArgs {
     /// Maximum number of waiting orders
     #[arg(long)]
     max_waiting_orders: Option<i64>,
-    /// Time after its creation that an order counts as waiting
+    /// Time after its creation in which an order counts as waiting
     #[arg(long)]
     waiting_timeout_sec: Option<i64>,
     /// Time that a driver has to answer an offer
@@ -37,18 +37,18 @@ pub(in crate::cli) struct AreaSetArgs {
     /// Pause before the search for a driver restarts
     #[arg(long)]
     retry_interval_sec: Option<i64>,
-    /// Pause before the search restarts while the area is full; refused callers are told to retry after it
+    /// Pause before the search restarts while the area is full; also the Retry-After of refused requests
     #[arg(long)]
     busy_retry_interval_sec: Option<i64>,
     /// Minimum time that a full area stays busy
     #[arg(long)]
     cooldown_period_sec: Option<i64>,
-    /// Percentage of the limit; a full area stays busy until fewer orders wait
+    /// Percentage of the limit; a full area stays busy until fewer orders than this are waiting
     #[arg(long)]
     low_water_percentage: Option<i32>,
     #[arg(long)]
     bypass_enabled: Option<bool>,
-    /// Loyalty levels that may pass the threshold, such as ELITE,VOYAGER
+    /// Loyalty levels that may exceed the threshold, such as ELITE,VOYAGER
     #[arg(long, value_delimiter = ',')]
     bypass_loyalty_levels: Option<Vec<String>>,
     #[arg(long)]
@@ -56,7 +56,8 @@ pub(in crate::cli) struct AreaSetArgs {
     /// Thresholds by weekday and time of day, such as "MON-FRI 07:00-09:30=60; 22:00-02:00=30"; "" removes them
     #[arg(long)]
     schedule: Option<ThresholdSchedule>,
-    /// Priority of these limits where areas overlap; the highest wins, before the priority of the areas
+    /// Priority of these limits where areas overlap; the highest applies, and if they are equal, the priority of the
+    /// areas decides
     #[arg(long, allow_hyphen_values = true)]
     priority: Option<i32>,
     /// Limits to reset to the installation's values, such as max-waiting-orders,schedule; "all" for all

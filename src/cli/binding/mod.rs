@@ -52,7 +52,7 @@ pub(in crate::cli) enum Command {
     Stop(bulk::BulkArgs),
     /// Delete a binding that is STOPPED and IDLE; retention removes its transactions later
     Delete { id: BindingId },
-    /// Enter an OTP, one line on standard input, so that process lists do not show it
+    /// Submit an OTP, as one line on standard input, so that process lists do not show it
     #[command(after_help = "Example:\n  dispatchq binding otp B-7 --trx B-7.42 < otp.txt")]
     Otp(otp::OtpArgs),
     /// List transactions of a binding, newest first; --cycle shows one transaction and its calls

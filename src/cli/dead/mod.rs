@@ -16,7 +16,7 @@ use crate::cli::remote::ApiClient;
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
-    /// List dead jobs by queue, the longest dead first
+    /// List dead jobs by queue, oldest first
     List(list::Args),
     /// Show a dead job: its error, its order or message, and what can be done
     Show(show::Args),
@@ -24,12 +24,12 @@ pub(super) enum Command {
     ///
     /// A job runs again if its order or message still waits for it. An order that is under review because the job died
     /// leaves the review. Jobs of closed orders, superseded jobs, and jobs of orders past their lifetime stay dead. The
-    /// command lists them and says what to do instead.
+    /// command lists them with the action to take instead.
     Requeue(decide::RequeueArgs),
     /// Discard dead jobs
     ///
-    /// The reconciler enqueues again what the order still waits for. An order under review stays under review until a
-    /// person decides: dispatchq order assign, redispatch, or cancel.
+    /// If the order still waits for the job, the reconciler enqueues it again. An order under review stays under review
+    /// until a person decides: dispatchq order assign, redispatch, or cancel.
     Discard(decide::DiscardArgs),
 }
 

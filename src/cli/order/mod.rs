@@ -59,19 +59,19 @@ pub(in crate::cli) enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Explain an order: why it has its status, what happens next, who holds it, what to do
+    /// Explain an order: why it has its status, what happens next, which worker has it, what to do
     #[command(after_help = "Example:\n  dispatchq order explain ORD-1")]
     Explain {
         id: OrderId,
         #[arg(long)]
         json: bool,
     },
-    /// Cancel an order for its customer, or end one under review; asks first if it is paid
+    /// Cancel an order for its customer, or end one under review; asks for confirmation if it is paid
     Cancel {
         id: OrderId,
         #[arg(long, value_parser = parse_reason)]
         reason: Option<String>,
-        /// Do not ask before cancelling a paid order
+        /// Do not ask for confirmation before a paid order is cancelled
         #[arg(long)]
         yes: bool,
     },
@@ -107,7 +107,7 @@ pub(in crate::cli) enum Command {
         #[arg(long, value_parser = parse_reason)]
         reason: String,
     },
-    /// Claim an order that waits for a person for ten minutes; other dispatchers see the claim
+    /// Claim an order that waits for a person; the claim lasts ten minutes, and other dispatchers see it
     Take {
         id: OrderId,
         #[arg(long, value_parser = parse_reason)]

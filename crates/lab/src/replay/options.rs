@@ -23,7 +23,7 @@ const MAX_WAITING_ORDERS: u32 = 100;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum SupplyStrategy {
-    /// Simulated own drivers that get offers
+    /// Simulated drivers of your own fleet, who get offers
     Fleet,
     /// Simulated partner that gets bookings
     Partner,
@@ -41,7 +41,7 @@ pub enum AdmissionMode {
 
 #[derive(Debug, Clone, Args)]
 pub struct ReplayOptions {
-    /// Ride files (CSV with the columns of TLC trip records), read in this order
+    /// Ride files (CSV with the columns of TLC trip records), read in the given order
     #[arg(long, value_name = "FILE", num_args = 1.., requires = "zones")]
     pub rides: Vec<PathBuf>,
 
@@ -62,8 +62,8 @@ pub struct ReplayOptions {
     #[arg(long, value_name = "X", value_parser = parse_positive)]
     pub speed: Option<f64>,
 
-    /// Play all rides on one day, each at its time of day; without it the dates are kept, and a month takes a month
-    /// divided by the speed
+    /// Replay all rides within one day, each at its time of day; without it the dates are kept, and a month of rides
+    /// takes a month divided by the speed
     #[arg(long)]
     pub fold_days: bool,
 
@@ -71,11 +71,12 @@ pub struct ReplayOptions {
     #[arg(long, value_name = "WHO", default_value = "fleet")]
     pub strategy: SupplyStrategy,
 
-    /// Number of own drivers [default: enough that most orders find one]
+    /// Number of drivers of your own fleet [default: enough that most orders find one]
     #[arg(long, value_name = "N")]
     pub drivers: Option<NonZeroUsize>,
 
-    /// Share of offers that own drivers accept; half of the others are declined and half ignored [default: 0.8]
+    /// Share of offers that your own drivers accept; half of the others are declined and half are ignored [default:
+    /// 0.8]
     #[arg(long, value_name = "P", value_parser = parse_rate)]
     pub accept_rate: Option<f64>,
 
@@ -105,7 +106,7 @@ pub struct ReplayOptions {
     #[arg(long, requires = "areas")]
     pub check_first: bool,
 
-    /// Seed of pickups, drivers' places and decisions, and bookings' fates; the same seed gives the same choices
+    /// Seed of pickups, drivers' locations and decisions, and bookings' fates; the same seed gives the same choices
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
 
@@ -113,7 +114,7 @@ pub struct ReplayOptions {
     #[arg(long, value_name = "N", default_value = "2")]
     pub workers: NonZeroUsize,
 
-    /// Kill one worker process (SIGKILL) every this many seconds, if all have started, and start another
+    /// Kill a worker process (SIGKILL) every SECS seconds once all have started, and start another
     #[arg(long, value_name = "SECS", value_parser = parse_positive)]
     pub kill_every: Option<f64>,
 

@@ -22,7 +22,7 @@ pub(super) struct ReplayReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) admission: Option<AdmissionSummary>,
     pub(super) strategy: SupplyStrategy,
-    /// Number of own drivers.
+    /// Number of drivers of your own fleet.
     pub(super) drivers: usize,
     pub(super) workers: usize,
     pub(super) speed: f64,

@@ -79,7 +79,7 @@ pub struct BindingsOptions {
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=MOST_BINDINGS))]
     pub bindings: u32,
 
-    /// Number of provider servers that the bindings are spread over
+    /// Number of provider servers over which the bindings are distributed
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=MOST_SERVERS))]
     pub servers: u32,
 

@@ -81,9 +81,9 @@ const DRIVERS_PER_RATE: u32 = 16;
 
 #[derive(Debug, Clone, Args)]
 #[command(after_long_help = "\
-Faults are injected one at a time, in an order that the seed determines. Each is followed by a time to recover. --speed divides the \
-durations of orders. At 60 an order's half hour is 30 s and an offer lives 2 s, which is too short for a driver's answer on a slow \
-machine. Leases, HTTP timeouts and repairs keep their length.\n\n\
+Faults are injected one at a time, in an order that the seed determines. After each fault there is time to recover. --speed divides the \
+durations of orders. At 60 an order's half hour takes 30 s and an offer is valid for 2 s, which is too short for a driver's answer on a slow \
+machine. Leases, HTTP timeouts and repairs keep their durations.\n\n\
 After the last fault the run waits until every order is final or held and every message is delivered. Then it compares the answers \
 to clients with the tables, checks the history, and compares received messages with those that count as delivered. It exits with 1 \
 if anything differs. A release build that runs for 2 minutes or more also fails if, from 10 s after a fault on, lateness p99 over \
@@ -132,7 +132,7 @@ pub enum FaultChoice {
 }
 
 fn fault_choice_parser() -> impl TypedValueParser<Value = FaultChoice> {
-    let all = PossibleValue::new("all").help("Each of them, round after round");
+    let all = PossibleValue::new("all").help("All of them, round after round");
     let names = ChaosFault::value_variants().iter().filter_map(ValueEnum::to_possible_value);
     PossibleValuesParser::new(once(all).chain(names))
         .map(|name| ChaosFault::from_str(&name, false).map_or(FaultChoice::All, FaultChoice::One))

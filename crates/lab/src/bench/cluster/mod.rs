@@ -55,10 +55,10 @@ const FASTEST: f64 = 60.0;
 
 #[derive(Debug, Clone, Args)]
 #[command(after_long_help = "\
-Two serve and two work processes run orders of a simulated partner and of own drivers, on three masters and three replicas. First \
-the queue has one shard: a planned failover (CLUSTER FAILOVER); a master is killed (SIGKILL) and restarts; the queue's slot moves to \
-another master key by key; a master is flushed. Then it has 4 shards: a master is frozen together with its replica; a planned \
-failover. Then 16 shards: a master is flushed; slots move. Then 4 shards again. If this binary has no command shards, the phases \
+Two serve and two work processes run orders of a simulated partner and of simulated drivers, on three masters and three replicas. With \
+one shard: a planned failover (CLUSTER FAILOVER); a master is killed (SIGKILL) and restarts; the queue's slot moves to another \
+master key by key; a master is flushed. With 4 shards: a master is frozen together with its replica; a planned failover. With 16 \
+shards: a master is flushed; slots move. Then the queue has 4 shards again. If this binary has no command shards, the phases \
 with more than one shard are skipped and listed in the report.\n\n\
 At the end the run waits until every order is final or held and every message is delivered. It exits with 1 if an answer to a client \
 contradicts the tables, an order did not end, an attempt was made twice or ended early, the history violates an invariant, or a \

@@ -39,21 +39,21 @@ const OUTAGE: Duration = Duration::from_secs(600);
 
 #[derive(Debug, Clone, Args)]
 #[command(after_long_help = "\
-Orders are accelerated, the load is not. --speed divides the lifetime (30 min), attempts, polls, the breaker's pauses, trips, and the \
+Orders are accelerated; the load is not. --speed divides the lifetime (30 min), attempts, polls, the breaker's pauses, trips, and the \
 partner's delays and outage. It does not divide --rate or durations of machines: leases, HTTP timeouts, repairs. With the defaults, \
-orders are created for 2 minutes of real time, which are an hour of simulated time. The last order ends within another 2 minutes: 30 \
+orders are created for 2 minutes of real time, which is an hour of simulated time. The last order ends within another 2 minutes: 30 \
 min to find a driver and half an hour to ride, divided by 30. With --rate 100 that is 12,000 orders in 4 minutes.\n\n\
 With --scenario fleet there is no partner and nothing is accelerated. The first driver lets the offer expire after 2 s. The second \
-accepts after 0.2 s, and picks up and completes after half a second each. --speed, --seed and --partner-limit have no effect. A rate \
+accepts after 0.2 s, picks up half a second later, and completes after another half second. --speed, --seed and --partner-limit have no effect. A rate \
 is sustained if jobs are less than 100 ms late at the 99th percentile and the last order ends within 10 s of its creation.\n\n\
 With --scenario alerts the run lasts at most 45 minutes at real speed, and a Prometheus with the rules of deploy/prometheus scrapes \
 it. --orders (default: 900) are created evenly over that time; --rate and --speed have no effect. The run ends when each of the five \
 job id alerts has fired, and reports the time from each cause to its alert. It exits with 1 if an alert did not fire.\n\n\
-Postgres fsyncs as in production. The run ends at rest: every order is final or held for a person, no booking is open at the partner, \
+Postgres fsyncs as in production. The run ends when every order is final or held for a person, no booking is open at the partner, \
 and no message or callback waits. Then the history is checked. The command exits with 1 if an invariant is violated, the partner's \
-limit was exceeded, or the run did not come to rest. Speed is reported but does not affect the exit code.")]
+limit was exceeded, or the run did not reach this state. Speed is reported but does not affect the exit code.")]
 pub struct OrdersOptions {
-    /// Behaviour of the partner, or own drivers
+    /// Behaviour of the partner, or drivers of your own fleet
     #[arg(long, value_name = "SCENARIO", default_value = "normal")]
     pub scenario: OrdersScenario,
 
@@ -90,7 +90,7 @@ pub struct OrdersOptions {
     #[arg(long, value_name = "RATIO", value_parser = parse_number(0.0, 1.0))]
     pub trace_sampling: Option<f64>,
 
-    /// Run a Prometheus with the rules of deploy/prometheus, and report fired alerts and memory of processes
+    /// Run a Prometheus with the rules of deploy/prometheus, and report alerts that fired and memory of processes
     #[arg(long)]
     pub prometheus: bool,
 
@@ -112,7 +112,7 @@ pub enum OrdersScenario {
     Outage,
     /// The partner never calls back, is slow and loses job ids, at real speed, until each job id alert has fired
     Alerts,
-    /// No partner: own drivers serve each order at real speed, and the second driver accepts
+    /// No partner: drivers of your own fleet serve each order at real speed, and the second driver accepts
     Fleet,
 }
 

@@ -41,8 +41,8 @@ const DRIVERS_PER_RATE: u32 = 32;
 
 #[derive(Debug, Clone, Args)]
 #[command(after_long_help = "\
-The old binary migrates a database. Two of its serve and two of its work processes run orders of a simulated partner and of own \
-drivers. Then, while orders are open: this binary migrates; its processes join; the old ones leave one by one (SIGTERM); the old ones \
+The old binary migrates a database. Two of its serve and two of its work processes run orders of a simulated partner and of \
+simulated drivers. Then, while orders are open: this binary migrates; its processes join; the old ones leave one by one (SIGTERM); the old ones \
 join again on the new schema, and the new ones leave; the new ones join again, and the old ones leave.\n\n\
 At the end the run waits until every order is final or held and every message is delivered. It exits with 1 if an answer to a client \
 contradicts the tables, an answer was a failure (5xx except 503), the history violates an invariant, or a process ended unexpectedly \
