@@ -254,7 +254,9 @@ fn print_moved(id: &JobId, moved: &Value, is_now: bool, json: bool) -> anyhow::R
         output::print_escaped(&format!("{id} is due at {}.", show_field(moved, "due")));
     }
     if let Some(not_before) = moved["not_before"].as_str() {
-        output::print_note(&format!("Its row says {not_before}: if it runs earlier, it waits again."));
+        output::print_note(&format!(
+            "According to its row it is due at {not_before}; if it runs earlier, it waits again."
+        ));
     }
     Ok(ExitCode::SUCCESS)
 }

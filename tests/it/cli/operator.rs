@@ -191,7 +191,7 @@ async fn a_dead_letter_explains_itself() {
     // The second time the job is under review and has a history.
     let requeue = ["dead", "requeue", "dispatch:ORD-1:1", "--reason", "try again"];
     assert_eq!(fleet.run(&requeue).stdout, "1 job requeued.\n");
-    assert_fails(&show("dispatch:ORD-1:1"), 1, &["not dead any more", "requeued by cli:", "try again"]);
+    assert_fails(&show("dispatch:ORD-1:1"), 1, &["no longer dead", "requeued by cli:", "try again"]);
     bury_due(&fleet.app, "no route to host, again").await;
     sqlx::query("UPDATE orders SET next_attempt_at = next_attempt_at - interval '1 minute'")
         .execute(&fleet.app.core.db)

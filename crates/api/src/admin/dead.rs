@@ -117,8 +117,9 @@ async fn show_dead_job(
 /// Returns the error for a job that is not dead. If the job was dead before, the message reports the decision on it.
 async fn not_dead(core: &Core, id: &JobId) -> Result<ApiError, ApiError> {
     let deaths = dead_letter_rows::list_deaths(&core.db, id.as_str()).await?;
-    let story = deaths.first().map(|last| format!(" any more: it {}", tell_story(last)));
-    Ok(StaffError::NoDeadJob { id: id.to_string(), story: story.unwrap_or_default() }.into())
+    let story = deaths.first().map(|last| format!("no longer dead: it {}", tell_story(last)));
+    let story = story.unwrap_or_else(|| "not dead".to_owned());
+    Ok(StaffError::NoDeadJob { id: id.to_string(), story }.into())
 }
 
 fn tell_story(death: &DeadLetterRow) -> String {

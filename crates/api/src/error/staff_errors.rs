@@ -65,8 +65,8 @@ pub enum StaffError {
     /// Contains the ids of the open orders.
     #[error("in use, so nothing is erased: {orders}", orders = .0.join(", "))]
     StillInUse(Vec<String>),
-    /// `story` is the decision on the dead job, or empty if the job was never dead.
-    #[error("{id} is not dead{story}; see: dispatchq job show {id}")]
+    /// `story` is "not dead", or "no longer dead" with the decision on the dead job.
+    #[error("{id} is {story}; see: dispatchq job show {id}")]
     NoDeadJob { id: String, story: String },
     /// The cause appears only in the log.
     #[error("a server that dispatchq needs does not answer right now; try again")]
