@@ -4,8 +4,9 @@
   "use strict";
   const root = document.documentElement;
   root.classList.remove("no-script");
-  // The language of the page.
-  const say = (english, indonesian) => (root.lang === "id" ? indonesian : english);
+  // Texts of the catalogue in the language of the page, with one value for their placeholder.
+  const texts = JSON.parse(document.body.dataset.texts || "{}");
+  const say = (name, value) => (texts[name] || name).replace(/\{[a-z]+\}/, String(value));
   const store = {
     get(name) { try { return localStorage.getItem("dispatchq." + name); } catch { return null; } },
     set(name, value) { try { localStorage.setItem("dispatchq." + name, value); } catch { /* private windows */ } },
@@ -38,11 +39,10 @@
     return Math.floor(s / 86400) + " d " + Math.floor((s % 86400) / 3600) + " h";
   };
   const two = (n) => String(n).padStart(2, "0");
-  const months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
   const shown = {
-    utc: (d) => `${two(d.getUTCDate())} ${months[d.getUTCMonth()]} ${two(d.getUTCHours())}:${two(d.getUTCMinutes())}:${two(d.getUTCSeconds())} UTC`,
-    local: (d) => `${two(d.getDate())} ${months[d.getMonth()]} ${two(d.getHours())}:${two(d.getMinutes())}:${two(d.getSeconds())}`,
-    relative: (d) => (d.getTime() > now() ? say("in ", "dalam ") + span(d.getTime() - now()) : span(now() - d.getTime()) + say(" ago", " lalu")),
+    utc: (d) => `${d.getUTCFullYear()}-${two(d.getUTCMonth() + 1)}-${two(d.getUTCDate())} ${two(d.getUTCHours())}:${two(d.getUTCMinutes())}:${two(d.getUTCSeconds())} UTC`,
+    local: (d) => `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())} ${two(d.getHours())}:${two(d.getMinutes())}:${two(d.getSeconds())}`,
+    relative: (d) => (d.getTime() > now() ? say("in", span(d.getTime() - now())) : say("ago", span(now() - d.getTime()))),
   };
   let mode = shown[store.get("times")] ? store.get("times") : "utc";
   const tick = () => {
@@ -51,7 +51,7 @@
       if (time.classList.contains("countdown")) {
         const left = at.getTime() - now();
         time.classList.toggle("late", left < 0);
-        time.textContent = left < 0 ? say("late by ", "terlambat ") + span(-left) : say("in ", "dalam ") + span(left);
+        time.textContent = left < 0 ? say("late", span(-left)) : say("in", span(left));
       } else {
         time.textContent = shown[mode](at);
       }
@@ -91,19 +91,14 @@
     return Boolean(selected && !selected.isCollapsed && part.contains(selected.anchorNode));
   };
   // A page that waits for the person shows this, because its data is outdated.
-  const states = {
-    live: ["Live", "Langsung"],
-    held: ["Waits while you read", "Menunggu selama Anda membaca"],
-    paused: ["Paused", "Dijeda"],
-    lost: ["No connection; trying again", "Tidak ada koneksi; mencoba lagi"],
-  };
+  const states = { live: say("live"), held: say("held"), paused: say("paused"), lost: say("lost") };
   const showState = () => {
     if (!state) return;
     const is = paused ? "paused" : failed ? "lost" : !document.hidden && isReading() ? "held" : "live";
     if (state.dataset.state === is) return;
     state.dataset.state = is;
-    state.textContent = say(...states[is]);
-    pause.textContent = paused ? say("Go on", "Lanjutkan") : say("Pause", "Jeda");
+    state.textContent = states[is];
+    pause.textContent = paused ? say("resume") : say("pause");
     pause.setAttribute("aria-pressed", String(paused));
   };
   const look = () => {
@@ -205,7 +200,7 @@
       tone.stop(audio.currentTime + 0.5);
     } catch { /* no sound here */ }
     if ("Notification" in window && Notification.permission === "granted") {
-      const body = say(`${number} orders wait for a dispatcher`, `${number} pesanan menunggu dispatcher`);
+      const body = say("waiting", number);
       new Notification("dispatchq", { body, tag: "desk" });
     }
   };
@@ -213,7 +208,7 @@
   if (bell) {
     const show = () => {
       const calls = store.get("call") === "yes";
-      bell.textContent = calls ? say("Stop calling me", "Berhenti memanggil saya") : say("Call me", "Panggil saya");
+      bell.textContent = calls ? say("stop_notifying") : say("notify");
     };
     bell.hidden = false;
     bell.addEventListener("click", () => {

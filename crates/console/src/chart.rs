@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use crate::language::Words;
+use crate::catalogue::Words;
 
 const WIDTH: f64 = 240.0;
 const HEIGHT: f64 = 48.0;

@@ -14,15 +14,11 @@ use model::{
 use serde::de::DeserializeOwned;
 
 use crate::{
-    language::{Words, both, say},
+    catalogue::{Words, fill},
     page_error::PageError,
 };
 use model::plain_text;
 
-/// Label of a reason.
-pub(crate) const REASON: Words = both("reason", "alasan");
-/// Label of a note.
-pub(crate) const NOTE: Words = both("note", "catatan");
 /// Maximum number of characters of a reason, a note or a filter.
 const MAX_TEXT: usize = input::REASON.most;
 
@@ -39,27 +35,22 @@ pub(crate) fn read_query<T: DeserializeOwned>(query: Result<Query<T>, QueryRejec
 /// Returns the error page for an unreadable form or filter. `error` is the message of the parser.
 fn unreadable(error: &str) -> PageError {
     let plain = plain_error(error);
-    PageError::Invalid(say!("The form cannot be read: {plain}.", "Isian tidak dapat dibaca: {plain}."))
+    PageError::Invalid(fill!("form.form_cannot_read", plain))
 }
 
 /// Checks a required text. It must contain a visible character.
 pub(crate) fn given_text(name: Words, text: &str) -> Result<String, PageError> {
     let text = optional_text(name, Some(text))?;
-    text.filter(|text| !plain_text::is_blank(text)).ok_or_else(|| {
-        PageError::Invalid(say!("The {name} is missing: say why.", "Isian {name} kosong: sebutkan mengapa."))
-    })
+    text.filter(|text| !plain_text::is_blank(text)).ok_or_else(|| PageError::Invalid(fill!("form.field_empty", name)))
 }
 
 /// Checks an optional text. A blank text counts as missing.
 pub(crate) fn optional_text(name: Words, text: Option<&str>) -> Result<Option<String>, PageError> {
     let Some(text) = text.map(str::trim).filter(|text| !text.is_empty()) else { return Ok(None) };
-    match plain_text::find_problem(text, MAX_TEXT) {
-        Some(problem) => Err(PageError::Invalid(say!(
-            "The {name} {problem}.",
-            "Isian {name} harus teks biasa dalam satu baris, paling banyak {MAX_TEXT} karakter."
-        ))),
-        None => Ok(Some(text.to_owned())),
+    if plain_text::find_problem(text, MAX_TEXT).is_some() {
+        return Err(PageError::Invalid(fill!("form.field_plain_text_one", name, most = MAX_TEXT)));
     }
+    Ok(Some(text.to_owned()))
 }
 
 /// Splits names at commas.
@@ -68,7 +59,7 @@ pub(crate) fn split_names(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Parses a time in RFC 3339, or in the form that browsers send: UTC without seconds or zone.
-pub(crate) fn parse_time(name: &str, text: &str) -> Result<Option<DateTime<Utc>>, PageError> {
+pub(crate) fn parse_time(name: Words, text: &str) -> Result<Option<DateTime<Utc>>, PageError> {
     let text = text.trim();
     if text.is_empty() {
         return Ok(None);
@@ -76,10 +67,7 @@ pub(crate) fn parse_time(name: &str, text: &str) -> Result<Option<DateTime<Utc>>
     let forms = [text.to_owned(), format!("{text}Z"), format!("{text}:00Z")];
     match forms.iter().find_map(|form| form.parse::<GivenTime>().ok()) {
         Some(given) => Ok(Some(given.time())),
-        None => Err(PageError::Invalid(say!(
-            "'{name}' is no time such as 2026-01-08T09:30, in UTC.",
-            "'{name}' bukan waktu seperti 2026-01-08T09:30, dalam UTC."
-        ))),
+        None => Err(PageError::Invalid(fill!("form.not_time_write_time", name))),
     }
 }
 

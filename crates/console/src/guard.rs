@@ -23,8 +23,9 @@ use parking_lot::Mutex;
 use tower_service::Service;
 
 use crate::{
+    catalogue::tr,
     cookie::Transport,
-    language::{LANGUAGE, Language, both},
+    language::{LANGUAGE, Language},
     page,
     page_error::{PageError, PageProblem},
     refusal::{self, Refusal},
@@ -201,7 +202,7 @@ async fn answer_request(guard: PageGuard, mut request: Request, next: Next) -> R
         form: ReadForm::default(),
     };
     let mut answer = if is_foreign {
-        let text = both("This request was made by another site.", "Permintaan ini dibuat oleh situs lain.");
+        let text = tr("problem.request_came_from_another");
         let mut answer = PageError::Forbidden(text).into_response();
         match answer.extensions_mut().remove() {
             // A form that another site sent is not on any page of the console.

@@ -1,13 +1,7 @@
-//! English and Indonesian. Each text is given in both languages at the place of its use, so none can be missing.
+//! Language of a request: English or Indonesian. It is the one that the person chose, else the preferred language of
+//! the browser, else English. Functions read it from the task ([`Language::current`]) and do not pass it on.
 //!
-//! The language of a request is the one that the person chose. Without a choice it is the preferred language of the
-//! browser, or else English. Functions read it from the task ([`Language::current`]) and do not pass it on.
-//!
-//! Names are not translated: states, reasons, kinds, roles. Texts of services about orders and bindings are translated
-//! by their code ([`service_words`](crate::service_words)). Advice with commands stays English, and templates mark it
-//! as English.
-
-use std::fmt;
+//! The [catalogue](crate::catalogue) has the texts.
 
 use axum::http::{HeaderMap, HeaderValue, header::ACCEPT_LANGUAGE};
 
@@ -99,51 +93,6 @@ fn parse_range(range: &str) -> Option<(Language, f32)> {
     let primary = tag.trim().split('-').next()?;
     Some((Language::parse(primary)?, weight))
 }
-
-/// A text in both languages. It is shown in the language of the request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Words {
-    english: &'static str,
-    indonesian: &'static str,
-}
-
-/// Returns a text in English and Indonesian.
-pub(crate) const fn both(english: &'static str, indonesian: &'static str) -> Words {
-    Words { english, indonesian }
-}
-
-impl Words {
-    /// Returns the text in the language of the request.
-    pub(crate) fn get(self) -> &'static str {
-        match Language::current() {
-            Language::English => self.english,
-            Language::Indonesian => self.indonesian,
-        }
-    }
-}
-
-impl fmt::Display for Words {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.get())
-    }
-}
-
-impl From<Words> for String {
-    fn from(words: Words) -> Self {
-        words.get().to_owned()
-    }
-}
-
-/// Formats a text with values, in English and Indonesian: `say!("{n} wait", "{n} menunggu")`.
-macro_rules! say {
-    ($english:literal, $indonesian:literal $(,)?) => {
-        match $crate::language::Language::current() {
-            $crate::language::Language::English => format!($english),
-            $crate::language::Language::Indonesian => format!($indonesian),
-        }
-    };
-}
-pub(crate) use say;
 
 #[cfg(test)]
 mod tests;

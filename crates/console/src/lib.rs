@@ -5,9 +5,10 @@
 //! * [`session`]: the person who makes a request. [`cookie`]: cookies, and the transport that they need.
 //! * [`guard`]: headers of every answer, and requests that are refused before a handler runs.
 //! * [`refusal`]: refused actions, shown on the page that sent them.
-//! * [`page`]: the frame of a page. [`page_error`]: errors of pages. [`deeds`]: labels of actions, and texts after an
-//!   action. [`shown`]: times, amounts and states as people read them.
-//! * [`language`]: English and Indonesian. [`service_words`]: texts of services in both languages.
+//! * [`page`]: the frame of a page. [`page_error`]: errors of pages. [`shown`]: times, amounts and
+//!   states as people read them.
+//! * [`language`]: the language of a request. [`catalogue`]: texts in English and Indonesian. [`reasons`]: values of
+//!   services as sentences.
 //! * [`form`]: validation of form fields. [`chart`]: small curves. [`map`]: maps of areas and drivers. [`table`]: pages
 //!   that are a table. [`ticket_link`]: links to ticket systems.
 //! * `pages`: one file per page, with its actions. They call the same services as the HTTP API, and contain no SQL.
@@ -16,9 +17,9 @@
 #![recursion_limit = "256"]
 
 mod assets;
+mod catalogue;
 mod chart;
 mod cookie;
-mod deeds;
 mod form;
 mod guard;
 mod language;
@@ -26,8 +27,8 @@ mod map;
 mod page;
 mod page_error;
 mod pages;
+mod reasons;
 mod refusal;
-mod service_words;
 mod session;
 mod shown;
 mod table;

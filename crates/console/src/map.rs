@@ -8,8 +8,8 @@ use std::fmt::Write as _;
 
 use self::labels::{Extent, LabelRoom};
 use crate::{
-    language::{Words, both, say},
-    shown::escape,
+    catalogue::{Words, fill, tr},
+    shown::{describe_distance, describe_share, escape},
 };
 use model::ids::LatLng;
 
@@ -61,11 +61,11 @@ impl AreaShade {
 
     fn words(self) -> Words {
         match self {
-            Self::Calm => both("less than half full", "kurang dari separuh penuh"),
-            Self::Filling => both("half full", "separuh penuh"),
-            Self::Near => both("nearly full", "hampir penuh"),
-            Self::Full => both("full", "penuh"),
-            Self::Closed => both("closed by a person", "ditutup oleh orang"),
+            Self::Calm => tr("map.less_than_half_full"),
+            Self::Filling => tr("map.at_least_half_full"),
+            Self::Near => tr("map.nearly_full"),
+            Self::Full => tr("common.full"),
+            Self::Closed => tr("map.closed_staff"),
         }
     }
 
@@ -168,13 +168,10 @@ pub(crate) fn draw_areas(mut areas: Vec<AreaShape<'_>>) -> String {
     // Draws small areas on top of large ones, such as an airport in its city.
     drawn.sort_by(|one, other| other.size.total_cmp(&one.size));
     let count = drawn.len();
-    let label = say!(
-        "{count} areas by how full they are; the table below has the numbers",
-        "{count} wilayah menurut seberapa penuh; angkanya ada di tabel di bawah"
-    );
+    let label = fill!("map.map_areas_utilization_table", count);
     let mut svg = format!(
         "<figure class=\"areas\"><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{}\"><svg class=\"map\" viewBox=\"0 0 {WIDTH} {:.0}\" role=\"img\" aria-label=\"{label}\"><defs>",
-        both("Map", "Peta"),
+        tr("common.map"),
         projection.height
     );
     for load in AreaShade::ALL {
@@ -257,7 +254,7 @@ fn place_labels(drawn: &mut [DrawnArea<'_>], height: f64) {
     });
     let mut room = LabelRoom::new(WIDTH, height);
     for drawn in by_need {
-        let share = format!("{:.0} %", drawn.area.utilization * 100.0);
+        let share = describe_share(drawn.area.utilization);
         let (x, y) = drawn.middle;
         let letters = drawn.area.id.chars().count().max(share.len());
         // In the centre, or elsewhere inside the area.
@@ -301,9 +298,9 @@ pub(crate) struct DriverMark {
 impl DriverMark {
     fn describe(&self) -> (&'static str, Words) {
         match self.part {
-            DriverPart::Has => ("driver", both("has it", "memegangnya")),
-            DriverPart::Asked => ("driver", both("is asked", "sedang ditanya")),
-            DriverPart::WasAsked => ("out", both("was asked", "sudah ditanya")),
+            DriverPart::Has => ("driver", tr("map.order")),
+            DriverPart::Asked => ("driver", tr("map.offer")),
+            DriverPart::WasAsked => ("out", tr("map.had_offer")),
         }
     }
 }
@@ -350,16 +347,13 @@ fn draw_order_on(sheet: &OrderSheet, pickup: LatLng, drivers: &[DriverMark], is_
         })
         .fold(200.0, f64::max);
     let scale = REACH / farthest;
-    let (count, far) = (drivers.len(), describe_metres(farthest));
-    let label = say!(
-        "the pickup and {count} drivers; the farthest place on the map is {far} away",
-        "titik jemput dan {count} pengemudi; tempat terjauh di peta berjarak {far}"
-    );
+    let (count, far) = (drivers.len(), describe_distance(farthest));
+    let label = fill!("map.map_pickup_drivers_farthest", count, far);
     let mut svg =
         format!("<svg class=\"{class}\" viewBox=\"0 0 {width} {ORDER_HEIGHT}\" role=\"img\" aria-label=\"{label}\">");
     let ring = round_step(farthest / 2.0);
     for n in [1.0, 2.0] {
-        let (radius, metres) = (ring * n * scale, describe_metres(ring * n));
+        let (radius, metres) = (ring * n * scale, describe_distance(ring * n));
         let y = middle_y - radius - 3.0;
         let _ = write!(
             svg,
@@ -367,7 +361,7 @@ fn draw_order_on(sheet: &OrderSheet, pickup: LatLng, drivers: &[DriverMark], is_
         );
     }
     let mut room = LabelRoom::new(width, ORDER_HEIGHT);
-    let pickup_words = both("pickup", "titik jemput");
+    let pickup_words = tr("common.pickup");
     let pickup_at = (middle_x + 12.0, middle_y + 16.0);
     room.take(Extent::of_text(pickup_at, pickup_words.get().len(), 1));
     // The driver of the order and drivers with live offers always get a label.
@@ -376,13 +370,12 @@ fn draw_order_on(sheet: &OrderSheet, pickup: LatLng, drivers: &[DriverMark], is_
         let (east, north) = offset(driver.place);
         let (x, y) = (middle_x + east * scale, middle_y - north * scale);
         let (class, words) = driver.describe();
-        let words =
-            if is_trip && driver.part == DriverPart::Has { both("is on the trip", "sedang mengantar") } else { words };
+        let words = if is_trip && driver.part == DriverPart::Has { tr("map.on_trip") } else { words };
         if driver.part == DriverPart::Has {
             let _ = write!(svg, "<path class=\"trip\" d=\"M{middle_x} {middle_y}L{x:.1} {y:.1}\"/>");
         }
         let id: String = driver.id.chars().take(most_letters).collect();
-        let told = format!("{id} {words}, {}", describe_metres(east.hypot(north)));
+        let told = format!("{id} {words}, {}", describe_distance(east.hypot(north)));
         let letters = told.chars().count();
         let told = escape(&told);
         let _ =
@@ -409,10 +402,6 @@ fn draw_order_on(sheet: &OrderSheet, pickup: LatLng, drivers: &[DriverMark], is_
         pickup_at.1,
     );
     svg
-}
-
-fn describe_metres(metres: f64) -> String {
-    if metres < 999.5 { format!("{metres:.0} m") } else { format!("{:.1} km", metres / 1_000.0) }
 }
 
 /// Returns the largest number of the form 1, 2 or 5 times a power of ten that is not greater than `metres`.

@@ -12,13 +12,13 @@ use settings::Config;
 
 use crate::{
     assets,
-    deeds::describe_deed,
+    catalogue::{self, Words, find_text, tr},
     form::write_query,
-    language::{Language, Words, both},
+    language::Language,
     page_error::{PageError, PageProblem},
     refusal::{self, Refusal},
     session::SignedIn,
-    shown::{Moment, role_word},
+    shown::{Moment, escape, role_word},
 };
 use accounts::api_keys::AccountRole;
 use app::App;
@@ -72,7 +72,7 @@ pub(crate) fn dress_problem(
 
 /// Answers paths below the console that do not exist.
 pub(crate) async fn no_such_page() -> PageError {
-    PageError::NotFound(both("There is no page at this address.", "Tidak ada halaman di alamat ini."))
+    PageError::NotFound(tr("menu.page_not_exist"))
 }
 
 /// Renders a page.
@@ -85,7 +85,7 @@ pub(crate) fn render(page: &impl Template) -> Result<Response, PageError> {
     Ok(Html(body).into_response())
 }
 
-/// Redirects to a page after an action. `deed` is a word that [`describe_deed`] knows.
+/// Redirects to a page after an action. `deed` is a name in the group `done` of the catalogue.
 pub(crate) fn go_back(config: &Config, path: &str, deed: &'static str) -> Redirect {
     let base = &config.console.path;
     let lead = if path.contains('?') { '&' } else { '?' };
@@ -120,36 +120,36 @@ type MenuEntry = (&'static str, Words);
 /// Menu of all staff. The menus of operators and admins follow.
 const MENU: [(Words, &[MenuEntry]); 2] = [
     (
-        both("Watch", "Pantau"),
+        tr("menu.daily_work"),
         &[
-            ("/", both("Now", "Sekarang")),
-            ("/desk", both("Desk", "Meja")),
-            ("/alerts", both("Alerts", "Peringatan")),
-            ("/orders", both("Orders", "Pesanan")),
-            ("/refunds", both("Refunds", "Pengembalian dana")),
+            ("/", tr("common.now")),
+            ("/desk", tr("common.desk")),
+            ("/alerts", tr("common.alerts")),
+            ("/orders", tr("common.orders")),
+            ("/refunds", tr("common.refunds")),
         ],
     ),
     (
-        both("Fleet", "Armada"),
+        tr("menu.fleet"),
         &[
-            ("/areas", both("Areas", "Wilayah")),
-            ("/drivers", both("Drivers", "Pengemudi")),
-            ("/partners", both("Partners", "Mitra")),
-            ("/bindings", both("Bindings", "Binding")),
-            ("/plans", both("Plans", "Rencana")),
+            ("/areas", tr("common.areas")),
+            ("/drivers", tr("common.drivers")),
+            ("/partners", tr("common.partners")),
+            ("/bindings", tr("common.bindings")),
+            ("/plans", tr("common.plans")),
         ],
     ),
 ];
 const OPERATORS_MENU: [MenuEntry; 6] = [
-    ("/queues", both("Queues", "Antrean")),
-    ("/jobs", both("Jobs", "Pekerjaan")),
-    ("/workers", both("Workers", "Pekerja")),
-    ("/dead", both("Dead letters", "Pekerjaan mati")),
-    ("/outbox", both("Outbox", "Kotak keluar")),
-    ("/audit", both("Audit", "Audit")),
+    ("/queues", tr("common.queues")),
+    ("/jobs", tr("common.jobs")),
+    ("/workers", tr("common.workers")),
+    ("/dead", tr("common.dead_jobs")),
+    ("/outbox", tr("common.outbox")),
+    ("/audit", tr("common.audit")),
 ];
 const ADMINS_MENU: [MenuEntry; 3] =
-    [("/keys", both("Keys", "Kunci")), ("/sessions", both("Sessions", "Sesi")), ("/users", both("Users", "Pengguna"))];
+    [("/keys", tr("common.keys")), ("/sessions", tr("common.sessions")), ("/users", tr("common.users"))];
 
 /// Data of the frame around every page.
 pub(crate) struct Shell {
@@ -161,7 +161,7 @@ pub(crate) struct Shell {
     pub(crate) role: &'static str,
     pub(crate) menu: Vec<NavGroup>,
     /// Text about the action that was just done.
-    pub(crate) deed: Option<Words>,
+    pub(crate) deed: Option<&'static str>,
     /// Queues that operators paused.
     pub(crate) pauses: Vec<PausedQueue>,
     pub(crate) style: &'static str,
@@ -217,27 +217,37 @@ impl Shell {
         let mut menu: Vec<NavGroup> =
             MENU.iter().map(|&(heading, entries)| NavGroup { heading, links: links(entries) }).collect();
         if person.may(&[AccountRole::Operator]) {
-            menu.push(NavGroup { heading: both("Engine", "Mesin"), links: links(&OPERATORS_MENU) });
+            menu.push(NavGroup { heading: tr("menu.system"), links: links(&OPERATORS_MENU) });
         }
         if person.may(&[]) {
-            menu.push(NavGroup { heading: both("Access", "Akses"), links: links(&ADMINS_MENU) });
+            menu.push(NavGroup { heading: tr("menu.access"), links: links(&ADMINS_MENU) });
         }
         Self {
             person: person.0.key.name.clone(),
             role: role_word(person.role()),
             menu,
-            deed: did.and_then(describe_deed),
+            deed: did.and_then(|did| find_text(Language::current(), &format!("done.{did}"))),
             pauses: person.0.paused_queues.0.clone(),
             ..Self::new(&config.console.path, title.into())
         }
     }
 
     /// Returns a text of a template in the language of the request.
-    pub(crate) fn say(&self, english: &'static str, indonesian: &'static str) -> &'static str {
-        match self.language {
-            Language::English => english,
-            Language::Indonesian => indonesian,
-        }
+    pub(crate) fn tr(&self, key: &'static str) -> &'static str {
+        tr(key).get()
+    }
+
+    /// Returns HTML of a text in which backticks mark code.
+    pub(crate) fn with_code(&self, key: &'static str) -> String {
+        let parts = self.tr(key).split('`').enumerate();
+        parts
+            .map(|(i, part)| if i % 2 == 0 { escape(part) } else { format!("<code>{}</code>", escape(part)) })
+            .collect()
+    }
+
+    /// Returns the texts of the script as JSON.
+    pub(crate) fn script_texts(&self) -> String {
+        catalogue::script_texts(self.language)
     }
 
     /// Returns when the queue was paused.

@@ -8,19 +8,14 @@ use axum::{
 };
 
 use crate::{
-    language::{Words, both, say},
-    service_words::describe_refusal,
-    shown::sentence,
+    catalogue::{Words, fill, tr},
+    reasons::describe_refusal,
+    shown::{describe_ms, sentence},
 };
 use accounts::known_keys::LookupError;
 use foundation::{db, error::ServiceError};
 use model::decide::OrderRefusal;
 use orders::{commit::ChangeError, search::SearchError};
-
-/// Error text for an unknown order id.
-pub(crate) const NO_ORDER: Words = both("There is no order of this id.", "Tidak ada pesanan dengan id ini.");
-/// Error text for a form that is sent to an unknown action.
-pub(crate) const NO_ACTION: Words = both("There is no such action.", "Tidak ada tindakan seperti itu.");
 
 /// Reason why a request gets no page, or changes nothing.
 #[derive(Debug)]
@@ -62,76 +57,51 @@ impl PageError {
     fn describe(self) -> (StatusCode, PageProblem) {
         let problem = |title, text: String| PageProblem { title, text, sign_in: None };
         let wait = |wait: Duration| {
-            let s = wait.as_secs().max(1);
-            say!("Try again in {s} s.", "Coba lagi dalam {s} s.")
+            let span = describe_ms(wait.as_secs().max(1) * 1_000);
+            fill!("problem.try_again_in", span)
         };
         match self {
             Self::SignIn(target) => {
-                let text =
-                    both("Your session has ended, or you have none yet.", "Sesi Anda sudah berakhir, atau belum ada.");
-                let title = both("Sign in", "Masuk");
+                let text = tr("problem.your_session_ended_you");
+                let title = tr("common.sign_in");
                 (StatusCode::UNAUTHORIZED, PageProblem { title, text: text.into(), sign_in: Some(target) })
             }
-            Self::Forbidden(text) => {
-                (StatusCode::FORBIDDEN, problem(both("Not allowed", "Tidak diizinkan"), text.into()))
-            }
-            Self::NotFound(text) => (StatusCode::NOT_FOUND, problem(both("Not found", "Tidak ditemukan"), text.into())),
-            Self::Invalid(text) => {
-                (StatusCode::UNPROCESSABLE_ENTITY, problem(both("That cannot be read", "Tidak dapat dibaca"), text))
-            }
-            Self::Conflict(text) => {
-                (StatusCode::CONFLICT, problem(both("That was not done", "Itu tidak dilakukan"), text))
-            }
+            Self::Forbidden(text) => (StatusCode::FORBIDDEN, problem(tr("problem.not_allowed"), text.into())),
+            Self::NotFound(text) => (StatusCode::NOT_FOUND, problem(tr("problem.not_found"), text.into())),
+            Self::Invalid(text) => (StatusCode::UNPROCESSABLE_ENTITY, problem(tr("problem.invalid_input"), text)),
+            Self::Conflict(text) => (StatusCode::CONFLICT, problem(tr("problem.action_refused"), text)),
             Self::TooMany(after) => {
-                let title = both("Too many requests", "Terlalu banyak permintaan");
+                let title = tr("problem.too_many_requests");
                 (StatusCode::TOO_MANY_REQUESTS, problem(title, wait(after)))
             }
             Self::TooManyFailures(after) => {
                 let wait = wait(after);
-                let text = say!(
-                    "Too many wrong keys or sign-ins came from this address. {wait}",
-                    "Terlalu banyak kunci yang salah atau upaya masuk datang dari alamat ini. {wait}"
-                );
-                let title = both("Too many wrong keys", "Terlalu banyak kunci yang salah");
+                let text = fill!("problem.too_many_wrong_keys", wait);
+                let title = tr("problem.too_many_wrong_keys_title");
                 (StatusCode::TOO_MANY_REQUESTS, problem(title, text))
             }
             Self::Overloaded(after) => {
                 let wait = wait(after);
-                let text = say!(
-                    "The database has more to do than it can. {wait}",
-                    "Pekerjaan basis data melebihi kemampuannya. {wait}"
-                );
-                (StatusCode::SERVICE_UNAVAILABLE, problem(both("Busy", "Sibuk"), text))
+                let text = fill!("problem.database_overloaded", wait);
+                (StatusCode::SERVICE_UNAVAILABLE, problem(tr("problem.overloaded"), text))
             }
             Self::TooSlow => {
-                let text = both(
-                    "The database needed more than two seconds for this page, and orders come first. Ask for less, or try again.",
-                    "Basis data memerlukan lebih dari dua detik untuk halaman ini, dan pesanan didahulukan. Minta lebih sedikit, atau coba lagi.",
-                );
-                (StatusCode::SERVICE_UNAVAILABLE, problem(both("Too slow", "Terlalu lambat"), text.into()))
+                let text = tr("problem.database_stopped_after_two");
+                (StatusCode::SERVICE_UNAVAILABLE, problem(tr("problem.too_slow"), text.into()))
             }
             Self::SlowBody => {
-                let text = both(
-                    "The form did not arrive completely in time. Try again.",
-                    "Formulir tidak tiba lengkap pada waktunya. Coba lagi.",
-                );
-                (StatusCode::REQUEST_TIMEOUT, problem(both("Too slow", "Terlalu lambat"), text.into()))
+                let text = tr("problem.form_did_not_arrive");
+                (StatusCode::REQUEST_TIMEOUT, problem(tr("problem.too_slow"), text.into()))
             }
             Self::Unavailable(cause) => {
                 tracing::warn!(error = cause, "A page of the console could not be made.");
-                let text = both(
-                    "Postgres or Redis does not answer right now. Nothing that was accepted is lost. Try again in a moment.",
-                    "Postgres atau Redis sedang tidak menjawab. Yang sudah diterima tidak hilang. Coba lagi sebentar lagi.",
-                );
-                (StatusCode::SERVICE_UNAVAILABLE, problem(both("Not available", "Tidak tersedia"), text.into()))
+                let text = tr("problem.postgres_redis_not_respond");
+                (StatusCode::SERVICE_UNAVAILABLE, problem(tr("problem.not_available"), text.into()))
             }
             Self::Broken(cause) => {
                 tracing::error!(error = cause, "A page of the console failed.");
-                let text = both(
-                    "This page failed by a fault of ours; the log has the details.",
-                    "Halaman ini gagal karena kesalahan kami; rinciannya ada di log.",
-                );
-                (StatusCode::INTERNAL_SERVER_ERROR, problem(both("Something broke", "Ada yang rusak"), text.into()))
+                let text = tr("problem.page_failed_because_internal");
+                (StatusCode::INTERNAL_SERVER_ERROR, problem(tr("problem.internal_error"), text.into()))
             }
         }
     }
@@ -162,10 +132,7 @@ impl From<sqlx::Error> for PageError {
     fn from(error: sqlx::Error) -> Self {
         if db::is_refused_value(&error) {
             tracing::warn!(%error, "Postgres refused a value of a page's request.");
-            let text = both(
-                "A value cannot be stored or compared: a number, a time or a text is out of its range.",
-                "Sebuah nilai tidak dapat disimpan atau dibandingkan: angka, waktu, atau teksnya di luar batas.",
-            );
+            let text = tr("problem.number_time_text_outside");
             return Self::Invalid(text.into());
         }
         if db::is_out_of_time(&error) { Self::TooSlow } else { Self::Unavailable(error.to_string()) }
@@ -210,11 +177,12 @@ impl From<SearchError> for PageError {
 impl From<ChangeError> for PageError {
     fn from(error: ChangeError) -> Self {
         match error {
-            ChangeError::NotFound | ChangeError::Refused(OrderRefusal::NoSuchOrder) => Self::NotFound(NO_ORDER),
+            ChangeError::NotFound | ChangeError::Refused(OrderRefusal::NoSuchOrder) => {
+                Self::NotFound(tr("problem.no_order_id"))
+            }
             ChangeError::Refused(refusal) => Self::Conflict(describe_refusal(&refusal)),
             ChangeError::Busy => {
-                let text =
-                    both("The order is changing too quickly. Try again.", "Pesanan berubah terlalu cepat. Coba lagi.");
+                let text = tr("problem.other_requests_changed_order");
                 Self::Conflict(text.into())
             }
             ChangeError::Database(error) => error.into(),

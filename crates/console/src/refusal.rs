@@ -10,7 +10,7 @@ use std::sync::Arc;
 use axum::http::Uri;
 use parking_lot::Mutex;
 
-use crate::language::Words;
+use crate::catalogue::Words;
 
 tokio::task_local! {
     /// The refusal that the current page shows.
@@ -140,7 +140,7 @@ fn without_deed(address: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::language::both;
+    use crate::catalogue::tr;
 
     // Rule U1: A refused action leads back to the page that sent the form, or else to a parent path of the action.
     #[test]
@@ -166,7 +166,7 @@ mod tests {
     async fn one_form_or_the_top_shows_a_refusal() {
         let values = vec![("reason".to_owned(), "a test".to_owned()), ("back".to_owned(), "/desk".to_owned())];
         let refusal = || {
-            let said = (both("Not done", "Tidak dilakukan"), "Why.".to_owned());
+            let said = (tr("problem.action_refused"), "Why.".to_owned());
             Arc::new(Refusal::new("/console/orders/ORD-1/hold", values.clone(), said, "/console/desk"))
         };
         let of_form = |refused: &Refusal| refused.action.ends_with("/hold");

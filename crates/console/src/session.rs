@@ -8,8 +8,8 @@ use axum::{
 };
 
 use crate::{
+    catalogue::tr,
     cookie::{CookieKind, Transport},
-    language::both,
     page_error::PageError,
 };
 use accounts::{
@@ -31,11 +31,7 @@ impl SignedIn {
 
     /// Succeeds for these roles and for admins.
     pub(crate) fn require_role(&self, roles: &[AccountRole]) -> Result<(), PageError> {
-        if self.may(roles) {
-            Ok(())
-        } else {
-            Err(PageError::Forbidden(both("Your role may not do this.", "Peran Anda tidak boleh melakukan ini.")))
-        }
+        if self.may(roles) { Ok(()) } else { Err(PageError::Forbidden(tr("problem.your_role_not_allow"))) }
     }
 
     pub(crate) fn may(&self, roles: &[AccountRole]) -> bool {
@@ -79,7 +75,7 @@ impl FromRequestParts<App> for SignedIn {
         }
         // Each handler checks its roles. This check also covers handlers that forget it.
         if session.key.role == AccountRole::Viewer && !parts.method.is_safe() {
-            let text = both("A viewer reads, and changes nothing.", "Viewer hanya membaca dan tidak mengubah apa pun.");
+            let text = tr("problem.viewers_can_only_read");
             return Err(PageError::Forbidden(text));
         }
         if !parts.method.is_safe() {

@@ -6,7 +6,10 @@ use std::fmt;
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use model::{ids::LatLng, messages::money, order::OrderStatus};
 
-use crate::language::say;
+use crate::{
+    catalogue::{fill, find_text},
+    language::Language,
+};
 use accounts::api_keys::AccountRole;
 use desk::reports::glance::BoundedCount;
 
@@ -30,7 +33,7 @@ impl Moment {
 impl fmt::Display for Moment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let machine = self.machine();
-        write!(f, "<time datetime=\"{machine}\" title=\"{machine}\">{} UTC</time>", self.0.format("%d %b %H:%M:%S"))
+        write!(f, "<time datetime=\"{machine}\" title=\"{machine}\">{}</time>", describe_time(self.0))
     }
 }
 
@@ -51,6 +54,11 @@ impl fmt::Display for Countdown {
     }
 }
 
+/// Returns a time such as `2026-01-08 09:30:00 UTC`, for texts without HTML.
+pub(crate) fn describe_time(at: DateTime<Utc>) -> String {
+    at.format("%Y-%m-%d %H:%M:%S UTC").to_string()
+}
+
 /// Returns coordinates such as `-6.20880, 106.84560`.
 pub(crate) fn describe_place(place: LatLng) -> String {
     format!("{:.5}, {:.5}", place.lat, place.lng)
@@ -59,11 +67,7 @@ pub(crate) fn describe_place(place: LatLng) -> String {
 /// Returns a text such as `in 42 s`, or `late by 3 h 20 min`.
 pub(crate) fn describe_left(left: TimeDelta) -> String {
     let span = describe_span(left.abs());
-    if left < TimeDelta::zero() {
-        say!("late by {span}", "terlambat {span}")
-    } else {
-        say!("in {span}", "dalam {span}")
-    }
+    if left < TimeDelta::zero() { fill!("time.late", span) } else { fill!("time.in", span) }
 }
 
 /// Returns a duration such as `42 s`, `12 min 5 s`, `3 h 20 min`, `4 d 2 h`.
@@ -77,6 +81,16 @@ pub(crate) fn describe_span(span: TimeDelta) -> String {
     }
 }
 
+/// Returns a duration in milliseconds such as `350 ms`, or `42 s`.
+pub(crate) fn describe_ms(ms: u64) -> String {
+    if ms < 1_000 { format!("{ms} ms") } else { describe_span(TimeDelta::milliseconds(ms.cast_signed())) }
+}
+
+/// Returns a share such as `85%`.
+pub(crate) fn describe_share(share: f64) -> String {
+    format!("{:.0}%", share * 100.0)
+}
+
 /// Returns the time since `since`, or a dash.
 pub(crate) fn describe_age(since: Option<DateTime<Utc>>, now: DateTime<Utc>) -> String {
     since.map_or_else(|| "–".to_owned(), |since| describe_span((now - since).max(TimeDelta::zero())))
@@ -84,7 +98,7 @@ pub(crate) fn describe_age(since: Option<DateTime<Utc>>, now: DateTime<Utc>) -> 
 
 /// Returns a distance such as `350 m`, or `1.2 km`.
 pub(crate) fn describe_distance(metres: f64) -> String {
-    if metres < 1_000.0 { format!("{metres:.0} m") } else { format!("{:.1} km", metres / 1_000.0) }
+    if metres < 999.5 { format!("{metres:.0} m") } else { format!("{:.1} km", metres / 1_000.0) }
 }
 
 /// Returns a count such as `1,234`, or `10,000+`.
@@ -114,12 +128,46 @@ pub(crate) fn describe_amount(minor: Option<impl Into<i128>>, currency: Option<&
     }
 }
 
+/// A code of a service with its text in the catalogue. A page shows the text, and the code as a tooltip.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Code {
+    group: &'static str,
+    code: String,
+}
+
+impl Code {
+    /// `group` is the group of the catalogue that has the texts of these codes.
+    pub(crate) fn new(group: &'static str, code: impl Into<String>) -> Self {
+        Self { group, code: code.into() }
+    }
+
+    pub(crate) fn of_status(status: OrderStatus) -> Self {
+        Self::new("order_state", status.as_str())
+    }
+
+    /// Returns the text of the catalogue. A code that the catalogue does not have, such as one of a newer version,
+    /// becomes plain words.
+    pub(crate) fn text(&self) -> String {
+        let text = find_text(Language::current(), &format!("{}.{}", self.group, self.code));
+        text.map_or_else(|| capitalize(&self.code.replace(['_', '.'], " ").to_lowercase()), str::to_owned)
+    }
+}
+
+/// Writes HTML.
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "<abbr title=\"{}\">{}</abbr>", escape(&self.code), escape(&self.text()))
+    }
+}
+
 /// A state on a page: a sign, a word and a tone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Chip {
-    pub(crate) sign: &'static str,
-    pub(crate) word: String,
-    pub(crate) tone: &'static str,
+    sign: &'static str,
+    word: String,
+    tone: &'static str,
+    /// Code of the state, shown as a tooltip; empty if the word has no code.
+    code: String,
 }
 
 impl Chip {
@@ -132,7 +180,13 @@ impl Chip {
             "bad" => "✕",
             _ => "·",
         };
-        Self { sign, word: word.into(), tone }
+        Self { sign, word: word.into(), tone, code: String::new() }
+    }
+
+    /// Returns the chip for a code.
+    pub(crate) fn of_code(tone: &'static str, code: Code) -> Self {
+        let word = code.text();
+        Self { code: code.code, ..Self::new(tone, word) }
     }
 
     /// Returns the chip for the status of an order.
@@ -145,15 +199,16 @@ impl Chip {
             OrderStatus::Compensating | OrderStatus::RefundPending => "wait",
             OrderStatus::CancelledBySystem | OrderStatus::CancelledByUser | OrderStatus::CancelledByDriver => "bad",
         };
-        Self::new(tone, spaced(status.as_str()))
+        Self::of_code(tone, Code::of_status(status))
     }
 }
 
 /// Writes HTML.
 impl fmt::Display for Chip {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { sign, word, tone } = self;
-        write!(f, "<span class=\"chip {tone}\"><b aria-hidden=\"true\">{sign}</b>{}</span>", escape(word))
+        let Self { sign, word, tone, code } = self;
+        let title = if code.is_empty() { String::new() } else { format!(" title=\"{}\"", escape(code)) };
+        write!(f, "<span class=\"chip {tone}\"{title}><b aria-hidden=\"true\">{sign}</b>{}</span>", escape(word))
     }
 }
 
@@ -173,19 +228,19 @@ pub(crate) fn escape(text: &str) -> String {
     escaped
 }
 
-/// Returns a code in plain words: `DRIVER_ASSIGNED` as `driver assigned`.
-pub(crate) fn spaced(word: &str) -> String {
-    word.replace('_', " ").to_lowercase()
+fn capitalize(text: &str) -> String {
+    let mut chars = text.chars();
+    let first: String = chars.next().map(|c| c.to_uppercase().collect()).unwrap_or_default();
+    format!("{first}{}", chars.as_str())
 }
 
 /// Returns a message of a service as a sentence.
 pub(crate) fn sentence(text: &str) -> String {
-    let mut chars = text.chars();
-    let first: String = chars.next().map(|c| c.to_uppercase().collect()).unwrap_or_default();
     let end = if text.ends_with(['.', '?', '!']) { "" } else { "." };
-    format!("{first}{}{end}", chars.as_str())
+    format!("{}{end}", capitalize(text))
 }
 
+/// Returns the name of a role. Names of roles are the same in all languages, because commands contain them.
 pub(crate) fn role_word(role: AccountRole) -> &'static str {
     match role {
         AccountRole::Producer => "producer",

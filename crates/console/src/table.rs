@@ -5,7 +5,7 @@ use std::{fmt::Display, sync::Arc};
 use askama::Template;
 
 use crate::{
-    language::{Words, both, say},
+    catalogue::{Words, fill, tr},
     page::Shell,
     refusal::{self, Refusal},
     shown::escape,
@@ -52,7 +52,7 @@ impl Cell {
     pub(crate) fn meter(part: i64, whole: i64) -> Self {
         let share = (part.max(0) * 84 / whole.max(1)).min(84);
         let class = if part >= whole { "meter full" } else { "meter" };
-        let of = say!("{part} of {whole}", "{part} dari {whole}");
+        let of = fill!("table.of", part, whole);
         let html = format!(
             "<svg class=\"{class}\" viewBox=\"0 0 84 9\" preserveAspectRatio=\"none\" aria-hidden=\"true\"><rect width=\"{share}\" height=\"9\"/></svg> {of}"
         );
@@ -82,11 +82,11 @@ impl Field {
 
     /// Returns a field that the page fills in and the person does not see.
     pub(crate) fn hidden(name: &'static str, value: &str) -> Self {
-        Self { kind: "hidden", ..Self::text(name, both("", ""), value) }
+        Self { kind: "hidden", ..Self::text(name, Words::NONE, value) }
     }
 
     pub(crate) fn reason() -> Self {
-        Self::required("reason", both("Reason", "Alasan"))
+        Self::required("reason", tr("common.reason"))
     }
 
     /// Returns a text field that the browser requires.
@@ -230,10 +230,7 @@ impl TablePage {
             actions: Vec::new(),
             headings,
             rows,
-            if_empty: (
-                both("Nothing here", "Belum ada apa-apa"),
-                both("What comes appears here by itself.", "Yang datang muncul di sini dengan sendirinya."),
-            ),
+            if_empty: (tr("table.no_entries"), tr("table.new_entries_appear_here")),
             next: None,
         }
     }

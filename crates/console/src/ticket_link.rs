@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{language::both, shown::escape};
+use crate::{catalogue::tr, shown::escape};
 use notify::tickets::AlertTicket;
 
 /// The id of a ticket. It links to the ticket system if the system's address is configured.
@@ -20,7 +20,7 @@ impl fmt::Display for TicketLink {
         let AlertTicket { channel, ticket, url } = &self.0;
         let (id, channel) = (escape(ticket), escape(channel));
         let Some(url) = url else { return write!(f, "<span class=\"id\" title=\"{channel}\">{id}</span>") };
-        let hint = both("in a new tab", "di tab baru");
+        let hint = tr("common.opens_new_tab");
         write!(
             f,
             "<a class=\"id ticket\" href=\"{}\" target=\"_blank\" rel=\"noopener noreferrer\" title=\"{channel}, {hint}\">{id}<span aria-hidden=\"true\"> ↗</span></a>",

@@ -17,17 +17,17 @@ async fn dispatcher_sets_and_ends_an_area_override() {
     let area = console.browser.eval("document.querySelector('td.lead').textContent.trim()").await;
     let area = area.as_str().unwrap();
     for (status, minutes, said, shown) in [
-        ("FORCE_BUSY", "60", "The override is set.", "force busy"),
-        ("AUTO", "", "The override is over: the area goes by its count again.", "by its count"),
+        ("FORCE_BUSY", "60", "The override was set.", "Forced busy"),
+        ("AUTO", "", "The override was removed.", "Automatic"),
     ] {
         let browser = &mut console.browser;
-        browser.click(&format!("tr:has(form[action$='/areas/{area}/override']) summary"), "Override").await;
+        browser.click(&format!("tr:has(form[action$='/areas/{area}/override']) summary"), "Override area").await;
         browser.choose("tr details[open] select[name=status]", status).await;
         if !minutes.is_empty() {
             browser.fill("tr details[open] input[name=minutes]", minutes).await;
         }
         browser.fill("tr details[open] input[name=reason]", "a concert").await;
-        browser.click("tr details[open] button", "Override").await;
+        browser.click("tr details[open] button", "Override area").await;
         browser.until_text(said).await;
         reload_rules(&t).await;
         console.visit("/areas").await;
@@ -54,11 +54,11 @@ async fn an_operator_sets_a_threshold_and_turns_shadow_mode_on() {
     browser.until_text("Thresholds are off").await;
     let area = browser.eval("document.querySelector('td.lead').textContent.trim()").await;
     let area = area.as_str().unwrap();
-    browser.click(&format!("tr:has(form[action$='/areas/{area}/threshold']) summary"), "Threshold").await;
+    browser.click(&format!("tr:has(form[action$='/areas/{area}/threshold']) summary"), "Set threshold").await;
     browser.fill("tr details[open] input[name=max_waiting_orders]", "7").await;
     browser.fill("tr details[open] input[name=reason]", "a concert").await;
-    browser.click("tr details[open] button", "Threshold").await;
-    browser.until_text("The threshold is set.").await;
+    browser.click("tr details[open] button", "Set threshold").await;
+    browser.until_text("The threshold was set.").await;
     reload_rules(&t).await;
     let row = format!(
         "[...document.querySelectorAll('{ROW}')].filter((row) => row.querySelector('.lead').textContent.trim() === '{area}')
@@ -66,14 +66,14 @@ async fn an_operator_sets_a_threshold_and_turns_shadow_mode_on() {
     );
     browser.until(&format!("{area} takes 7"), &row).await;
 
-    browser.click("summary", "For whom thresholds hold").await;
+    browser.click("summary", "Change threshold settings").await;
     browser.choose("details[open] select[name=enabled]", "true").await;
     browser.choose("details[open] select[name=shadow_mode]", "true").await;
     browser.fill("details[open] input[name=percentage]", "25").await;
     browser.fill("details[open] input[name=reason]", "a trial").await;
     browser.assert_accessible("for whom thresholds hold").await;
-    browser.click("details[open] button", "For whom thresholds hold").await;
-    browser.until_text("Thresholds hold for 25 % of users, in all areas, on all channels.").await;
+    browser.click("details[open] button", "Change threshold settings").await;
+    browser.until_text("Thresholds apply to 25% of users, in all areas, on all channels.").await;
     let flag = t.texts("SELECT concat_ws(' ', enabled, percentage, shadow_mode, version) FROM admission_flag").await;
     assert_eq!(flag, ["t 25 t 2"]);
     let audit =
@@ -92,11 +92,13 @@ async fn an_operator_stops_a_binding_and_starts_it_again() {
     let mut console = Console::open(&stage.t, AccountRole::Operator).await;
     console.visit("/bindings").await;
     let browser = &mut console.browser;
-    for (verb, state, shown) in [("Stop", "STOPPED", "stopped, manual stop"), ("Start", "RUNNING", "running")] {
+    for (verb, state, shown) in
+        [("Stop binding", "STOPPED", "Stopped: stopped by a person"), ("Start binding", "RUNNING", "Running")]
+    {
         browser.click(&format!("{ROW} summary"), verb).await;
         browser.fill("tr details[open] input[name=reason]", "maintenance").await;
         browser.click("tr details[open] button", verb).await;
-        browser.until_text("The binding was told.").await;
+        browser.until_text("The binding received the command.").await;
         browser.until_text(shown).await;
         assert_eq!(stage.t.texts("SELECT state FROM bindings").await, [state]);
     }
@@ -117,21 +119,21 @@ async fn support_hands_an_otp_in_and_sees_the_transaction_end() {
     let mut console = Console::open(&stage.t, AccountRole::Support).await;
     console.visit("/bindings").await;
     let browser = &mut console.browser;
-    browser.until_text("waits for an OTP").await;
+    browser.until_text("Waits for an OTP").await;
     browser.click("tr a.id", "B-1").await;
     browser.until_path("/console/bindings/B-1").await;
-    browser.until_text("An OTP is waited for").await;
-    browser.assert_accessible("a binding that waits for an OTP").await;
+    browser.until_text("The provider needs an OTP").await;
+    browser.assert_accessible("a binding that Waits for an OTP").await;
     browser.eval("document.querySelectorAll('details').forEach((part) => { part.open = false; })").await;
-    browser.click("summary", "Hand in the OTP").await;
+    browser.click("summary", "Submit OTP").await;
     browser.fill("details[open] input[name=otp]", CODE).await;
-    browser.click("details[open] button", "Hand in the OTP").await;
-    browser.until_text("The OTP is stored, and on its way to the provider.").await;
+    browser.click("details[open] button", "Submit OTP").await;
+    browser.until_text("The OTP was stored and is being sent to the provider.").await;
     browser.eval("window.remembered = true").await;
     assert!(!browser.eval("document.documentElement.outerHTML").await.as_str().unwrap().contains(CODE));
     assert!(!browser.shows("summary").await, "support has nothing more to do here");
     stage.t.run_due().await;
-    browser.until_text("sukses").await;
+    browser.until_text("Succeeded").await;
     assert_eq!(browser.eval("window.remembered").await, true, "the page was never loaded again");
     assert_eq!(stage.calls("B-1").await, ["start otp_wanted", "otp success"]);
     browser.assert_no_faults("an OTP that was handed in").await;
@@ -148,15 +150,15 @@ async fn an_operator_looks_a_driver_up_and_disables_the_driver() {
     let browser = &mut console.browser;
     browser.click("a.id", "D1").await;
     browser.until_path("/console/drivers/D1").await;
-    browser.until_text("is asked").await;
+    browser.until_text("Waiting for an answer").await;
     browser.eval("window.remembered = true").await;
     t.accept_offer("ORD-1").await;
-    browser.until_text("has an order").await;
+    browser.until_text("Has an order").await;
     assert_eq!(browser.eval("window.remembered").await, true, "the page was never loaded again");
-    browser.click("summary", "Disable").await;
+    browser.click("summary", "Disable driver").await;
     browser.fill("details[open] input[name=reason]", "complaints of customers").await;
-    browser.click("details[open] button", "Disable").await;
-    browser.until_text("The driver gets no more work.").await;
+    browser.click("details[open] button", "Disable driver").await;
+    browser.until_text("The driver was disabled").await;
     browser.until_path("/console/drivers/D1").await;
     assert_eq!(t.texts("SELECT id FROM drivers WHERE disabled_at IS NOT NULL").await, ["D1"]);
     browser.click("#live td a.id", "ORD-1").await;

@@ -12,12 +12,12 @@ async fn new_key_opens_the_console_until_revoked() {
     let mut console = Console::open(&t, AccountRole::Admin).await;
     console.visit("/keys").await;
     let browser = &mut console.browser;
-    browser.click("summary", "Make a key").await;
+    browser.click("summary", "Create key").await;
     browser.fill("details[open] input[name=name]", "anna").await;
     browser.choose("details[open] select[name=role]", "dispatcher").await;
     browser.fill("details[open] input[name=reason]", "begins on Monday").await;
-    browser.click("details[open] button", "Make a key").await;
-    browser.until_text("This is the only time the key is shown.").await;
+    browser.click("details[open] button", "Create key").await;
+    browser.until_text("The key is shown only once.").await;
     browser.assert_no_faults("a new key").await;
     browser.assert_accessible("a new key").await;
     browser.set_dark(true).await;
@@ -32,7 +32,7 @@ async fn new_key_opens_the_console_until_revoked() {
     let kept = "JSON.stringify([document.cookie, location.href, { ...localStorage }, { ...sessionStorage }])";
     assert!(!browser.eval(kept).await.as_str().unwrap().contains(&key), "the browser keeps the key");
 
-    browser.click("a.button", "To the keys").await;
+    browser.click("a.button", "Back to keys").await;
     browser.until_path("/console/keys").await;
     assert!(!browser.eval("document.documentElement.outerHTML").await.as_str().unwrap().contains(&key));
     let origin = console.api.url("");
@@ -44,11 +44,11 @@ async fn new_key_opens_the_console_until_revoked() {
     let admin = t.key_named("root", AccountRole::Admin, None).await;
     browser.sign_out().await;
     browser.sign_in(&origin, "/console/keys", &admin).await;
-    browser.click("tr:has(form[action*='/keys/']) summary", "Revoke").await;
+    browser.click("tr:has(form[action*='/keys/']) summary", "Revoke key").await;
     let name = browser.eval("document.querySelector('tr:has(details[open]) .lead').textContent.trim()").await;
     browser.fill("tr details[open] input[name=reason]", "a laptop was lost").await;
-    browser.click("tr details[open] button", "Revoke").await;
-    browser.until_text("The key is revoked").await;
+    browser.click("tr details[open] button", "Revoke key").await;
+    browser.until_text("The key was revoked").await;
     let revoked = t.texts("SELECT name FROM api_keys WHERE revoked_at IS NOT NULL").await;
     assert_eq!(revoked, [name.as_str().unwrap()], "the one of the row");
 }

@@ -44,17 +44,17 @@ async fn an_order_is_found_and_followed_while_it_is_dispatched() {
     browser.press_enter().await;
     browser.until_path("/console/orders/ORD-1").await;
 
-    until_state(browser, "dispatching").await;
+    until_state(browser, "Searching for a driver").await;
     browser.eval(REMEMBER).await;
     t.run_due().await;
-    browser.until_text("Offers, the newest first").await;
+    browser.until_text("Offers, newest first").await;
     t.accept_offer("ORD-1").await;
-    until_state(browser, "driver assigned").await;
+    until_state(browser, "Driver on the way").await;
     let driver = "D1".into();
     t.act("ORD-1", |s| actions::record_pickup(s, &driver)).await.unwrap();
-    until_state(browser, "picked up").await;
+    until_state(browser, "Passenger on board").await;
     t.act("ORD-1", |s| actions::complete_trip(s, &driver)).await.unwrap();
-    until_state(browser, "completed").await;
+    until_state(browser, "Completed").await;
     assert_eq!(browser.eval("window.remembered").await, true, "the page was never loaded again");
     browser.assert_no_faults("an order that is followed").await;
 }
@@ -66,7 +66,7 @@ async fn dispatcher_is_alerted_and_assigns_from_desk() {
     let mut console = Console::open(&t, AccountRole::Dispatcher).await;
     console.visit("/desk").await;
     let browser = &mut console.browser;
-    browser.until_text("Nothing waits for a person").await;
+    browser.until_text("No order waits for a person").await;
     let_wait(&t, "WAITS").await;
     browser.until("the title counts", "document.title === '(1) Desk · dispatchq'").await;
     t.drivers(&[("D1", 100.0)]).await;
@@ -74,8 +74,8 @@ async fn dispatcher_is_alerted_and_assigns_from_desk() {
     browser.click("tr summary", "Decide").await;
     browser.fill("tr input[name=reason]", "by phone").await;
     browser.fill("tr input[name=driver_id]", "D9").await;
-    browser.click("tr button", "Assign").await;
-    browser.until_text("There is no driver of this id").await;
+    browser.click("tr button", "Assign driver").await;
+    browser.until_text("There is no driver with this id").await;
     assert_eq!(browser.status, 409);
     // The form stays open as it was sent, and the refusal has the focus. A reload shows the page and sends nothing.
     browser.until("the refusal has the focus", "document.activeElement?.id === 'refused'").await;
@@ -85,9 +85,9 @@ async fn dispatcher_is_alerted_and_assigns_from_desk() {
     browser.assert_accessible("a refused action").await;
     browser.take_faults();
     browser.fill("tr details[open] input[name=driver_id]", "D1").await;
-    browser.click("tr details[open] button", "Assign").await;
-    browser.until_text("The driver has the order.").await;
-    browser.until_text("Nothing waits for a person").await;
+    browser.click("tr details[open] button", "Assign driver").await;
+    browser.until_text("The driver was assigned.").await;
+    browser.until_text("No order waits for a person").await;
     browser.until("it is said once", "!location.search.includes('did')").await;
     assert_eq!(t.texts("SELECT concat_ws(' ', status, driver_id) FROM orders").await, ["DRIVER_ASSIGNED D1"]);
     let by = "SELECT concat_ws(' ', actor, detail) FROM order_events WHERE reason = 'ASSIGNED_BY_HAND'";
@@ -102,26 +102,26 @@ async fn dispatcher_takes_order_and_assigns_nearest_driver() {
     t.drivers(&[("D2", 400.0), ("D1", 100.0)]).await;
     let mut other = Console::open(&t, AccountRole::Operator).await;
     other.visit("/desk").await;
-    other.browser.until_text("I am on it").await;
+    other.browser.until_text("Claim order").await;
     other.browser.eval(REMEMBER).await;
     let mut console = Console::open(&t, AccountRole::Dispatcher).await;
     console.visit("/desk").await;
     let browser = &mut console.browser;
-    browser.click("tr button", "I am on it").await;
-    browser.until_text("You are on this order").await;
-    browser.until_text("I am off it").await;
+    browser.click("tr button", "Claim order").await;
+    browser.until_text("You now handle this order").await;
+    browser.until_text("Release claim").await;
     other.browser.until_text("dispatcher:test-dispatcher").await;
-    other.browser.until_text("I take over").await;
+    other.browser.until_text("Take over order").await;
 
     browser.press("j").await;
     let first = "document.querySelector('tr.here td.lead')?.textContent.trim() === 'D1'";
     browser.until("the nearest driver is the first row", first).await;
     browser.click("tr summary", "Assign D1").await;
     browser.fill("tr details[open] input[name=reason]", "asked by phone").await;
-    browser.click("tr details[open] button", "Assign").await;
-    browser.until_text("The driver has the order.").await;
-    browser.until_text("Nothing waits for a person").await;
-    other.browser.until_text("Nothing waits for a person").await;
+    browser.click("tr details[open] button", "Assign driver").await;
+    browser.until_text("The driver was assigned.").await;
+    browser.until_text("No order waits for a person").await;
+    other.browser.until_text("No order waits for a person").await;
     assert_eq!(other.browser.eval("window.remembered").await, true, "the page was never loaded again");
     assert_eq!(t.texts("SELECT concat_ws(' ', status, driver_id) FROM orders").await, ["DRIVER_ASSIGNED D1"]);
     let taken = "SELECT concat_ws(' ', action, subject, actor) FROM audit_staff_actions";
@@ -137,19 +137,19 @@ async fn support_takes_a_refund_to_its_end() {
     let mut console = Console::open(&t, AccountRole::Support).await;
     console.visit("/refunds").await;
     let browser = &mut console.browser;
-    browser.click("tr summary", "Start").await;
-    browser.click("tr button", "Start the refund").await;
-    browser.until_text("The refund is started.").await;
+    browser.click("tr summary", "Start refund").await;
+    browser.click("tr button", "Start refund").await;
+    browser.until_text("The refund was started.").await;
     assert_eq!(t.texts("SELECT status FROM orders").await, ["REFUND_PENDING"]);
 
     // A note about the repayment is required. The browser does not send the form without it.
-    browser.click("tr summary", "Done").await;
-    browser.click("tr button", "The money is back").await;
+    browser.click("tr summary", "Complete refund").await;
+    browser.click("tr button", "Complete refund").await;
     browser.until("the note is missing", "Boolean(document.querySelector('tr input[name=note]:invalid:focus'))").await;
     browser.fill("tr input[name=note]", "bank transfer 17").await;
-    browser.click("tr button", "The money is back").await;
-    browser.until_text("The refund is done.").await;
-    browser.until_text("Nothing is owed").await;
+    browser.click("tr button", "Complete refund").await;
+    browser.until_text("The refund was completed.").await;
+    browser.until_text("No refunds owed").await;
     assert_eq!(t.texts("SELECT status FROM orders").await, ["REFUNDED"]);
     let note = "SELECT concat_ws(' ', actor, detail) FROM order_events WHERE reason = 'REFUNDED'";
     assert_eq!(t.texts(note).await, ["support:test-support bank transfer 17"]);
@@ -214,21 +214,21 @@ async fn order_page_follows_changes_unless_form_is_open() {
     let mut console = Console::open(&t, AccountRole::Dispatcher).await;
     console.visit("/orders/ORD-1").await;
     let browser = &mut console.browser;
-    browser.until_text("Assign a driver").await;
+    browser.until_text("Assign driver").await;
     browser.eval(REMEMBER).await;
     t.accept_offer("ORD-1").await;
-    browser.until_text("Take it from its driver").await;
+    browser.until_text("Release from driver").await;
     browser
         .until("the driver is among the facts", "Boolean(document.querySelector('.facts a[href$=\"/drivers/D1\"]'))")
         .await;
-    assert!(!browser.eval("document.body.innerText.includes('Assign a driver')").await.as_bool().unwrap());
+    assert!(!browser.eval("document.body.innerText.includes('Assign driver')").await.as_bool().unwrap());
     assert_eq!(browser.eval("window.remembered").await, true, "the page was never loaded again");
 
     let state = |word: &str| format!("document.getElementById('live-state').textContent === '{word}'");
     browser.until("the page is live", &state("Live")).await;
-    browser.click("summary", "Take it from its driver").await;
-    browser.until("the page says that it waits", &state("Waits while you read")).await;
-    browser.click("summary", "Take it from its driver").await;
+    browser.click("summary", "Release from driver").await;
+    browser.until("the page says that it waits", &state("Waiting while you read")).await;
+    browser.click("summary", "Release from driver").await;
     browser.until("the page is live again", &state("Live")).await;
     browser.assert_no_faults("an order whose buttons follow").await;
 }

@@ -40,7 +40,7 @@ async fn page_recovers_after_serve_is_killed() {
     let before = browser.eval("window.told").await;
     serve.kill();
     browser.until("the stream is broken", &format!("!{LISTENS}")).await;
-    let lost = format!("{LIVE_STATE} === 'No connection; trying again'");
+    let lost = format!("{LIVE_STATE} === 'No connection. Trying again'");
     browser.until("the page says that it has no connection", &lost).await;
     let why = Some("the customer calls back");
     order::act_on_order(&fleet.app.desk, &id("ORD-1"), &OrderAction::Hold, &by("dispatcher:test"), why).await.unwrap();
@@ -48,7 +48,7 @@ async fn page_recovers_after_serve_is_killed() {
     let (_serve, again) = fleet.api_named("api-2", &[("DISPATCHQ_HTTP__BIND", address)]).await;
     assert_eq!(again, origin);
 
-    browser.until_text("under review").await;
+    browser.until_text("Under review").await;
     browser.until("the page is live again", &format!("{LIVE_STATE} === 'Live'")).await;
     assert_eq!(browser.eval("window.remembered").await, true, "the page was never loaded again");
     // A new stream starts with a change, because some changes may have been missed.
@@ -58,7 +58,7 @@ async fn page_recovers_after_serve_is_killed() {
         order::act_on_order(&fleet.app.desk, &id("ORD-1"), &OrderAction::Resume, &by("dispatcher:test"), why).await;
     resumed.unwrap();
     browser.until("the stream tells of a change", &format!("window.told > {told}")).await;
-    browser.until("the review is over", "!document.getElementById('live').innerText.includes('under review')").await;
+    browser.until("the review is over", "!document.getElementById('live').innerText.includes('Under review')").await;
     order::act_on_order(&fleet.app.desk, &id("ORD-1"), &OrderAction::Hold, &by("dispatcher:test"), why).await.unwrap();
     browser.click(".menu a", "Desk").await;
     browser.until_text("the customer calls back").await;

@@ -47,15 +47,15 @@ async fn large_plan_survives_the_kill_of_its_processes() {
     let mut browser = Chromium::start().await;
     browser.sign_in(&origin, "/console", &key).await;
     browser.open(&format!("{origin}/console/dead?queue={}", queues::DISPATCH)).await;
-    browser.click("summary", "Plan to requeue all that match, not this page alone").await;
+    browser.click("summary", "Plan to requeue all matching jobs, including those on other pages").await;
     browser.fill("details[open] input[name=reason]", "routing is back").await;
-    browser.click("details[open] button", "Plan to requeue all that match, not this page alone").await;
-    browser.until_text("The plan is stored.").await;
-    browser.until_text("1000 in all: 0 changed, 0 unchanged, 0 refused, 1000 left").await;
+    browser.click("details[open] button", "Plan to requeue all matching jobs, including those on other pages").await;
+    browser.until_text("The plan was stored.").await;
+    browser.until_text("1000 in total: 0 changed, 0 unchanged, 0 refused, 1000 left").await;
     assert_eq!(fleet.count("SELECT count(*) FROM dead_letters WHERE resolved_at IS NOT NULL").await, 0);
-    browser.click("summary", "Run").await;
-    browser.click("details[open] button", "Run").await;
-    browser.until_text("The plan runs.").await;
+    browser.click("summary", "Run plan").await;
+    browser.click("details[open] button", "Run plan").await;
+    browser.until_text("The plan was started.").await;
 
     eventually("some are done", async || fleet.count(CHANGED).await >= BEFORE_THE_KILL).await;
     worker.kill();
@@ -69,8 +69,8 @@ async fn large_plan_survives_the_kill_of_its_processes() {
     assert_eq!(again, origin);
     let _worker = fleet.spawn("w-2", &["work", "--queues", queues::PERIODIC]);
     fleet.reach(DEAD, CHANGED).await;
-    browser.until_text("1000 in all: 1000 changed, 0 unchanged, 0 refused, 0 left").await;
-    browser.until("the plan is done", "document.querySelector('tr .chip').textContent.endsWith('done')").await;
+    browser.until_text("1000 in total: 1000 changed, 0 unchanged, 0 refused, 0 left").await;
+    browser.until("the plan is done", "document.querySelector('tr .chip').textContent.endsWith('Done')").await;
 
     // Items recorded before the kill were not changed again, and each job was requeued once.
     let after = fates(&fleet).await;

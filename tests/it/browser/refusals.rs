@@ -146,7 +146,7 @@ async fn another_site_sends_a_form_and_changes_nothing() {
         );
         assert_eq!(browser.eval(&unseen).await, "opaque", "{host}");
         browser.click("button", "Take it").await;
-        browser.until_text("This request was made by another site.").await;
+        browser.until_text("This request came from another site.").await;
         assert_eq!(browser.status, 403, "{host}");
         assert_eq!(state_of(t).await, before, "{host}");
     }
@@ -154,8 +154,8 @@ async fn another_site_sends_a_form_and_changes_nothing() {
     // The same form is accepted when a console page sends it.
     console.visit("/orders/WAITS").await;
     let browser = &mut console.browser;
-    browser.click("summary", "Cancel for the customer").await;
+    browser.click("summary", "Cancel order").await;
     browser.fill("details[open] input[name=reason]", "a test").await;
-    browser.click("details[open] button", "Cancel the order").await;
-    browser.until_text("The order is cancelled.").await;
+    browser.click("details[open] button", "Cancel order").await;
+    browser.until_text("The order was cancelled.").await;
 }

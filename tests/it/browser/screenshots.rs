@@ -85,7 +85,7 @@ async fn pictures_of_the_sample() {
     browser.open(&format!("{origin}/console/orders?status=DRIVER_ASSIGNED")).await;
     browser.until("a driver has an order", "Boolean(document.querySelector('tbody tr a.id'))").await;
     browser.click("tbody tr a.id", "").await;
-    browser.until_text("Who was looked at").await;
+    browser.until_text("Drivers considered").await;
     browser.take_screenshot("console-order.png").await;
 
     app.core.close().await;

@@ -24,7 +24,7 @@ async fn a_key_opens_the_console_and_is_not_kept() {
 
     browser.fill("input[name=key]", "dq_wrong").await;
     browser.click("button", "Sign in").await;
-    browser.until_text("There is no such key").await;
+    browser.until_text("This key does not exist").await;
     assert_eq!(browser.status, 401);
     browser.assert_accessible("a wrong key").await;
 
@@ -109,10 +109,10 @@ async fn all_of_it_works_under_another_path() {
     }
 
     browser.open(&format!("{origin}/ops/console/areas")).await;
-    browser.click("tr:has(td.lead) summary", "Override").await;
+    browser.click("tr:has(td.lead) summary", "Override area").await;
     browser.fill("tr details[open] input[name=reason]", "a concert").await;
-    browser.click("tr details[open] button", "Override").await;
-    browser.until_text("The override is set.").await;
+    browser.click("tr details[open] button", "Override area").await;
+    browser.until_text("The override was set.").await;
     reload_rules(&t).await;
     assert_eq!(t.texts("SELECT concat_ws(' ', status, reason) FROM area_overrides").await, ["FORCE_BUSY a concert"]);
 

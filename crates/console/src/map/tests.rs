@@ -51,10 +51,10 @@ fn areas_have_outline_pattern_and_label() {
     for text in [
         "<g class=\"area near\"><title>&lt;CITY&gt;</title>",
         "fill=\"url(#load-near)\"",
-        ">83 %</tspan></text>",
+        ">83%</tspan></text>",
         "<g class=\"area full\">",
         ">AIR &amp; PORT<tspan ",
-        "closed by a person",
+        "Closed by staff",
     ] {
         assert!(svg.contains(text), "{text}: {svg}");
     }
@@ -85,7 +85,7 @@ fn crowded_area_labels_shrink_to_the_share() {
     let texts = texts_of(&svg);
     assert!(texts.contains(&"A-LONG-NAME-4"), "the full one has its text: {texts:?}");
     assert!(texts.iter().filter(|text| text.starts_with("A-LONG")).count() < 6, "{texts:?}");
-    assert!(texts.contains(&"10 %"), "{texts:?}");
+    assert!(texts.contains(&"10%"), "{texts:?}");
     assert_eq!(svg.matches("<title>").count(), 9, "each says what it is to who points at it");
 }
 
@@ -106,9 +106,9 @@ fn assigned_driver_keeps_its_label() {
     drivers.push(mark("D1", DriverPart::Has));
     let svg = draw_order_on(&ORDER_SHEETS[0], pickup, &drivers, false);
     let texts = texts_of(&svg);
-    assert!(texts.iter().any(|text| text.starts_with("D1 has it")), "{texts:?}");
+    assert!(texts.iter().any(|text| text.starts_with("D1 has the order")), "{texts:?}");
     assert_eq!(texts.iter().filter(|text| text.starts_with('E')).count(), 5, "{texts:?}");
-    assert_eq!(svg.matches("was asked").count(), 9 + 5, "each says so to who points at it: {svg}");
+    assert_eq!(svg.matches("had an offer").count(), 9 + 5, "each says so to who points at it: {svg}");
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn shape_without_outline_is_not_drawn() {
         ""
     );
     let dot = draw_areas(vec![shape("DOT", vec![vec![LatLng::new(1.0, 2.0)]], 0.1)]);
-    assert!(dot.contains("h4v4h-4Z") && dot.contains(">DOT<") && dot.contains(">10 %<"), "{dot}");
+    assert!(dot.contains("h4v4h-4Z") && dot.contains(">DOT<") && dot.contains(">10%<"), "{dot}");
 }
 
 #[test]
@@ -150,22 +150,22 @@ fn order_map_centers_on_the_pickup() {
     ];
     let svg = draw_order(pickup, &drivers, false);
     for text in [
-        "<circle class=\"driver\" cx=\"320.0\" cy=\"30.0\" r=\"5\"><title>D1 has it, 1.0 km</title>",
-        ">D1 has it, 1.0 km<",
+        "<circle class=\"driver\" cx=\"320.0\" cy=\"30.0\" r=\"5\"><title>D1 has the order, 1.0 km</title>",
+        ">D1 has the order, 1.0 km<",
         "<circle class=\"driver\" cx=\"260.0\" cy=\"150.0\" r=\"5\">",
-        ">D&lt;2&gt; is asked, 500 m<",
+        ">D&lt;2&gt; has an offer, 500 m<",
         "<circle class=\"out\" cx=\"350.0\" cy=\"150.0\" r=\"5\">",
         "M320 150L320.0 30.0",
         ">500 m<",
-        "the pickup and 3 drivers",
+        "Map of the pickup and 3 drivers.",
     ] {
         assert!(svg.contains(text), "{text}: {svg}");
     }
     assert!(draw_order(pickup, &drivers, true).contains("D1 is on the trip"));
     let alone =
         draw_order(LatLng::new(0.0, 179.999), &[mark("E", LatLng::new(0.0, -179.999), DriverPart::Asked)], false);
-    assert!(alone.contains(">E is asked, 222 m<"), "{alone}");
-    assert!(draw_order(pickup, &[], false).contains("pickup"));
+    assert!(alone.contains(">E has an offer, 222 m<"), "{alone}");
+    assert!(draw_order(pickup, &[], false).contains(">Pickup<"));
 }
 
 #[test]
@@ -175,9 +175,12 @@ fn phone_map_is_narrower_with_shorter_ids() {
         DriverMark { id: "0123456789abcdefg".to_owned(), place: LatLng::new(-6.191, 106.8), part: DriverPart::Has };
     let both = draw_order(pickup, &[driver], false);
     let (wide, narrow) = both.split_once("</svg>").unwrap();
-    assert!(wide.contains("viewBox=\"0 0 640 300\"") && wide.contains(">0123456789abcdefg has it, 1.0 km<"), "{wide}");
     assert!(
-        narrow.contains("viewBox=\"0 0 340 300\"") && narrow.contains(">0123456789abc has it, 1.0 km<"),
+        wide.contains("viewBox=\"0 0 640 300\"") && wide.contains(">0123456789abcdefg has the order, 1.0 km<"),
+        "{wide}"
+    );
+    assert!(
+        narrow.contains("viewBox=\"0 0 340 300\"") && narrow.contains(">0123456789abc has the order, 1.0 km<"),
         "{narrow}"
     );
     assert!(narrow.contains("cx=\"170.0\" cy=\"30.0\""), "{narrow}");

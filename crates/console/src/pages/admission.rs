@@ -8,10 +8,10 @@ use axum::{
 use model::admission::limits::AdmissionFlag;
 use serde::Deserialize;
 
-use super::{area::NO_AREA, roles::OPERATORS};
+use super::roles::OPERATORS;
 use crate::{
-    form::{REASON, given_text, read_form, split_names},
-    language::{Words, both, say},
+    catalogue::{Words, fill, tr},
+    form::{given_text, read_form, split_names},
     page::go_back,
     page_error::PageError,
     session::SignedIn,
@@ -25,26 +25,16 @@ use model::ids::AreaId;
 /// Describes the areas, channels and users that thresholds apply to.
 pub(super) fn describe_flag(flag: &AdmissionFlag) -> String {
     if !flag.enabled {
-        return both("Thresholds are off: they refuse nothing.", "Ambang batas mati: tidak ada yang ditolak.").into();
+        return tr("areas.thresholds_off_they_refuse").into();
     }
     let listed = |names: Vec<&str>, all: Words| if names.is_empty() { String::from(all) } else { names.join(", ") };
-    let areas = listed(flag.enabled_areas.iter().map(AreaId::as_str).collect(), both("all areas", "semua wilayah"));
-    let channels =
-        listed(flag.enabled_channels.iter().map(String::as_str).collect(), both("all channels", "semua kanal"));
+    let areas = listed(flag.enabled_areas.iter().map(AreaId::as_str).collect(), tr("areas.all_areas"));
+    let channels = listed(flag.enabled_channels.iter().map(String::as_str).collect(), tr("areas.all_channels"));
     let percentage = flag.percentage;
-    let mut text = say!(
-        "Thresholds hold for {percentage} % of users, in {areas}, on {channels}.",
-        "Ambang batas berlaku untuk {percentage} % pengguna, di {areas}, lewat {channels}."
-    );
+    let mut text = fill!("areas.thresholds_apply_users_on", percentage, areas, channels);
     if flag.shadow_mode {
         text.push(' ');
-        text.push_str(
-            both(
-                "Shadow mode: they refuse nothing, and what they would have refused is kept.",
-                "Mode bayangan: tidak ada yang ditolak, dan yang semestinya ditolak dicatat.",
-            )
-            .get(),
-        );
+        text.push_str(tr("areas.shadow_mode_on_orders").get());
     }
     text
 }
@@ -52,52 +42,25 @@ pub(super) fn describe_flag(flag: &AdmissionFlag) -> String {
 /// Returns the form that replaces the flag.
 pub(super) fn change_of_flag(flag: &AdmissionFlag) -> Action {
     let word = |is: bool| if is { "true" } else { "false" };
-    let on_off = [("true", both("on", "hidup").get()), ("false", both("off", "mati").get())];
+    let on_off = [("true", tr("areas.on").get()), ("false", tr("areas.off").get())];
     let areas: Vec<&str> = flag.enabled_areas.iter().map(AreaId::as_str).collect();
     let fields = vec![
         Field::hidden("version", &flag.version.to_string()),
-        Field::choice("enabled", both("Thresholds are", "Ambang batas"), word(flag.enabled), &on_off),
-        Field::choice(
-            "shadow_mode",
-            both(
-                "Shadow mode (refuses nothing, and keeps what it would have) is",
-                "Mode bayangan (tidak menolak, hanya mencatat)",
-            ),
-            word(flag.shadow_mode),
-            &on_off,
-        ),
-        Field::text(
-            "percentage",
-            both("For so many percent of users", "Untuk sekian persen pengguna"),
-            &flag.percentage.to_string(),
-        ),
-        Field::text(
-            "enabled_areas",
-            both("In these areas, with commas; empty: all", "Di wilayah ini, dengan koma; kosong: semua"),
-            &areas.join(", "),
-        ),
-        Field::text(
-            "enabled_channels",
-            both("On these channels, with commas; empty: all", "Lewat kanal ini, dengan koma; kosong: semua"),
-            &flag.enabled_channels.join(", "),
-        ),
+        Field::choice("enabled", tr("areas.thresholds"), word(flag.enabled), &on_off),
+        Field::choice("shadow_mode", tr("areas.shadow_mode_record_refusals"), word(flag.shadow_mode), &on_off),
+        Field::text("percentage", tr("areas.percentage_users"), &flag.percentage.to_string()),
+        Field::text("enabled_areas", tr("areas.areas_separated_commas_empty"), &areas.join(", ")),
+        Field::text("enabled_channels", tr("areas.channels_separated_commas_empty"), &flag.enabled_channels.join(", ")),
         Field::reason(),
     ];
-    Action::new(
-        both("For whom thresholds hold", "Untuk siapa ambang batas berlaku"),
-        "/admission/flag".to_owned(),
-        fields,
-    )
+    Action::new(tr("areas.change_threshold_settings"), "/admission/flag".to_owned(), fields)
 }
 
 pub(super) fn refuse_change(error: TableError) -> PageError {
     match error {
-        TableError::NoSuchArea => PageError::NotFound(NO_AREA),
+        TableError::NoSuchArea => PageError::NotFound(tr("areas.no_area_id")),
         TableError::Changed(_) => {
-            let text = both(
-                "Another person changed it meanwhile. Look again, then decide.",
-                "Sementara itu orang lain mengubahnya. Lihat lagi, lalu putuskan.",
-            );
+            let text = tr("areas.another_person_changed_meantime");
             PageError::Conflict(text.into())
         }
         TableError::Invalid(text) => PageError::Invalid(sentence(&text)),
@@ -110,10 +73,7 @@ pub(super) fn refuse_change(error: TableError) -> PageError {
 pub(super) fn parse_version(text: &str) -> Result<Option<i64>, PageError> {
     match text.trim() {
         "" => Ok(None),
-        text => text
-            .parse::<i64>()
-            .map(Some)
-            .map_err(|_| PageError::Invalid(both("The version is no number.", "Versi bukan angka.").into())),
+        text => text.parse::<i64>().map(Some).map_err(|_| PageError::Invalid(tr("areas.version_not_number").into())),
     }
 }
 
@@ -131,7 +91,7 @@ pub(crate) struct FlagForm {
 
 fn parse_switch(text: &str) -> Result<bool, PageError> {
     text.parse().map_err(|_| {
-        let text = both("A switch is on or off: true or false.", "Sakelar hidup atau mati: true atau false.");
+        let text = tr("areas.switch_true_false");
         PageError::Invalid(text.into())
     })
 }
@@ -144,12 +104,12 @@ pub(crate) async fn set_flag(
 ) -> Result<Response, PageError> {
     person.require_role(&OPERATORS)?;
     let form = read_form(form)?;
-    let reason = given_text(REASON, &form.reason)?;
-    let percentage = form.percentage.trim().parse::<i32>().map_err(|_| {
-        PageError::Invalid(
-            both("The percentage is a number from 0 to 100.", "Persentase adalah angka 0 sampai 100.").into(),
-        )
-    })?;
+    let reason = given_text(tr("common.reason"), &form.reason)?;
+    let percentage = form
+        .percentage
+        .trim()
+        .parse::<i32>()
+        .map_err(|_| PageError::Invalid(tr("areas.percentage_number_from_0").into()))?;
     let flag = AdmissionFlag {
         enabled: parse_switch(&form.enabled)?,
         enabled_areas: split_names(&form.enabled_areas).map(AreaId::from).collect(),

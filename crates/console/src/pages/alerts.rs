@@ -14,12 +14,12 @@ use serde::Deserialize;
 
 use super::roles::STAFF;
 use crate::{
-    form::{NOTE, encode_component, given_text, optional_text, read_form, read_query, write_query},
-    language::both,
+    catalogue::tr,
+    form::{encode_component, given_text, optional_text, read_form, read_query, write_query},
     page::{Shell, go_back, render, safe_path},
     page_error::PageError,
     session::SignedIn,
-    shown::{Countdown, Moment, describe_age, spaced},
+    shown::{Code, Countdown, Moment, describe_age},
     table::{Action, Field},
     ticket_link::TicketLink,
 };
@@ -43,8 +43,8 @@ pub(super) fn may_acknowledge(person: &SignedIn, kind: &str) -> bool {
 /// Returns the form that acknowledges an alert. It returns to `back`, or else to the list.
 pub(super) fn form_to_acknowledge(alert: i64, back: Option<&str>) -> Action {
     let mut fields: Vec<Field> = back.map(|back| Field::hidden("back", back)).into_iter().collect();
-    fields.push(Field::required("note", both("What was done, or will be", "Apa yang sudah atau akan dilakukan")));
-    Action::new(both("Acknowledge", "Tanggapi"), format!("/alerts/{alert}/ack"), fields)
+    fields.push(Field::required("note", tr("alerts.what_done_will_done")));
+    Action::new(tr("alerts.acknowledge_alert"), format!("/alerts/{alert}/ack"), fields)
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -58,7 +58,7 @@ pub(crate) struct AlertQuery {
 }
 
 struct AlertRow {
-    kind: String,
+    kind: Code,
     /// The order or binding of the alert.
     subject: String,
     /// Path of the subject's page.
@@ -82,7 +82,7 @@ impl AlertRow {
         let acked = alert.acked_by.map(|by| format!("{by}: {}", alert.ack_note.unwrap_or_default()));
         Self {
             acknowledge: (is_open && may_acknowledge(person, &alert.kind)).then(|| form_to_acknowledge(alert.id, None)),
-            kind: spaced(&alert.kind),
+            kind: Code::new("message_kind", alert.kind),
             page,
             subject,
             raised: Moment(alert.raised_at),
@@ -116,7 +116,7 @@ pub(crate) async fn show_page(
     let query: AlertQuery = read_query(query)?;
     let filter = AlertFilter {
         open: query.show != "all",
-        kind: optional_text(both("kind", "jenis"), Some(&query.kind))?,
+        kind: optional_text(tr("common.kind"), Some(&query.kind))?,
         order: None,
         binding: None,
         before: query.before,
@@ -129,7 +129,7 @@ pub(crate) async fn show_page(
         let before = before.map(|id| id.to_string()).unwrap_or_default();
         write_query(&[("show", &query.show), ("kind", &query.kind), ("before", &before)])
     };
-    let shell = Shell::for_person(&app.config, &person, "/alerts", both("Alerts", "Peringatan"), query.did.as_deref());
+    let shell = Shell::for_person(&app.config, &person, "/alerts", tr("common.alerts"), query.did.as_deref());
     let next = raised.last().filter(|_| is_full).map(|alert| address(Some(alert.id)));
     let linked = raised.into_iter().map(|alert| alert.link_tickets(&app.notify.channels));
     let rows = linked.map(|alert| AlertRow::new(alert, &person, now));
@@ -158,13 +158,13 @@ pub(crate) async fn acknowledge_alert(
     form: Result<Form<AcknowledgeForm>, FormRejection>,
 ) -> Result<Response, PageError> {
     person.require_role(&WRITERS)?;
-    let missing = || PageError::NotFound(both("There is no alert of this id.", "Tidak ada peringatan dengan id ini."));
+    let missing = || PageError::NotFound(tr("alerts.no_alert_id"));
     let id: i64 = id.parse().map_err(|_| missing())?;
     let AcknowledgeForm { note, back } = read_form(form)?;
-    let note = given_text(NOTE, &note)?;
+    let note = given_text(tr("common.note"), &note)?;
     let alert = alerts::load_alert(&app.core.db, id).await?.ok_or_else(missing)?;
     if !may_acknowledge(&person, &alert.kind) {
-        return Err(PageError::Forbidden(both("This alert is for support.", "Peringatan ini untuk tim dukungan.")));
+        return Err(PageError::Forbidden(tr("alerts.only_support_can_acknowledge")));
     }
     alerts::acknowledge_alerts(&app.core.db, &AlertSelection::One(id), &person.actor(), &note).await?;
     Ok(go_back(&app.config, safe_path(back.as_deref(), "/alerts"), "ack").into_response())

@@ -8,12 +8,12 @@ use serde::Deserialize;
 
 use super::roles::STAFF;
 use crate::{
+    catalogue::{Words, fill, tr},
     form::{encode_component, read_query, write_query},
-    language::{Words, both, say},
     page::{Shell, render},
     page_error::PageError,
     session::SignedIn,
-    shown::Moment,
+    shown::{Moment, describe_share},
     table::{Cell, Field, TablePage, TableRow},
 };
 use app::App;
@@ -28,17 +28,15 @@ const MOST_HOURS: u32 = 7 * 24;
 const MOST_WAITING: i64 = 1_000_000;
 
 const HEADINGS: [Words; 8] = [
-    both("Hour", "Jam"),
-    both("Service", "Layanan"),
-    both("Most waiting", "Terbanyak menunggu"),
-    both("Mean utilisation", "Rata-rata keterisian"),
-    both("Refused", "Ditolak"),
-    both("Shadow mode let in", "Diterima oleh mode bayangan"),
-    both("Bypassed", "Dilewatkan"),
-    both("At the other threshold", "Pada ambang batas lain"),
+    tr("areas.hour"),
+    tr("common.service_type"),
+    tr("areas.most_waiting_orders"),
+    tr("areas.average_utilization"),
+    tr("common.refused"),
+    tr("areas.admitted_shadow_mode"),
+    tr("areas.admitted_bypass"),
+    tr("areas.compared_threshold"),
 ];
-
-pub(super) const NO_AREA: Words = both("There is no area of this id.", "Tidak ada wilayah dengan id ini.");
 
 /// Returns the address of an area's page. `base` is the console's path.
 pub(super) fn area_page(base: &str, id: &str) -> String {
@@ -60,9 +58,11 @@ impl AreaQuery {
     fn to_hours(&self) -> Result<u32, PageError> {
         match self.hours.trim() {
             "" => Ok(HOURS),
-            text => text.parse::<u32>().ok().filter(|hours| (1..=MOST_HOURS).contains(hours)).ok_or_else(|| {
-                PageError::Invalid(say!("Hours are 1 to {MOST_HOURS}.", "Jam bernilai 1 sampai {MOST_HOURS}."))
-            }),
+            text => text
+                .parse::<u32>()
+                .ok()
+                .filter(|hours| (1..=MOST_HOURS).contains(hours))
+                .ok_or_else(|| PageError::Invalid(fill!("areas.hours_number_from_1", most = MOST_HOURS))),
         }
     }
 
@@ -71,12 +71,9 @@ impl AreaQuery {
             "" => Ok(None),
             text => {
                 let threshold = text.parse::<i64>().ok().filter(|threshold| (0..=MOST_WAITING).contains(threshold));
-                threshold.map(Some).ok_or_else(|| {
-                    PageError::Invalid(say!(
-                        "A threshold is 0 to {MOST_WAITING} orders.",
-                        "Ambang batas bernilai 0 sampai {MOST_WAITING} pesanan."
-                    ))
-                })
+                threshold
+                    .map(Some)
+                    .ok_or_else(|| PageError::Invalid(fill!("areas.threshold_out_of_range", most = MOST_WAITING)))
             }
         }
     }
@@ -85,19 +82,16 @@ impl AreaQuery {
 fn what_if_text(what_if: Option<WhatIf>) -> String {
     what_if.map_or_else(String::new, |WhatIf { checks, checks_refused, creations, creations_refused }| {
         let (asked, refused) = (checks + creations, checks_refused + creations_refused);
-        say!("{refused} of {asked} refused", "{refused} dari {asked} ditolak")
+        fill!("areas.refused", refused, asked)
     })
 }
 
 fn row_of(hour: AreaHour) -> TableRow {
     TableRow::plain(vec![
-        hour.hour.map_or_else(
-            || Cell::text(both("all of these hours", "seluruh jam ini")),
-            |begin| Cell::html(Moment(begin)),
-        ),
+        hour.hour.map_or_else(|| Cell::text(tr("areas.all_these_hours")), |begin| Cell::html(Moment(begin))),
         Cell::text(&hour.service_type),
         Cell::number(hour.most_waiting),
-        Cell::number(format!("{:.0} %", hour.mean_utilization * 100.0)),
+        Cell::number(describe_share(hour.mean_utilization)),
         Cell::number(hour.rejected),
         Cell::number(hour.would_reject),
         Cell::number(hour.bypassed),
@@ -121,40 +115,27 @@ pub(crate) async fn show_page(
         area_report::load_area_report(&app.desk, scope).await?;
     let name = app.areas.rules.get().geofence.get(&id).map(|area| area.name.clone());
     if name.is_none() && areas.is_empty() {
-        return Err(PageError::NotFound(NO_AREA));
+        return Err(PageError::NotFound(tr("areas.no_area_id")));
     }
     // The row with the sum comes first, then one row per hour.
     let rows = areas.into_iter().chain(by_hour).map(row_of).collect();
     let note = match threshold {
-        None => both(
-            "The newest hour first. Refused are checks and creations, whatever the cause.",
-            "Jam terbaru lebih dulu. Yang ditolak adalah pemeriksaan dan pembuatan, apa pun sebabnya.",
-        )
-        .into(),
-        Some(threshold) => say!(
-            "The newest hour first. The last column says what a threshold of {threshold} would have refused, as many as waited then; that fewer would have waited later is left aside.",
-            "Jam terbaru lebih dulu. Kolom terakhir menyatakan yang akan ditolak ambang batas {threshold}, menurut yang menunggu saat itu; bahwa kemudian akan lebih sedikit yang menunggu tidak dihitung."
-        ),
+        None => tr("areas.note").into(),
+        Some(threshold) => fill!("areas.note_with_threshold", threshold),
     };
     let title = match name {
-        Some(name) => say!("Area {id}, {name}", "Wilayah {id}, {name}"),
-        None => say!("Area {id}", "Wilayah {id}"),
+        Some(name) => fill!("areas.title_with_name", id, name),
+        None => fill!("areas.title", id),
     };
     let shell = Shell::for_person(&app.config, &person, "/areas", title, None).made_at(until).live(REFRESH_S);
     let here = format!("/areas/{}{}", encode_component(id.as_str()), query.to_query());
     let page = TablePage {
         note,
         filters: vec![
-            Field::text("hours", both("Hours", "Jam"), &query.hours),
-            Field::text("threshold", both("Try a threshold out", "Coba ambang batas"), &query.threshold),
+            Field::text("hours", tr("areas.hours"), &query.hours),
+            Field::text("threshold", tr("areas.threshold_compare"), &query.threshold),
         ],
-        if_empty: (
-            both("Nothing was counted", "Belum ada yang dihitung"),
-            both(
-                "A worker writes down every minute how areas stand, and every request for a place is counted.",
-                "Pekerja mencatat setiap menit keadaan wilayah, dan setiap permintaan tempat dihitung.",
-            ),
-        ),
+        if_empty: (tr("areas.no_data_these_hours"), tr("areas.worker_records_state_areas")),
         ..TablePage::new(shell, &here, &HEADINGS, rows)
     };
     render(&page)

@@ -21,14 +21,13 @@ use super::{
     rows::Deed,
 };
 use crate::{
-    form::{REASON, encode_component, given_text, read_form, read_query},
-    language::{Words, both, say},
+    catalogue::{Words, fill, tr},
+    form::{encode_component, given_text, read_form, read_query},
     map::{AreaShade, AreaShape, draw_areas},
     page::{Shell, go_back, render},
     page_error::PageError,
-    service_words::describe_area_refusal,
     session::SignedIn,
-    shown::{Chip, Countdown, describe_age, spaced},
+    shown::{Chip, Code, Countdown, describe_age},
     table::{Action, Cell, Field, TablePage, TableRow},
 };
 use accounts::api_keys::AccountRole;
@@ -52,12 +51,12 @@ const DECIDERS: [AccountRole; 2] = [AccountRole::Dispatcher, AccountRole::Operat
 const LONGEST_OVERRIDE_MIN: i64 = 7 * 24 * 60;
 
 const AREA_HEADINGS: [Words; 6] = [
-    both("Area", "Wilayah"),
-    both("Service", "Layanan"),
-    both("Waiting", "Menunggu"),
-    both("Mode", "Mode"),
-    both("Threshold holds", "Ambang batas berlaku"),
-    both("Oldest waits", "Terlama menunggu"),
+    tr("common.area"),
+    tr("common.service_type"),
+    tr("areas.waiting_orders"),
+    tr("areas.mode"),
+    tr("areas.threshold_applies"),
+    tr("areas.oldest_waiting_order"),
 ];
 
 pub(crate) async fn show_areas(
@@ -81,20 +80,14 @@ pub(crate) async fn show_areas(
     });
     let rows = rows.collect();
     let flag_text = describe_flag(&flag);
-    let note = say!(
-        "The fullest first. An override holds for all service types of its area. {flag_text}",
-        "Yang terpenuh lebih dulu. Ketetapan manual berlaku untuk semua jenis layanan di wilayahnya. {flag_text}"
-    );
-    let shell = Shell::for_person(&app.config, &person, "/areas", both("Areas", "Wilayah"), did.as_deref());
+    let note = fill!("areas.fullest_area_comes_first", flag_text);
+    let shell = Shell::for_person(&app.config, &person, "/areas", tr("common.areas"), did.as_deref());
     let shell = shell.live(AREAS_REFRESH_S).follow(ChangeTopic::Orders).made_at(app.core.database_clock.now());
     let page = TablePage {
         note,
         figure,
         actions: if person.may(&OPERATORS) { vec![change_of_flag(&flag)] } else { Vec::new() },
-        if_empty: (
-            both("No areas yet", "Belum ada wilayah"),
-            both("Import them: dispatchq area import FILE.geojson", "Impor dengan: dispatchq area import FILE.geojson"),
-        ),
+        if_empty: (tr("areas.no_areas"), tr("areas.import_areas_dispatchq_area")),
         ..TablePage::new(shell, "/areas", &AREA_HEADINGS, rows)
     };
     render(&page)
@@ -105,14 +98,14 @@ fn row_of(app: &App, person: &SignedIn, area: &AreaStatus, set: Option<&LimitsRo
     let now = app.core.database_clock.now();
     let href = area_page(&app.config.console.path, area.area_id.as_str());
     let mode = match area.mode {
-        "AUTO" => Chip::new("plain", both("by its count", "menurut hitungan")),
-        "FORCE_AVAILABLE" => Chip::new("good", both("forced open", "dipaksa buka")),
-        other => Chip::new("warn", spaced(other)),
+        "AUTO" => Chip::new("plain", tr("areas.automatic")),
+        "FORCE_AVAILABLE" => Chip::new("good", tr("areas.forced_open")),
+        other => Chip::of_code("warn", Code::new("area_mode", other)),
     };
     let mode = match area.refuses {
         Some(cause) => {
-            let cause = Chip::new("warn", describe_area_refusal(cause));
-            say!("{mode} refuses: {cause}", "{mode} menolak: {cause}")
+            let cause = Chip::of_code("warn", Code::new("area_refusal", cause.as_str()));
+            fill!("areas.mode_refuses", mode, cause)
         }
         None => mode.to_string(),
     };
@@ -131,10 +124,8 @@ fn row_of(app: &App, person: &SignedIn, area: &AreaStatus, set: Option<&LimitsRo
             Cell::link(&href, area.area_id.as_str()),
             Cell::text(&area.service_type),
             Cell::meter(area.waiting, area.threshold),
-            Cell::html(
-                until.map_or_else(|| mode.clone(), |until| say!("{mode} ends {until}", "{mode} berakhir {until}")),
-            ),
-            Cell::text(spaced(&format!("{:?}", area.enforcement))),
+            Cell::html(until.map_or_else(|| mode.clone(), |until| fill!("areas.mode_ends", mode, until))),
+            Cell::html(Code::new("enforcement", area.enforcement.as_str())),
             Cell::text(describe_age(area.oldest_waiting_since, now)),
         ],
         actions,
@@ -145,24 +136,17 @@ fn row_of(app: &App, person: &SignedIn, area: &AreaStatus, set: Option<&LimitsRo
 /// Returns the form that overrides an area, regardless of its count.
 fn override_of(area: &AreaStatus) -> Action {
     let modes = [
-        ("FORCE_BUSY", both("busy: take no more orders", "sibuk: tidak menerima pesanan lagi").get()),
-        ("FORCE_AVAILABLE", both("open: whatever waits", "buka: berapa pun yang menunggu").get()),
-        ("AUTO", both("by its count again", "kembali menurut hitungan").get()),
+        ("FORCE_BUSY", tr("areas.busy_refuse_new_orders").get()),
+        ("FORCE_AVAILABLE", tr("areas.open_admit_all_orders").get()),
+        ("AUTO", tr("areas.automatic_number_waiting_orders").get()),
     ];
     let fields = vec![
-        Field::choice("status", both("The area is", "Wilayah ini"), "FORCE_BUSY", &modes),
-        Field::text(
-            "minutes",
-            both(
-                "For so many minutes; empty: until a person ends it",
-                "Selama sekian menit; kosong: sampai diakhiri orang",
-            ),
-            "",
-        ),
+        Field::choice("status", tr("areas.state_area"), "FORCE_BUSY", &modes),
+        Field::text("minutes", tr("areas.duration_minutes_empty_until"), ""),
         Field::reason(),
     ];
     let path = format!("/areas/{}/override", encode_component(area.area_id.as_str()));
-    Action::new(both("Override", "Tetapkan manual"), path, fields)
+    Action::new(tr("areas.override_area"), path, fields)
 }
 
 /// Returns the form that sets the threshold of an area for a service type.
@@ -170,15 +154,9 @@ fn change_of_threshold(area: &AreaStatus, set: Option<&LimitsRow>) -> Action {
     let most = set.and_then(|row| row.max_waiting_orders).map(|most| most.to_string()).unwrap_or_default();
     let version = set.map_or(0, |row| row.version).to_string();
     let label = if area.effective.scheduled {
-        both(
-            "So many orders may wait while the schedule says nothing; empty: as configured",
-            "Sekian pesanan boleh menunggu selama jadwal tidak menentukan; kosong: menurut konfigurasi",
-        )
+        tr("areas.threshold_while_schedule_none")
     } else {
-        both(
-            "So many orders may wait; empty: as configured",
-            "Sekian pesanan boleh menunggu; kosong: menurut konfigurasi",
-        )
+        tr("areas.threshold_empty_configured_value")
     };
     let fields = vec![
         Field::hidden("service_type", area.service_type.as_str()),
@@ -187,7 +165,7 @@ fn change_of_threshold(area: &AreaStatus, set: Option<&LimitsRow>) -> Action {
         Field::reason(),
     ];
     let path = format!("/areas/{}/threshold", encode_component(area.area_id.as_str()));
-    Action::new(both("Threshold", "Ambang batas"), path, fields)
+    Action::new(tr("areas.set_threshold"), path, fields)
 }
 
 /// Draws the areas, each with the load of its fullest service type. The table below has the same data.
@@ -203,12 +181,9 @@ fn draw_map(areas: &Areas, statuses: &[AreaStatus]) -> String {
     let shapes = fullest.into_values().filter_map(|status| {
         let area = rules.geofence.get(&status.area_id)?;
         let is_closed = matches!(status.mode, "FORCE_BUSY" | "DISABLED");
-        let (id, name, mode) = (&area.id, &area.name, spaced(status.mode));
+        let (id, name, mode) = (&area.id, &area.name, Code::new("area_mode", status.mode).text());
         let AreaStatus { waiting, threshold, service_type, .. } = status;
-        let told = say!(
-            "{id} ({name}): {waiting} of {threshold} wait for {service_type}, {mode}",
-            "{id} ({name}): {waiting} dari {threshold} menunggu {service_type}, {mode}"
-        );
+        let told = fill!("areas.orders_wait_mode", id, name, waiting, threshold, service_type, mode);
         Some(AreaShape {
             id: area.id.as_str(),
             outlines: area.outlines(),
@@ -239,16 +214,13 @@ pub(crate) async fn set_override(
 ) -> Result<Response, PageError> {
     person.require_role(&DECIDERS)?;
     let OverrideForm { status, minutes, reason } = read_form(form)?;
-    let reason = given_text(REASON, &reason)?;
+    let reason = given_text(tr("common.reason"), &reason)?;
     let minutes = match minutes.trim() {
         "" => None,
         text => match text.parse::<i64>() {
             Ok(minutes) if (1..=LONGEST_OVERRIDE_MIN).contains(&minutes) => Some(minutes),
             _ => {
-                return Err(PageError::Invalid(say!(
-                    "An override lasts 1 to {LONGEST_OVERRIDE_MIN} minutes.",
-                    "Ketetapan manual berlaku 1 sampai {LONGEST_OVERRIDE_MIN} menit."
-                )));
+                return Err(PageError::Invalid(fill!("areas.override_last_from_1", most = LONGEST_OVERRIDE_MIN)));
             }
         },
     };
@@ -258,10 +230,7 @@ pub(crate) async fn set_override(
         "FORCE_AVAILABLE" => Some((ForcedStatus::ForceAvailable, until)),
         "AUTO" => None,
         _ => {
-            let text = both(
-                "An area is forced busy, forced open, or goes by its count.",
-                "Wilayah dipaksa sibuk, dipaksa buka, atau mengikuti hitungannya.",
-            );
+            let text = tr("areas.choose_busy_open_automatic");
             return Err(PageError::Invalid(text.into()));
         }
     };
@@ -288,10 +257,10 @@ pub(crate) async fn set_threshold(
 ) -> Result<Response, PageError> {
     person.require_role(&OPERATORS)?;
     let ThresholdForm { service_type, max_waiting_orders, version, reason } = read_form(form)?;
-    let reason = given_text(REASON, &reason)?;
+    let reason = given_text(tr("common.reason"), &reason)?;
     let service_type = ServiceType::from(service_type);
     if !app.config.knows_service_type(&service_type) {
-        let text = both("There is no such service type.", "Tidak ada jenis layanan seperti itu.");
+        let text = tr("areas.service_type_not_exist");
         return Err(PageError::Invalid(text.into()));
     }
     let mut change = LimitsChange { service_type, ..LimitsChange::default() };
@@ -302,7 +271,7 @@ pub(crate) async fn set_threshold(
         text => match text.parse() {
             Ok(most) => change.max_waiting_orders = Some(most),
             Err(_) => {
-                let text = both("A threshold is a number of orders.", "Ambang batas adalah jumlah pesanan.");
+                let text = tr("areas.threshold_not_a_number");
                 return Err(PageError::Invalid(text.into()));
             }
         },

@@ -9,12 +9,12 @@ use serde::Deserialize;
 
 use super::roles::OPERATORS;
 use crate::{
+    catalogue::{Words, tr},
     form::{encode_component, optional_text, parse_time, read_query, write_query},
-    language::{Words, both},
     page::{Shell, render},
     page_error::PageError,
     session::SignedIn,
-    shown::{Moment, escape, sentence, spaced},
+    shown::{Code, Moment, escape, sentence},
     table::{Cell, Field, TablePage, TableRow},
 };
 use app::App;
@@ -24,12 +24,12 @@ use maintenance::audit::trail::{self, TrailEntry, TrailFilter, TrailPlace, Trail
 const PAGE: u32 = 50;
 const REFRESH_S: u32 = 15;
 const HEADINGS: [Words; 6] = [
-    both("When", "Kapan"),
-    both("Who", "Siapa"),
-    both("What", "Apa"),
-    both("To what", "Terhadap apa"),
-    both("Why", "Mengapa"),
-    both("From where", "Dari mana"),
+    tr("common.time"),
+    tr("audit.person"),
+    tr("common.action"),
+    tr("audit.object"),
+    tr("common.reason"),
+    tr("audit.address_request"),
 ];
 
 /// Filter in the address. An empty value matches everything.
@@ -60,14 +60,14 @@ impl AuditQuery {
         let source = match self.source.as_str() {
             "" => None,
             word => Some(TrailSource::parse(word).ok_or_else(|| {
-                let text = both("There is no such kind of thing.", "Tidak ada hal sejenis itu.");
+                let text = tr("audit.kind_object_not_exist");
                 PageError::Invalid(text.into())
             })?),
         };
         Ok(TrailFilter {
             source,
-            who: optional_text(both("name", "nama"), Some(&self.who))?,
-            subject: optional_text(both("id", "id"), Some(&self.subject))?,
+            who: optional_text(tr("common.name"), Some(&self.who))?,
+            subject: optional_text(tr("common.id"), Some(&self.subject))?,
         })
     }
 }
@@ -75,16 +75,14 @@ impl AuditQuery {
 /// Returns the label of a source.
 fn source_label(source: TrailSource) -> &'static str {
     let label = match source {
-        TrailSource::Order => both("orders", "pesanan"),
-        TrailSource::Binding => both("bindings", "binding"),
-        TrailSource::Area => both("areas", "wilayah"),
-        TrailSource::Alert => both("alerts", "peringatan"),
-        TrailSource::Plan => both("plans", "rencana"),
-        TrailSource::DeadJob => both("dead jobs", "pekerjaan mati"),
-        TrailSource::System => {
-            both("queues, drivers, keys, users, sessions", "antrean, pengemudi, kunci, pengguna, sesi")
-        }
-        TrailSource::Erasure => both("erasures", "penghapusan data"),
+        TrailSource::Order => tr("common.orders"),
+        TrailSource::Binding => tr("common.bindings"),
+        TrailSource::Area => tr("common.areas"),
+        TrailSource::Alert => tr("common.alerts"),
+        TrailSource::Plan => tr("common.plans"),
+        TrailSource::DeadJob => tr("common.dead_jobs"),
+        TrailSource::System => tr("audit.queues_drivers_keys_users"),
+        TrailSource::Erasure => tr("audit.data_erasures"),
     };
     label.get()
 }
@@ -101,15 +99,27 @@ fn subject_page(base: &str, entry: &TrailEntry) -> String {
     }
 }
 
+/// Returns the code of an action. The catalogue has the actions of each source in a group of their own.
+fn describe_action(entry: &TrailEntry) -> Code {
+    if let Some(kind) = entry.action.strip_prefix("ACKNOWLEDGED_") {
+        return Code::new("message_kind", kind);
+    }
+    match entry.source.as_str() {
+        "order" => Code::new("order_event", entry.action.as_str()),
+        "binding" => Code::new("binding_event", entry.action.to_lowercase()),
+        _ => Code::new("staff_action", entry.action.as_str()),
+    }
+}
+
 fn row_of(base: &str, entry: TrailEntry) -> TableRow {
     let href = subject_page(base, &entry);
-    let address = entry.address.as_deref().unwrap_or(both("not over HTTP", "tidak lewat HTTP").get());
+    let address = entry.address.as_deref().unwrap_or(tr("audit.not_over_http").get());
     let request = entry.request.as_deref().unwrap_or_default();
     let origin = format!("{} <span class=\"quiet small\">{}</span>", escape(address), escape(request));
     let cells = vec![
         Cell::html(Moment(entry.at)),
         Cell::text(&entry.actor),
-        Cell::text(spaced(&entry.action)),
+        Cell::html(describe_action(&entry)),
         if href.is_empty() { Cell::id(&entry.subject) } else { Cell::link(&href, &entry.subject) },
         Cell::text(entry.reason.unwrap_or_default()),
         Cell::html(origin),
@@ -126,7 +136,7 @@ pub(crate) async fn show_page(
     let app = app.showing();
     let query: AuditQuery = read_query(query)?;
     let filter = query.to_filter()?;
-    let (from, to) = (parse_time("from", &query.from)?, parse_time("to", &query.to)?);
+    let (from, to) = (parse_time(tr("audit.from_utc"), &query.from)?, parse_time(tr("common.to_utc"), &query.to)?);
     let now = db::database_now(&app.core.db).await?;
     let span = TrailSpan::new(from, to, now);
     let span = span.map_err(|error| PageError::Invalid(sentence(&error.to_string())))?;
@@ -139,36 +149,24 @@ pub(crate) async fn show_page(
     let next = entries.last().filter(|_| is_full).map(|entry| query.to_query(&TrailPlace::from(entry).to_string()));
     let base = &app.config.console.path;
     let rows = entries.into_iter().map(|entry| row_of(base, entry)).collect();
-    let mut sources = vec![("", both("anything", "apa saja").get())];
+    let mut sources = vec![("", tr("common.any").get())];
     sources.extend(TrailSource::ALL.map(|source| (source.as_str(), source_label(source))));
     let note = match (from, to) {
-        (None, None) => both(
-            "What staff did in the last seven days, the newest first. For other days say from when to when.",
-            "Yang dilakukan staf dalam tujuh hari terakhir, yang terbaru lebih dulu. Untuk hari lain sebutkan dari kapan sampai kapan.",
-        ),
-        _ => both(
-            "What staff did in this time, the newest first.",
-            "Yang dilakukan staf dalam waktu ini, yang terbaru lebih dulu.",
-        ),
+        (None, None) => tr("audit.changes_staff_last_seven"),
+        _ => tr("audit.changes_staff_time_newest"),
     };
-    let shell = Shell::for_person(&app.config, &person, "/audit", both("Audit", "Audit"), None).made_at(now);
+    let shell = Shell::for_person(&app.config, &person, "/audit", tr("common.audit"), None).made_at(now);
     let shell = shell.live(if query.cursor.is_empty() { REFRESH_S } else { 0 });
     let page = TablePage {
         note: note.into(),
         filters: vec![
-            Field::text("who", both("Who, such as anna", "Siapa, misalnya anna"), &query.who),
-            Field::choice("source", both("About", "Tentang"), &query.source, &sources),
-            Field::text("subject", both("Id of what was changed", "Id yang diubah"), &query.subject),
-            Field::time("from", both("From (UTC)", "Dari (UTC)"), &query.from),
-            Field::time("to", both("to (UTC)", "sampai (UTC)"), &query.to),
+            Field::text("who", tr("audit.person_such_as_anna"), &query.who),
+            Field::choice("source", tr("audit.kind_object"), &query.source, &sources),
+            Field::text("subject", tr("audit.id_object"), &query.subject),
+            Field::time("from", tr("audit.from_utc"), &query.from),
+            Field::time("to", tr("common.to_utc"), &query.to),
         ],
-        if_empty: (
-            both("Nothing was done", "Tidak ada yang dilakukan"),
-            both(
-                "No change by staff fits these filters.",
-                "Tidak ada perubahan oleh staf yang cocok dengan saringan ini.",
-            ),
-        ),
+        if_empty: (tr("audit.no_changes_found"), tr("audit.no_change_staff_matches")),
         next,
         ..TablePage::new(shell, &format!("/audit{}", query.to_query(&query.cursor)), &HEADINGS, rows)
     };

@@ -21,13 +21,13 @@ use super::{
     rows::Deed,
 };
 use crate::{
-    form::{REASON, encode_component, given_text, optional_text, read_form, read_query, write_query},
-    language::{Words, both, say},
+    catalogue::{Words, fill, tr},
+    form::{encode_component, given_text, optional_text, read_form, read_query, write_query},
     page::{Shell, go_back, render, safe_path},
-    page_error::{NO_ACTION, PageError},
-    service_words::{describe_binding, describe_binding_step},
+    page_error::PageError,
+    reasons::{describe_binding, describe_binding_step},
     session::SignedIn,
-    shown::{Chip, Countdown, Moment, sentence, spaced},
+    shown::{Chip, Code, Countdown, Moment, sentence},
     table::{Action, Cell, Field, TablePage, TableRow},
 };
 use accounts::api_keys::AccountRole;
@@ -53,13 +53,13 @@ const OTP_WRITERS: [AccountRole; 2] = [AccountRole::Operator, AccountRole::Suppo
 const OTP_EVENT: &str = "otp_submitted";
 
 const HEADINGS: [Words; 7] = [
-    both("Binding", "Binding"),
-    both("State", "Status"),
-    both("Phase", "Fase"),
-    both("Server", "Server"),
-    both("Account", "Akun"),
-    both("Cycle", "Siklus"),
-    both("Transaction", "Transaksi"),
+    tr("bindings.binding"),
+    tr("common.state"),
+    tr("bindings.phase"),
+    tr("bindings.server"),
+    tr("bindings.account"),
+    tr("bindings.cycle"),
+    tr("bindings.transaction"),
 ];
 
 #[derive(Debug, Default, Deserialize)]
@@ -77,7 +77,7 @@ impl BindingQuery {
     }
 
     fn to_filter(&self) -> Result<BindingFilter, PageError> {
-        let unknown = both("There is no such state of a binding.", "Tidak ada status binding seperti itu.");
+        let unknown = tr("bindings.state_not_exist_bindings");
         let state = match self.state.as_str() {
             "" => None,
             word => Some(
@@ -88,8 +88,8 @@ impl BindingQuery {
             ),
         };
         let server =
-            optional_text(both("server", "server"), Some(&self.server))?.map(|id| id.parse::<ServerId>()).transpose();
-        let no_id = both("That is no id of a server.", "Itu bukan id server.");
+            optional_text(tr("bindings.server"), Some(&self.server))?.map(|id| id.parse::<ServerId>()).transpose();
+        let no_id = tr("bindings.not_valid_server_id");
         let server_id = server.map_err(|_| PageError::Invalid(no_id.into()))?;
         Ok(BindingFilter { server_id, account_id: None, state })
     }
@@ -102,8 +102,17 @@ fn state_chip(binding: &Binding) -> Chip {
         BindingState::Paused | BindingState::Stopping => "wait",
         BindingState::Stopped => "plain",
     };
-    let why = binding.reason.map(|reason| format!(", {}", spaced(reason.as_str()))).unwrap_or_default();
-    Chip::new(tone, format!("{}{why}", spaced(binding.state.as_str())))
+    let state = Code::new("binding_state", binding.state.as_str());
+    match binding.reason {
+        Some(reason) => {
+            Chip::new(tone, format!("{}: {}", state.text(), Code::new("stop_reason", reason.as_str()).text()))
+        }
+        None => Chip::of_code(tone, state),
+    }
+}
+
+fn phase_code(binding: &Binding) -> Code {
+    Code::new("binding_phase", binding.phase.as_str())
 }
 
 /// Returns the transaction that waits for an OTP, if the OTP was not submitted yet.
@@ -112,29 +121,20 @@ fn wanted_otp(binding: &Binding) -> Option<&TrxId> {
     binding.trx_id.as_ref().filter(|_| waits)
 }
 
-const START: Words = both("Start", "Mulai");
-const PAUSE: Words = both("Pause", "Jeda");
-const RESUME: Words = both("Resume", "Lanjutkan");
-const STOP: Words = both("Stop", "Hentikan");
-
 /// Returns the actions that this person may take in the current state. The services check again. The forms return to
 /// `back`.
 fn actions_on(person: &SignedIn, binding: &Binding, back: &str) -> Vec<Action> {
     let verbs: &[(Words, &'static str)] = match binding.state {
-        BindingState::Running => &[(PAUSE, "pause"), (STOP, "stop")],
-        BindingState::Paused => &[(RESUME, "resume"), (STOP, "stop")],
+        BindingState::Running => &[(tr("bindings.pause_binding"), "pause"), (tr("bindings.stop_binding"), "stop")],
+        BindingState::Paused => &[(tr("bindings.resume_binding"), "resume"), (tr("bindings.stop_binding"), "stop")],
         BindingState::Stopping => &[],
-        BindingState::Stopped => &[(START, "start")],
+        BindingState::Stopped => &[(tr("bindings.start_binding"), "start")],
     };
     let mut actions = Vec::new();
     if let Some(trx_id) = wanted_otp(binding).filter(|_| person.may(&OTP_WRITERS)) {
-        let otp = Field::required("otp", both("OTP", "OTP"));
+        let otp = Field::required("otp", tr("bindings.otp"));
         let fields = vec![Field::hidden("trx_id", trx_id.as_str()), Field::hidden("back", back), otp];
-        actions.push(Action::new(
-            both("Hand in the OTP", "Serahkan OTP"),
-            format!("/bindings/{}/otp", binding.id),
-            fields,
-        ));
+        actions.push(Action::new(tr("bindings.submit_otp"), format!("/bindings/{}/otp", binding.id), fields));
     }
     if person.may(&OPERATORS) {
         actions.extend(verbs.iter().map(|&(label, word)| {
@@ -147,7 +147,7 @@ fn actions_on(person: &SignedIn, binding: &Binding, back: &str) -> Vec<Action> {
 
 /// Returns the row of a binding that another version wrote.
 fn unreadable_row(row: &UnreadableBinding) -> TableRow {
-    let chip = Chip::new("bad", both("cannot be read", "tidak dapat dibaca"));
+    let chip = Chip::new("bad", tr("bindings.unreadable"));
     let mut cells = vec![Cell::id(&row.id), Cell::html(chip), Cell::text(&row.error)];
     cells.resize_with(HEADINGS.len(), || Cell::text(""));
     TableRow::plain(cells)
@@ -162,13 +162,10 @@ pub(crate) async fn show_bindings(
     let app = app.showing();
     let query: BindingQuery = read_query(query)?;
     let filter = query.to_filter()?;
-    let after: Option<BindingId> =
-        match optional_text(both("cursor", "penanda halaman"), Some(&query.after))? {
-            Some(after) => Some(after.parse().map_err(|_| {
-                PageError::Invalid(both("That is no id of a binding.", "Itu bukan id binding.").into())
-            })?),
-            None => None,
-        };
+    let after: Option<BindingId> = match optional_text(tr("common.page_position"), Some(&query.after))? {
+        Some(after) => Some(after.parse().map_err(|_| PageError::Invalid(tr("bindings.not_valid_binding_id").into()))?),
+        None => None,
+    };
     let bindings = list::list_bindings(&app.core, &filter, after.as_ref().map(BindingId::as_str), PAGE).await?;
     let next = bindings.next.as_deref().map(|last| query.to_query(last));
     let base = &app.config.console.path;
@@ -179,9 +176,9 @@ pub(crate) async fn show_bindings(
             Cell::link(&href, binding.id.as_str()),
             Cell::html(state_chip(binding)),
             if wanted_otp(binding).is_some() {
-                Cell::html(Chip::new("warn", both("waits for an OTP", "menunggu OTP")))
+                Cell::html(Chip::new("warn", tr("bindings.waits_otp")))
             } else {
-                Cell::text(spaced(binding.phase.as_str()))
+                Cell::html(phase_code(binding))
             },
             Cell::id(&binding.server_id),
             Cell::id(&binding.account_id),
@@ -191,22 +188,17 @@ pub(crate) async fn show_bindings(
         TableRow::plain(cells).with_actions(actions_on(&person, binding, &back)).open(href)
     });
     let rows = rows.chain(bindings.unreadable.iter().map(unreadable_row)).collect();
-    let mut states = vec![("", both("any", "semua").get())];
-    states.extend(BindingState::ALL.map(|state| (state.as_str(), state.as_str())));
-    let shell = Shell::for_person(&app.config, &person, "/bindings", both("Bindings", "Binding"), query.did.as_deref());
+    let mut states = vec![("", tr("common.any").get())];
+    let labels = BindingState::ALL.map(|state| (state.as_str(), Code::new("binding_state", state.as_str()).text()));
+    states.extend(labels.iter().map(|(word, label)| (*word, label.as_str())));
+    let shell = Shell::for_person(&app.config, &person, "/bindings", tr("common.bindings"), query.did.as_deref());
     let shell = shell.live(REFRESH_S).follow(ChangeTopic::Bindings);
     let page = TablePage {
         filters: vec![
-            Field::text("server", both("Server", "Server"), &query.server),
-            Field::choice("state", both("State", "Status"), &query.state, &states),
+            Field::text("server", tr("bindings.server"), &query.server),
+            Field::choice("state", tr("common.state"), &query.state, &states),
         ],
-        if_empty: (
-            both("No bindings", "Tidak ada binding"),
-            both(
-                "Make one: dispatchq binding create, or POST /api/v1/bindings.",
-                "Buat satu: dispatchq binding create, atau POST /api/v1/bindings.",
-            ),
-        ),
+        if_empty: (tr("bindings.no_bindings"), tr("bindings.create_binding_dispatchq_binding")),
         next,
         ..TablePage::new(shell, &back, &HEADINGS, rows)
     };
@@ -215,7 +207,7 @@ pub(crate) async fn show_bindings(
 
 /// The next job of a binding.
 struct NextPart {
-    what: &'static str,
+    what: Words,
     when: Countdown,
     job: Cell,
     place: String,
@@ -224,22 +216,20 @@ struct NextPart {
 impl NextPart {
     fn new(person: &SignedIn, base: &str, next: NextStep, binding: &Binding, now: DateTime<Utc>) -> Self {
         let place: String = match next.place {
-            Some(JobPlace::Waiting { .. }) => both("waits", "menunggu").into(),
+            Some(JobPlace::Waiting { .. }) => tr("bindings.waiting").into(),
             Some(JobPlace::Parked { before, .. }) => {
-                say!("waits for a slot, {before} before it", "menunggu slot, {before} di depannya")
+                fill!("bindings.waits_slot_jobs_before", before)
             }
             Some(JobPlace::Running { worker, .. }) => {
-                let runs = both("runs", "berjalan");
-                worker.map_or_else(|| runs.into(), |worker| say!("held by {worker}", "dipegang {worker}"))
+                let runs = tr("bindings.running");
+                worker.map_or_else(|| runs.into(), |worker| fill!("common.runs_on", worker))
             }
-            Some(JobPlace::Dead { error }) => say!("dead: {error}", "mati: {error}"),
-            Some(JobPlace::Missing) => {
-                both("missing; the reconciler puts it back", "hilang; reconciler mengembalikannya").into()
-            }
+            Some(JobPlace::Dead { error }) => fill!("bindings.dead", error),
+            Some(JobPlace::Missing) => tr("bindings.missing_it_restored_within").into(),
             None => String::new(),
         };
         Self {
-            what: describe_binding_step(binding, next.does),
+            what: describe_binding_step(binding),
             when: Countdown { to: next.at, now },
             job: job_cell(person, base, &next.job),
             place,
@@ -249,7 +239,7 @@ impl NextPart {
 
 struct EventRow {
     at: Moment,
-    what: String,
+    what: Code,
     actor: String,
     detail: String,
 }
@@ -258,7 +248,12 @@ impl EventRow {
     fn new(event: BindingEventRow) -> Self {
         // The detail of an OTP event is a digest, so it is not shown.
         let detail = event.detail.filter(|_| event.kind != OTP_EVENT).or(event.reason);
-        Self { at: Moment(event.at), what: spaced(&event.kind), actor: event.actor, detail: detail.unwrap_or_default() }
+        Self {
+            at: Moment(event.at),
+            what: Code::new("binding_event", event.kind),
+            actor: event.actor,
+            detail: detail.unwrap_or_default(),
+        }
     }
 }
 
@@ -280,7 +275,7 @@ impl TransactionRow {
         };
         Self {
             id: header.trx_id.to_string(),
-            status: Chip::new(tone, spaced(header.status.as_str())),
+            status: Chip::of_code(tone, Code::new("transaction_state", header.status.as_str())),
             reason: header.reason.unwrap_or_default(),
             started: Moment(header.started_at),
             ended: header.ended_at.map(Moment),
@@ -294,7 +289,7 @@ struct BindingDetailPage {
     shell: Shell,
     id: String,
     state: Chip,
-    phase: String,
+    phase: Code,
     why: String,
     to_do: Vec<BindingAdvice>,
     next: Option<NextPart>,
@@ -307,12 +302,10 @@ struct BindingDetailPage {
     facts: Vec<(Words, String)>,
 }
 
-const NO_BINDING: Words = both("There is no binding of this id.", "Tidak ada binding dengan id ini.");
-
 /// Returns the page for an error.
 fn binding_error(error: BindingError) -> PageError {
     match error {
-        BindingError::NotFound(_) => PageError::NotFound(NO_BINDING),
+        BindingError::NotFound(_) => PageError::NotFound(tr("bindings.no_binding_id")),
         BindingError::Database(error) => error.into(),
         BindingError::Batch(error) => PageError::Unavailable(error.to_string()),
         error => PageError::Conflict(sentence(&error.to_string())),
@@ -320,7 +313,7 @@ fn binding_error(error: BindingError) -> PageError {
 }
 
 fn parse_binding(id: &str) -> Result<BindingId, PageError> {
-    id.parse().map_err(|_| PageError::NotFound(NO_BINDING))
+    id.parse().map_err(|_| PageError::NotFound(tr("bindings.no_binding_id")))
 }
 
 pub(crate) async fn show_page(
@@ -335,11 +328,18 @@ pub(crate) async fn show_page(
     let Deed { did } = read_query(query)?;
     let explained = gather::explain_binding(&app.bindings, &id).await.map_err(binding_error)?;
     if explained.binding.deleted_at.is_some() {
-        return Err(PageError::NotFound(both("This binding was deleted.", "Binding ini sudah dihapus.")));
+        return Err(PageError::NotFound(tr("bindings.binding_deleted")));
     }
     let transactions = list::list_transactions(&app.core, &id, None, None, TRANSACTIONS).await?;
     let now = db::database_now(&app.core.db).await?;
     render(&build_page((&app, &person, now), explained, transactions, did.as_deref()))
+}
+
+/// Returns whether the page has no button for the command of this advice.
+fn has_no_button(advice: &BindingAdvice) -> bool {
+    let verbs = ["start", "pause", "resume", "stop", "otp"].map(|verb| format!("dispatchq binding {verb} "));
+    let has_button = |command: &str| verbs.iter().any(|verb| command.starts_with(verb.as_str()));
+    !advice.command.as_deref().is_some_and(has_button)
 }
 
 fn build_page(
@@ -348,37 +348,36 @@ fn build_page(
     transactions: Vec<TransactionHeader>,
     did: Option<&str>,
 ) -> BindingDetailPage {
-    let BindingExplanation { binding, why, next, slots, server, all_calls, to_do, events, redis_error, .. } = explained;
+    let BindingExplanation { binding, next, slots, server, all_calls, to_do, events, redis_error, .. } = explained;
     let of_limit = |used: Option<SlotUse>| {
         used.map_or_else(
             || "–".to_owned(),
-            |SlotUse { in_use, limit, waiting }| {
-                say!("{in_use} of {limit}, {waiting} wait", "{in_use} dari {limit}, {waiting} menunggu")
-            },
+            |SlotUse { in_use, limit, waiting }| fill!("bindings.use_waiting", in_use, limit, waiting),
         )
     };
     let mut facts = vec![
-        (both("Server", "Server"), format!("{} ({})", server.id, server.provider)),
-        (both("Account", "Akun"), binding.account_id.to_string()),
-        (both("Cycle", "Siklus"), binding.cycle.to_string()),
-        (both("Failures in a row", "Kegagalan berturut-turut"), binding.failures.to_string()),
-        (both("Unresolved", "Belum terselesaikan"), binding.unresolved.to_string()),
-        (both("OTPs used up", "OTP terpakai"), binding.otp_tries.to_string()),
-        (both("Slots held", "Slot yang dipegang"), slots.len().to_string()),
-        (both("Calls of the server", "Panggilan server ini"), of_limit(server.slots)),
-        (both("Calls of all servers", "Panggilan semua server"), of_limit(all_calls)),
+        (tr("bindings.server"), format!("{} ({})", server.id, server.provider)),
+        (tr("bindings.account"), binding.account_id.to_string()),
+        (tr("bindings.cycle"), binding.cycle.to_string()),
+        (tr("bindings.consecutive_failures"), binding.failures.to_string()),
+        (tr("bindings.unresolved_transactions"), binding.unresolved.to_string()),
+        (tr("bindings.otp_tries_used"), binding.otp_tries.to_string()),
+        (tr("bindings.slots_use"), slots.len().to_string()),
+        (tr("bindings.calls_server"), of_limit(server.slots)),
+        (tr("bindings.calls_all_servers"), of_limit(all_calls)),
     ];
     if !server.enabled {
-        facts.push((both("Server is", "Server ini"), both("disabled", "dinonaktifkan").into()));
+        facts.push((tr("bindings.server_state"), tr("common.disabled").into()));
     }
     let back = format!("/bindings/{}", encode_component(binding.id.as_str()));
-    let shell = Shell::for_person(&app.config, person, "/bindings", format!("Binding {}", binding.id), did);
+    let shell =
+        Shell::for_person(&app.config, person, "/bindings", format!("{} {}", tr("bindings.binding"), binding.id), did);
     BindingDetailPage {
         shell: shell.live(REFRESH_S).follow(ChangeTopic::Bindings).made_at(now),
         state: state_chip(&binding),
-        phase: spaced(binding.phase.as_str()),
-        why: describe_binding(&binding, now, why),
-        to_do,
+        phase: phase_code(&binding),
+        why: describe_binding(&binding, now),
+        to_do: to_do.into_iter().filter(has_no_button).collect(),
         next: next.map(|next| NextPart::new(person, &app.config.console.path, next, &binding, now)),
         otp_until: wanted_otp(&binding).and(binding.otp_deadline).map(|to| Countdown { to, now }),
         redis_problem: redis_error,
@@ -411,10 +410,10 @@ pub(crate) async fn command_binding(
         "pause" => BindingCommand::Pause,
         "resume" => BindingCommand::Resume,
         "stop" => BindingCommand::Stop { reason: StopReason::ManualStop },
-        _ => return Err(PageError::NotFound(NO_ACTION)),
+        _ => return Err(PageError::NotFound(tr("problem.action_not_exist"))),
     };
     let CommandForm { reason, back } = read_form(form)?;
-    let reason = given_text(REASON, &reason)?;
+    let reason = given_text(tr("common.reason"), &reason)?;
     let registry = RedisWorkerRegistry::new(app.bindings.clone(), person.actor()).with_reason(Some(reason));
     registry.command(&id, &command).await.map_err(binding_error)?;
     Ok(go_back(&app.config, safe_path(back.as_deref(), "/bindings"), "binding").into_response())
@@ -440,7 +439,7 @@ pub(crate) async fn submit_otp(
     person.require_role(&OTP_WRITERS)?;
     let id = parse_binding(&id)?;
     let OtpForm { trx_id, otp, back } = read_form(form)?;
-    let no_id = both("That is no id of a transaction.", "Itu bukan id transaksi.");
+    let no_id = tr("bindings.not_valid_transaction_id");
     let trx_id = TrxId::try_from(trx_id).map_err(|_| PageError::Invalid(no_id.into()))?;
     let otp = PlainOtp::parse(otp.trim().to_owned());
     let otp = otp.map_err(|error| PageError::Invalid(sentence(&error.to_string())))?;

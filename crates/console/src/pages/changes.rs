@@ -18,9 +18,9 @@ use tokio::time::Instant;
 
 use super::roles::STAFF;
 use crate::{
+    catalogue::tr,
     cookie::{CookieKind, Transport},
     form::read_query,
-    language::both,
     page_error::PageError,
     session::SignedIn,
 };
@@ -53,7 +53,7 @@ pub(crate) async fn stream_changes(
 ) -> Result<Response, PageError> {
     person.require_role(&STAFF)?;
     let ChangesQuery { of } = read_query(query)?;
-    let unknown = both("No page shows rows of this kind.", "Tidak ada halaman yang menampilkan baris jenis ini.");
+    let unknown = tr("problem.no_page_shows_changes");
     let topic = ChangeTopic::parse(&of).ok_or(PageError::NotFound(unknown))?;
     let Some(watcher) = app.desk.changes.enter(&app.core.pages, &app.core.loops, &topic) else {
         // With this status the browser stops opening streams. The page refreshes by itself.

@@ -11,14 +11,15 @@ use model::plan::{Plan, PlanCounts, PlanState};
 use uuid::Uuid;
 
 use super::{
+    plan::describe_action,
     roles::{ADMINS, OPERATORS, STAFF},
     rows::{Deed, ReasonForm},
 };
 use crate::{
-    form::{REASON, given_text, read_form, read_query},
-    language::{Words, both, say},
+    catalogue::{Words, fill, tr},
+    form::{given_text, read_form, read_query},
     page::{Shell, go_back, render},
-    page_error::{NO_ACTION, PageError},
+    page_error::PageError,
     session::SignedIn,
     shown::{Chip, Moment, escape, role_word, sentence},
     table::{Action, Cell, Field, TablePage, TableRow},
@@ -33,23 +34,22 @@ const PAGE: i64 = 100;
 const REFRESH_S: u32 = 5;
 const SESSIONS_REFRESH_S: u32 = 15;
 
-const CANCEL: Words = both("Cancel", "Batalkan");
 const PLAN_HEADINGS: [Words; 7] = [
-    both("Plan", "Rencana"),
-    both("State", "Status"),
-    both("What", "Apa"),
-    both("Of which", "Dari yang mana"),
-    both("Progress", "Kemajuan"),
-    both("Made", "Dibuat"),
-    both("Why", "Mengapa"),
+    tr("plans.plan"),
+    tr("common.state"),
+    tr("common.action"),
+    tr("plans.selection"),
+    tr("plans.progress"),
+    tr("common.created"),
+    tr("common.reason"),
 ];
 
 pub(super) fn state_chip(state: PlanState) -> Chip {
     let (tone, word) = match state {
-        PlanState::Planned => ("wait", both("planned", "direncanakan")),
-        PlanState::Running => ("busy", both("running", "berjalan")),
-        PlanState::Done => ("good", both("done", "selesai")),
-        PlanState::Cancelled => ("plain", both("cancelled", "dibatalkan")),
+        PlanState::Planned => ("wait", tr("plans.planned")),
+        PlanState::Running => ("busy", tr("common.running")),
+        PlanState::Done => ("good", tr("plans.done")),
+        PlanState::Cancelled => ("plain", tr("plans.cancelled")),
     };
     Chip::new(tone, word)
 }
@@ -57,10 +57,7 @@ pub(super) fn state_chip(state: PlanState) -> Chip {
 pub(super) fn describe_progress(counts: PlanCounts) -> String {
     let left = counts.left();
     let PlanCounts { total, changed, unchanged, refused } = counts;
-    say!(
-        "{total} in all: {changed} changed, {unchanged} unchanged, {refused} refused, {left} left",
-        "{total} seluruhnya: {changed} berubah, {unchanged} tetap, {refused} ditolak, {left} tersisa"
-    )
+    fill!("plans.total_changed_unchanged_refused", total, changed, unchanged, refused, left)
 }
 
 /// Returns the actions that this person may take in the current state of the plan. The services check again.
@@ -70,14 +67,14 @@ pub(super) fn actions_on(person: &SignedIn, plan: &Plan) -> Vec<Action> {
     }
     let action = |label, word: &str| Action::new(label, format!("/plans/{}/{word}", plan.id), Vec::new());
     match plan.state {
-        PlanState::Planned => vec![action(both("Run", "Jalankan"), "run"), action(CANCEL, "cancel")],
-        PlanState::Running => vec![action(CANCEL, "cancel")],
+        PlanState::Planned => vec![action(tr("plans.run_plan"), "run"), action(tr("plans.cancel_plan"), "cancel")],
+        PlanState::Running => vec![action(tr("plans.cancel_plan"), "cancel")],
         PlanState::Done | PlanState::Cancelled => Vec::new(),
     }
 }
 
 pub(super) fn parse_plan(id: &str) -> Result<PlanId, PageError> {
-    id.parse().map_err(|_| PageError::NotFound(NO_PLAN))
+    id.parse().map_err(|_| PageError::NotFound(tr("plans.no_plan_id")))
 }
 
 pub(crate) async fn show_plans(
@@ -98,10 +95,10 @@ pub(crate) async fn show_plans(
             cells: vec![
                 Cell::link(&href, &plan.id.to_string()),
                 Cell::html(state_chip(plan.state)),
-                Cell::text(format!("{} {}", plan.kind.as_str(), plan.action)),
+                Cell::html(describe_action(plan.kind, plan.action.to_string().trim_matches('"'))),
                 Cell::id(&plan.filter),
                 Cell::text(describe_progress(plan.counts)),
-                Cell::html(say!("{at} by {by}", "{at} oleh {by}")),
+                Cell::html(fill!("common.at_by", at, by)),
                 Cell::text(plan.reason.unwrap_or_default()),
             ],
             actions,
@@ -109,29 +106,19 @@ pub(crate) async fn show_plans(
         }
     });
     let rows = rows.collect();
-    let shell =
-        Shell::for_person(&app.config, &person, "/plans", both("Plans", "Rencana"), did.as_deref()).live(REFRESH_S);
+    let shell = Shell::for_person(&app.config, &person, "/plans", tr("common.plans"), did.as_deref()).live(REFRESH_S);
     let page = TablePage {
-        note: both(
-            "What is done to many is stored first, with its exact ids, and run once by its id. The newest first.",
-            "Yang dilakukan pada banyak hal disimpan dahulu, dengan id yang tepat, lalu dijalankan sekali menurut id-nya. Yang terbaru lebih dulu.",
-        )
-        .into(),
-        if_empty: (
-            both("No plans", "Tidak ada rencana"),
-            both("Dead letters and bindings make them.", "Pekerjaan mati dan binding membuatnya."),
-        ),
+        note: tr("plans.plan_stores_bulk_action").into(),
+        if_empty: (tr("plans.no_plans"), tr("plans.plans_created_on_page")),
         ..TablePage::new(shell, "/plans", &PLAN_HEADINGS, rows)
     };
     render(&page)
 }
 
-pub(super) const NO_PLAN: Words = both("There is no plan of this id.", "Tidak ada rencana dengan id ini.");
-
 /// Returns the page for an error.
 pub(super) fn plan_error(error: PlanError) -> PageError {
     match error {
-        PlanError::NotFound(_) => PageError::NotFound(NO_PLAN),
+        PlanError::NotFound(_) => PageError::NotFound(tr("plans.no_plan_id")),
         PlanError::Database(error) => error.into(),
         PlanError::Service(error) => error.into(),
         error => PageError::Conflict(sentence(&error.to_string())),
@@ -149,19 +136,14 @@ pub(crate) async fn change_plan(
     let (changed, deed) = match word.as_str() {
         "run" => (control::run_plan(&app.core, id, &person.actor()).await, "plan-run"),
         "cancel" => (control::cancel_plan(&app.core, id, &person.actor()).await, "plan-cancel"),
-        _ => return Err(PageError::NotFound(NO_ACTION)),
+        _ => return Err(PageError::NotFound(tr("problem.action_not_exist"))),
     };
     changed.map_err(plan_error)?;
     Ok(go_back(&app.config, "/plans", deed).into_response())
 }
 
-const SESSION_HEADINGS: [Words; 5] = [
-    both("Key", "Kunci"),
-    both("Role", "Peran"),
-    both("From", "Dari"),
-    both("Signed in", "Masuk sejak"),
-    both("Last used", "Terakhir dipakai"),
-];
+const SESSION_HEADINGS: [Words; 5] =
+    [tr("common.key"), tr("common.role"), tr("plans.address"), tr("plans.signed"), tr("common.last_used")];
 
 pub(crate) async fn show_sessions(
     State(app): State<App>,
@@ -180,19 +162,16 @@ pub(crate) async fn show_sessions(
             Cell::html(Moment(session.last_seen_at)),
         ],
         actions: vec![
-            Action::new(both("End", "Akhiri"), format!("/sessions/{}/end", session.id), vec![Field::reason()]).danger(),
+            Action::new(tr("plans.end_session"), format!("/sessions/{}/end", session.id), vec![Field::reason()])
+                .danger(),
         ],
         href: String::new(),
     });
     let rows = rows.collect();
-    let shell = Shell::for_person(&app.config, &person, "/sessions", both("Sessions", "Sesi"), did.as_deref())
+    let shell = Shell::for_person(&app.config, &person, "/sessions", tr("common.sessions"), did.as_deref())
         .live(SESSIONS_REFRESH_S);
     let page = TablePage {
-        note: both(
-            "Who is signed in to the console. A session also ends with its key.",
-            "Siapa yang masuk ke konsol. Sesi juga berakhir bersama kuncinya.",
-        )
-        .into(),
+        note: tr("plans.these_people_signed_console").into(),
         ..TablePage::new(shell, "/sessions", &SESSION_HEADINGS, rows)
     };
     render(&page)
@@ -207,11 +186,11 @@ pub(crate) async fn end_session(
 ) -> Result<Response, PageError> {
     person.require_role(&ADMINS)?;
     let missing = || {
-        let text = both("There is no such session, or it has ended.", "Sesi ini tidak ada, atau sudah berakhir.");
+        let text = tr("plans.no_such_session_it");
         PageError::NotFound(text)
     };
     let id: Uuid = id.parse().map_err(|_| missing())?;
-    let reason = given_text(REASON, &read_form(form)?.reason)?;
+    let reason = given_text(tr("common.reason"), &read_form(form)?.reason)?;
     let by = ActionAuthor { actor: &person.actor(), reason: Some(&reason) };
     if !sessions::close_session(&app.core.db, id, by).await? {
         return Err(missing());

@@ -20,11 +20,10 @@ use super::{
     rows::{BackForm, OrderRow, parse_order},
 };
 use crate::{
-    deeds::SEARCH_AGAIN,
+    catalogue::{fill, tr},
     form::{read_form, read_query, write_query},
-    language::{Words, both, say},
     page::{Shell, go_back, render, safe_path},
-    page_error::{NO_ORDER, PageError},
+    page_error::PageError,
     session::SignedIn,
     shown::{Chip, Countdown},
     table::{Action, Field},
@@ -41,7 +40,6 @@ use model::{
 };
 use orders::{search, store};
 
-const DECIDE: Words = both("Decide", "Putuskan");
 const PAGE: u32 = 100;
 const REFRESH_S: u32 = 5;
 
@@ -68,7 +66,7 @@ pub(super) struct TakenBy {
 impl TakenBy {
     pub(super) fn new(take: OrderTake, me: &Actor, now: DateTime<Utc>) -> Self {
         let is_me = take.taken_by == me.to_string();
-        let person = if is_me { Chip::new("busy", both("you", "Anda")) } else { Chip::new("busy", take.taken_by) };
+        let person = if is_me { Chip::new("busy", tr("desk.you")) } else { Chip::new("busy", take.taken_by) };
         Self { person, is_me, ends: Countdown { to: take.ends_at, now } }
     }
 }
@@ -101,15 +99,15 @@ fn form_to_decide(order: &OrderRow) -> Action {
     let mut fields = vec![Field::hidden("back", "/desk")];
     let mut decide = if order.has_driver {
         fields.push(Field::reason());
-        Action::new(DECIDE, path("release"), fields).button(both("Take back", "Tarik kembali"))
+        Action::new(tr("desk.decide"), path("release"), fields).button(tr("common.release_from_driver"))
     } else {
-        fields.push(Field::text("driver_id", both("Driver", "Pengemudi"), ""));
+        fields.push(Field::text("driver_id", tr("common.driver"), ""));
         fields.push(Field::reason());
-        let assign = Action::new(DECIDE, path("assign"), fields).button(both("Assign", "Tugaskan"));
-        assign.or(SEARCH_AGAIN, path("redispatch"))
+        let assign = Action::new(tr("desk.decide"), path("assign"), fields).button(tr("common.assign_driver"));
+        assign.or(tr("orders.search_again"), path("redispatch"))
     };
     if order.held.is_some() {
-        decide = decide.or(both("Resume", "Lanjutkan"), path("resume"));
+        decide = decide.or(tr("common.resume_order"), path("resume"));
     }
     decide
 }
@@ -123,8 +121,8 @@ fn form_to_assign(order: &str, driver: &str) -> Action {
         Field::hidden("list", "near"),
         Field::reason(),
     ];
-    let label = say!("Assign {driver}", "Tugaskan {driver}");
-    Action::new(label, format!("/orders/{order}/assign"), fields).button(both("Assign", "Tugaskan"))
+    let label = fill!("desk.assign", driver);
+    Action::new(label, format!("/orders/{order}/assign"), fields).button(tr("common.assign_driver"))
 }
 
 /// The order whose drivers are shown.
@@ -150,6 +148,14 @@ struct DeskPage {
     is_full: bool,
 }
 
+impl DeskPage {
+    /// Returns the number of orders, such as `17`, or `100+`.
+    fn count_text(&self) -> String {
+        let more = if self.is_full { "+" } else { "" };
+        format!("{}{more}", self.rows.len())
+    }
+}
+
 pub(crate) async fn show_page(
     State(app): State<App>,
     person: SignedIn,
@@ -162,7 +168,8 @@ pub(crate) async fn show_page(
         "" => (db::database_now(&app.core.db).await?, None),
         id => {
             let id = parse_order(Path(id.to_owned()))?;
-            let snapshot = store::load_order(&app.core.db, &id).await?.ok_or(PageError::NotFound(NO_ORDER))?;
+            let snapshot =
+                store::load_order(&app.core.db, &id).await?.ok_or(PageError::NotFound(tr("problem.no_order_id")))?;
             (snapshot.now, Some(choose_order(&app.desk, &snapshot).await?))
         }
     };
@@ -181,7 +188,7 @@ pub(crate) async fn show_page(
         DeskRow { order, taken, address, decide }
     });
     let rows = rows.collect();
-    let shell = Shell::for_person(&app.config, &person, "/desk", both("Desk", "Meja"), did.as_deref());
+    let shell = Shell::for_person(&app.config, &person, "/desk", tr("common.desk"), did.as_deref());
     let page = DeskPage {
         shell: shell.live(REFRESH_S).follow(ChangeTopic::Orders).made_at(now),
         here: chosen.as_ref().map_or_else(|| "/desk".to_owned(), |chosen| chosen.address.clone()),
@@ -211,14 +218,8 @@ async fn choose_order(desk: &Desk, snapshot: &Snapshot) -> Result<ChosenOrder, P
 fn refuse_take(error: TakeError) -> PageError {
     let text = match error {
         TakeError::Database(error) => return error.into(),
-        TakeError::NotWaiting => both(
-            "This order waits for a person no more: there is nothing to take.",
-            "Pesanan ini tidak lagi menunggu orang: tidak ada yang perlu diambil.",
-        ),
-        TakeError::NotYours => both(
-            "You are not on this order: it ended by itself, or another person took it over.",
-            "Anda tidak sedang menangani pesanan ini: sudah berakhir sendiri, atau diambil alih orang lain.",
-        ),
+        TakeError::NotWaiting => tr("desk.order_no_longer_waits"),
+        TakeError::NotYours => tr("desk.you_do_not_handle"),
     };
     PageError::Conflict(text.into())
 }

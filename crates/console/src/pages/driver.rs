@@ -12,19 +12,19 @@ use super::{
     rows::Deed,
 };
 use crate::{
+    catalogue::{Words, fill, tr},
     form::{encode_component, read_query},
-    language::{Words, both, say},
     page::{Shell, render},
     page_error::PageError,
     session::SignedIn,
-    shown::{Chip, Countdown, Moment, describe_age, describe_distance, group_digits},
+    shown::{Chip, Code, Countdown, Moment, describe_age, describe_distance, describe_place, group_digits},
     table::{Action, Field},
 };
 use app::App;
 use desk::reports::page_changes::ChangeTopic;
 use foundation::db;
 use model::{
-    ids::{DriverId, ServiceType},
+    ids::{DriverId, LatLng, ServiceType},
     order::OfferState,
 };
 use orders::fleet::{
@@ -38,9 +38,6 @@ const OFFERS: u32 = 50;
 /// Time range of the counts.
 const COUNTED: TimeDelta = TimeDelta::days(7);
 
-pub(super) const SERVICES: Words = both("Service types, with commas", "Jenis layanan, dengan koma");
-pub(super) const NO_DRIVER: Words = both("There is no driver of this id.", "Tidak ada pengemudi dengan id ini.");
-
 /// Returns the address of a driver's page. `base` is the console's path.
 pub(super) fn driver_page(base: &str, id: &str) -> String {
     format!("{base}/drivers/{}", encode_component(id))
@@ -49,19 +46,19 @@ pub(super) fn driver_page(base: &str, id: &str) -> String {
 /// Returns the current activity of a driver.
 pub(super) fn driver_chip(driver: &DriverRecord) -> Chip {
     match driver.active_order {
-        _ if driver.disabled_at.is_some() => Chip::new("bad", both("disabled", "dinonaktifkan")),
-        Some(_) => Chip::new("busy", both("has an order", "memegang pesanan")),
-        None if driver.available => Chip::new("good", both("free", "bebas")),
-        None => Chip::new("plain", both("off duty", "tidak bertugas")),
+        _ if driver.disabled_at.is_some() => Chip::new("bad", tr("common.disabled")),
+        Some(_) => Chip::new("busy", tr("driver.order")),
+        None if driver.available => Chip::new("good", tr("driver.available")),
+        None => Chip::new("plain", tr("common.off_duty")),
     }
 }
 
 /// Returns the form that disables or enables a driver. It returns to `back`, or else to the list.
 pub(super) fn change_of_driver(driver: &DriverRecord, back: Option<&str>) -> Action {
     let (label, word) = if driver.disabled_at.is_some() {
-        (both("Enable", "Aktifkan"), "enable")
+        (tr("driver.enable_driver"), "enable")
     } else {
-        (both("Disable", "Nonaktifkan"), "disable")
+        (tr("driver.disable_driver"), "disable")
     };
     let mut fields: Vec<Field> = back.map(|back| Field::hidden("back", back)).into_iter().collect();
     fields.push(Field::reason());
@@ -72,32 +69,26 @@ pub(super) fn change_of_driver(driver: &DriverRecord, back: Option<&str>) -> Act
 fn form_for_change(driver: &DriverRecord) -> Action {
     let services: Vec<&str> = driver.service_types.iter().map(ServiceType::as_str).collect();
     let fields = vec![
-        Field { value: services.join(", "), ..Field::required("service_types", SERVICES) },
-        Field::text(
-            "phone",
-            both(
-                "Phone, such as +628123456789; empty: it stays; -: none",
-                "Telepon, misalnya +628123456789; kosong: tetap; -: tidak ada",
-            ),
-            "",
-        ),
+        Field {
+            value: services.join(", "),
+            ..Field::required("service_types", tr("driver.service_types_separated_commas"))
+        },
+        Field::text("phone", tr("driver.phone_field"), ""),
         Field::reason(),
     ];
     let path = format!("/drivers/{}/change", encode_component(driver.id.as_str()));
-    Action::new(both("Change", "Ubah"), path, fields)
+    Action::new(tr("driver.change_driver"), path, fields)
 }
 
 /// Returns the state of an offer.
-fn offer_chip(state: OfferState) -> Chip {
-    let (tone, word) = match state {
-        OfferState::Offered => ("wait", both("is asked", "sedang ditanya")),
-        OfferState::Accepted => ("good", both("won", "diterima")),
-        OfferState::Declined => ("warn", both("declined", "ditolak")),
-        OfferState::Expired => ("warn", both("not answered", "tidak dijawab")),
-        OfferState::Superseded => ("plain", both("lost to another driver", "didahului pengemudi lain")),
-        OfferState::Withdrawn => ("plain", both("taken back", "ditarik kembali")),
+pub(super) fn offer_chip(state: OfferState) -> Chip {
+    let tone = match state {
+        OfferState::Offered => "wait",
+        OfferState::Accepted => "good",
+        OfferState::Declined | OfferState::Expired => "warn",
+        OfferState::Superseded | OfferState::Withdrawn => "plain",
     };
-    Chip::new(tone, word)
+    Chip::of_code(tone, Code::new("offer_state", state.as_str()))
 }
 
 struct OfferRow {
@@ -163,22 +154,23 @@ pub(crate) async fn show_page(
     let app = app.showing();
     let id = DriverId::from(id);
     let Deed { did } = read_query(query)?;
-    let driver = drivers::find_driver(&app.core.db, &id).await?.ok_or(PageError::NotFound(NO_DRIVER))?;
+    let driver =
+        drivers::find_driver(&app.core.db, &id).await?.ok_or(PageError::NotFound(tr("driver.no_driver_id")))?;
     let located = drivers::find_located_at(&app.core.db, &id).await?;
     let offers = driver_offers::list_latest(&app.core.db, &id, OFFERS).await?;
     let ends = driver_offers::count_ended(&app.core.db, &id, COUNTED).await?;
     let now = db::database_now(&app.core.db).await?;
     let services: Vec<&str> = driver.service_types.iter().map(ServiceType::as_str).collect();
-    let wants_work = if driver.available { both("yes", "ya") } else { both("no", "tidak") };
+    let wants_work = if driver.available { tr("common.yes") } else { tr("common.no") };
     let facts = vec![
-        (both("Drives for", "Melayani"), services.join(", ")),
-        (both("Wants work", "Ingin bekerja"), wants_work.into()),
-        (both("Last place", "Tempat terakhir"), format!("{:.5}, {:.5}", driver.lat, driver.lng)),
+        (tr("common.service_types"), services.join(", ")),
+        (tr("common.on_duty"), wants_work.into()),
+        (tr("driver.last_location"), describe_place(LatLng { lat: driver.lat, lng: driver.lng })),
         (
-            both("Age of the place", "Umur tempat itu"),
+            tr("driver.age_location"),
             match located {
                 Some(_) => describe_age(located, now),
-                None => both("not known", "tidak diketahui").into(),
+                None => tr("common.not_known").into(),
             },
         ),
     ];
@@ -188,7 +180,7 @@ pub(crate) async fn show_page(
     } else {
         Vec::new()
     };
-    let title = say!("Driver {id}", "Pengemudi {id}");
+    let title = fill!("driver.title", id);
     let shell = Shell::for_person(&app.config, &person, "/drivers", title, did.as_deref());
     let page = DriverDetailPage {
         shell: shell.live(REFRESH_S).follow(ChangeTopic::Orders).made_at(now),

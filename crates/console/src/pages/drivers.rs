@@ -10,21 +10,21 @@ use axum::{
 use serde::Deserialize;
 
 use super::{
-    driver::{NO_DRIVER, SERVICES, change_of_driver, driver_chip, driver_page},
+    driver::{change_of_driver, driver_chip, driver_page},
     roles::{OPERATORS, STAFF},
 };
 use crate::{
-    form::{REASON, encode_component, given_text, optional_text, read_form, read_query, split_names, write_query},
-    language::{Words, both, say},
+    catalogue::{Words, fill, tr},
+    form::{encode_component, given_text, optional_text, read_form, read_query, split_names, write_query},
     page::{Shell, go_back, render, safe_path},
-    page_error::{NO_ACTION, PageError},
+    page_error::PageError,
     session::SignedIn,
-    shown::{Moment, sentence},
+    shown::{Moment, describe_place, sentence},
     table::{Action, Cell, Field, TablePage, TableRow},
 };
 use app::App;
 use foundation::staff_actions::ActionAuthor;
-use model::ids::{DriverId, ServiceType};
+use model::ids::{DriverId, LatLng, ServiceType};
 use orders::fleet::{
     driver_admin::{self, DriverChange, DriverError, DriverFilter},
     drivers::NewDriver,
@@ -45,12 +45,12 @@ pub(crate) struct DriverQuery {
 }
 
 const DRIVER_HEADINGS: [Words; 6] = [
-    both("Driver", "Pengemudi"),
-    both("State", "Status"),
-    both("Drives for", "Melayani"),
-    both("Order", "Pesanan"),
-    both("Idle since", "Menganggur sejak"),
-    both("Place", "Tempat"),
+    tr("common.driver"),
+    tr("common.state"),
+    tr("common.service_types"),
+    tr("common.order"),
+    tr("common.idle_since"),
+    tr("drivers.location"),
 ];
 
 pub(crate) async fn show_drivers(
@@ -61,11 +61,11 @@ pub(crate) async fn show_drivers(
     person.require_role(&STAFF)?;
     let app = app.showing();
     let query: DriverQuery = read_query(query)?;
-    if let Some(id) = optional_text(both("id", "id"), Some(&query.id))? {
+    if let Some(id) = optional_text(tr("common.id"), Some(&query.id))? {
         return Ok(Redirect::to(&driver_page(&app.config.console.path, &id)).into_response());
     }
     let filter = DriverFilter {
-        service_type: optional_text(both("service type", "jenis layanan"), Some(&query.service_type))?.map(Into::into),
+        service_type: optional_text(tr("common.service_type"), Some(&query.service_type))?.map(Into::into),
         available: match query.available.as_str() {
             "true" => Some(true),
             "false" => Some(false),
@@ -73,7 +73,7 @@ pub(crate) async fn show_drivers(
         },
         disabled: None,
     };
-    let after = optional_text(both("cursor", "penanda halaman"), Some(&query.after))?.map(DriverId::from);
+    let after = optional_text(tr("common.page_position"), Some(&query.after))?.map(DriverId::from);
     let drivers = driver_admin::list_page(&app.core.db, &filter, after.as_ref(), PAGE).await?;
     let is_full = u32::try_from(drivers.len()).is_ok_and(|n| n == PAGE);
     let address = |after: &str| {
@@ -94,34 +94,25 @@ pub(crate) async fn show_drivers(
                 Cell::text(services.join(", ")),
                 driver.active_order.as_deref().map_or_else(|| Cell::text(""), |order| Cell::link(&order_page, order)),
                 Cell::html(Moment(driver.idle_since)),
-                Cell::text(format!("{:.4}, {:.4}", driver.lat, driver.lng)),
+                Cell::text(describe_place(LatLng { lat: driver.lat, lng: driver.lng })),
             ],
             actions: if may_act { vec![change_of_driver(&driver, None)] } else { Vec::new() },
             href,
         }
     });
     let rows = rows.collect();
-    let shell = Shell::for_person(&app.config, &person, "/drivers", both("Drivers", "Pengemudi"), query.did.as_deref());
+    let shell = Shell::for_person(&app.config, &person, "/drivers", tr("common.drivers"), query.did.as_deref());
     let shell = shell.live(if query.after.is_empty() { REFRESH_S } else { 0 });
-    let free = [
-        ("", both("any", "semua").get()),
-        ("true", both("on duty", "bertugas").get()),
-        ("false", both("off duty", "tidak bertugas").get()),
-    ];
+    let free =
+        [("", tr("common.any").get()), ("true", tr("common.on_duty").get()), ("false", tr("common.off_duty").get())];
     let page = TablePage {
         filters: vec![
-            Field::text("id", both("Open a driver by id", "Buka pengemudi dengan id"), ""),
-            Field::text("service_type", both("Service type", "Jenis layanan"), &query.service_type),
-            Field::choice("available", both("Duty", "Tugas"), &query.available, &free),
+            Field::text("id", tr("drivers.open_driver_id"), ""),
+            Field::text("service_type", tr("common.service_type"), &query.service_type),
+            Field::choice("available", tr("drivers.duty"), &query.available, &free),
         ],
         actions: if may_act { vec![form_for_new_driver()] } else { Vec::new() },
-        if_empty: (
-            both("No driver fits", "Tidak ada pengemudi yang cocok"),
-            both(
-                "Operators add drivers above, by dispatchq driver import FILE, or by POST /api/v1/drivers.",
-                "Operator menambahkan pengemudi di atas, dengan dispatchq driver import FILE, atau dengan POST /api/v1/drivers.",
-            ),
-        ),
+        if_empty: (tr("drivers.no_drivers_found"), tr("drivers.operators_add_drivers_above")),
         next,
         ..TablePage::new(shell, &format!("/drivers{}", address(&query.after)), &DRIVER_HEADINGS, rows)
     };
@@ -146,10 +137,10 @@ pub(crate) async fn set_driver(
     let (disabled, deed) = match word.as_str() {
         "disable" => (true, "driver-disabled"),
         "enable" => (false, "driver-enabled"),
-        _ => return Err(PageError::NotFound(NO_ACTION)),
+        _ => return Err(PageError::NotFound(tr("problem.action_not_exist"))),
     };
     let DriverForm { reason, back } = read_form(form)?;
-    let reason = given_text(REASON, &reason)?;
+    let reason = given_text(tr("common.reason"), &reason)?;
     let by = ActionAuthor { actor: &person.actor(), reason: Some(&reason) };
     match driver_admin::set_disabled(&app.core.db, &DriverId::from(id), disabled, by).await {
         Ok(()) => Ok(go_back(&app.config, safe_path(back.as_deref(), "/drivers"), deed).into_response()),
@@ -159,36 +150,26 @@ pub(crate) async fn set_driver(
 
 pub(super) fn refuse_driver(error: DriverError) -> PageError {
     match error {
-        DriverError::NotFound => PageError::NotFound(NO_DRIVER),
-        DriverError::Exists(id) => PageError::Conflict(say!(
-            "A driver of the id '{id}' exists: choose another id, or change that driver.",
-            "Pengemudi dengan id '{id}' sudah ada: pilih id lain, atau ubah pengemudi itu."
-        )),
+        DriverError::NotFound => PageError::NotFound(tr("driver.no_driver_id")),
+        DriverError::Exists(id) => PageError::Conflict(fill!("drivers.driver_id_already_exists", id)),
         DriverError::Invalid(error) => PageError::Invalid(sentence(&error.message)),
         DriverError::Database(error) => error.into(),
     }
 }
 
 fn form_for_new_driver() -> Action {
-    let wants = [
-        ("false", both("when the driver says so", "saat pengemudi menyatakannya").get()),
-        ("true", both("at once", "segera").get()),
-    ];
+    let wants = [("false", tr("drivers.no_until_driver_goes").get()), ("true", tr("drivers.yes_immediately").get())];
     let required = Field::required;
     let fields = vec![
-        required("id", both("Id: letters, digits, _ and -", "Id: huruf, angka, _ dan -")),
-        required("service_types", SERVICES),
-        required("latitude", both("Latitude, such as -6.2088", "Garis lintang, misalnya -6.2088")),
-        required("longitude", both("Longitude, such as 106.8456", "Garis bujur, misalnya 106.8456")),
-        Field::choice("available", both("Wants work", "Ingin bekerja"), "false", &wants),
-        Field::text(
-            "phone",
-            both("Phone, such as +628123456789; empty: none", "Telepon, misalnya +628123456789; kosong: tidak ada"),
-            "",
-        ),
+        required("id", tr("drivers.id_letters_digits")),
+        required("service_types", tr("driver.service_types_separated_commas")),
+        required("latitude", tr("drivers.latitude_such_as_6")),
+        required("longitude", tr("drivers.longitude_such_as_106")),
+        Field::choice("available", tr("common.on_duty"), "false", &wants),
+        Field::text("phone", tr("common.phone_example"), ""),
         Field::reason(),
     ];
-    Action::new(both("Add a driver", "Tambahkan pengemudi"), "/fleet/create".to_owned(), fields)
+    Action::new(tr("drivers.add_driver"), "/fleet/create".to_owned(), fields)
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -209,7 +190,7 @@ fn parse_services(text: &str) -> Vec<ServiceType> {
 
 fn parse_degrees(text: &str) -> Result<f64, PageError> {
     text.trim().parse::<f64>().map_err(|_| {
-        let text = both("A place is two numbers of degrees.", "Tempat adalah dua angka derajat.");
+        let text = tr("drivers.latitude_longitude_numbers_degrees");
         PageError::Invalid(text.into())
     })
 }
@@ -222,7 +203,7 @@ pub(crate) async fn create_driver(
 ) -> Result<Response, PageError> {
     person.require_role(&OPERATORS)?;
     let form = read_form(form)?;
-    let reason = given_text(REASON, &form.reason)?;
+    let reason = given_text(tr("common.reason"), &form.reason)?;
     let phone = form.phone.trim();
     let new = NewDriver {
         id: DriverId::from(form.id.trim()),
@@ -255,7 +236,7 @@ pub(crate) async fn change_driver(
 ) -> Result<Response, PageError> {
     person.require_role(&OPERATORS)?;
     let DriverChangeForm { service_types, phone, reason } = read_form(form)?;
-    let reason = given_text(REASON, &reason)?;
+    let reason = given_text(tr("common.reason"), &reason)?;
     let phone = match phone.trim() {
         "" => None,
         "-" => Some(None),

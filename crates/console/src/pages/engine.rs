@@ -9,23 +9,22 @@ use axum::{
     },
     response::{IntoResponse, Response},
 };
-use chrono::TimeDelta;
 use serde::Deserialize;
 use uuid::Uuid;
 
 use super::{
     control::plan_error,
-    living_jobs::{NO_QUEUE, job_cell, order_cell, order_of_job},
+    living_jobs::{job_cell, order_cell, order_of_job},
     roles::OPERATORS,
     rows::{Deed, ReasonForm},
 };
 use crate::{
-    form::{REASON, encode_component, given_text, optional_text, read_form, read_query, write_query},
-    language::{Words, both, say},
+    catalogue::{Words, fill, tr},
+    form::{encode_component, given_text, optional_text, read_form, read_query, write_query},
     page::{Shell, go_back, render},
-    page_error::{NO_ACTION, PageError},
+    page_error::PageError,
     session::SignedIn,
-    shown::{Chip, Moment, describe_span, escape, group_digits, sentence},
+    shown::{Chip, Moment, describe_ms, escape, group_digits, sentence},
     table::{Action, Cell, Field, TablePage, TableRow},
 };
 use app::App;
@@ -53,20 +52,16 @@ const PAGE: u32 = 50;
 const GROUPS: u32 = 10;
 
 const QUEUE_HEADINGS: [Words; 9] = [
-    both("Queue", "Antrean"),
-    both("State", "Status"),
-    both("Runs a minute", "Per menit"),
-    both("Due", "Jatuh tempo"),
-    both("Oldest due", "Tertua"),
-    both("Later", "Nanti"),
-    both("In hand", "Dikerjakan"),
-    both("For slots", "Menunggu slot"),
-    both("Dead", "Mati"),
+    tr("common.queue"),
+    tr("common.state"),
+    tr("queues.runs_per_minute"),
+    tr("common.due"),
+    tr("queues.oldest_due_job"),
+    tr("common.scheduled"),
+    tr("common.running"),
+    tr("common.waiting_slots"),
+    tr("common.dead"),
 ];
-
-fn describe_ms(ms: u64) -> String {
-    if ms < 1_000 { format!("{ms} ms") } else { describe_span(TimeDelta::milliseconds(ms.cast_signed())) }
-}
 
 pub(crate) async fn show_queues(
     State(app): State<App>,
@@ -81,12 +76,9 @@ pub(crate) async fn show_queues(
     let base = app.config.console.path.as_str();
     let rows = queues.into_iter().map(|queue| {
         let (label, word) =
-            if queue.paused { (both("Resume", "Lanjutkan"), "resume") } else { (both("Pause", "Hentikan"), "pause") };
-        let state = if queue.paused {
-            Chip::new("warn", both("stopped", "dihentikan"))
-        } else {
-            Chip::new("good", both("runs", "berjalan"))
-        };
+            if queue.paused { (tr("queues.resume_queue"), "resume") } else { (tr("queues.pause_queue"), "pause") };
+        let state =
+            if queue.paused { Chip::new("warn", tr("queues.paused")) } else { Chip::new("good", tr("common.running")) };
         TableRow {
             cells: vec![
                 Cell::link(&format!("{base}/jobs{}", write_query(&[("queue", &queue.queue)])), &queue.queue),
@@ -104,15 +96,11 @@ pub(crate) async fn show_queues(
         }
     });
     let rows = rows.collect();
-    let shell =
-        Shell::for_person(&app.config, &person, "/queues", both("Queues", "Antrean"), did.as_deref()).live(REFRESH_S);
+    let shell = Shell::for_person(&app.config, &person, "/queues", tr("common.queues"), did.as_deref()).live(REFRESH_S);
     let (p99, half) = (describe_ms(lateness.p99_ms), describe_ms(lateness.p50_ms));
     let most = describe_ms(lateness.max_ms);
     let page = TablePage {
-        note: say!(
-            "Jobs started late by {p99} (half of them by less than {half}) since the start of the last full hour, at most by {most}.",
-            "Pekerjaan mulai terlambat {p99} (separuhnya kurang dari {half}) sejak awal jam penuh terakhir, paling lama {most}."
-        ),
+        note: fill!("queues.delay_note", p99, half, most),
         ..TablePage::new(shell, "/queues", &QUEUE_HEADINGS, rows)
     };
     render(&page)
@@ -136,26 +124,26 @@ pub(crate) async fn set_queue(
     form: Result<Form<ReasonForm>, FormRejection>,
 ) -> Result<Response, PageError> {
     person.require_role(&OPERATORS)?;
-    let missing = PageError::NotFound(NO_QUEUE);
+    let missing = PageError::NotFound(tr("jobs.no_queue_name"));
     let queue = jobs::queues::ALL.into_iter().find(|known| *known == queue).ok_or(missing)?;
-    let reason = given_text(REASON, &read_form(form)?.reason)?;
+    let reason = given_text(tr("common.reason"), &read_form(form)?.reason)?;
     let by = ActionAuthor { actor: &person.actor(), reason: Some(&reason) };
     let deed = match word.as_str() {
         "pause" => queue_pauses::pause_queue(&app.core, queue, by).await.map(|_| "pause")?,
         "resume" => queue_pauses::resume_queue(&app.core, queue, by).await.map(|_| "queue-resume")?,
-        _ => return Err(PageError::NotFound(NO_ACTION)),
+        _ => return Err(PageError::NotFound(tr("problem.action_not_exist"))),
     };
     Ok(go_back(&app.config, "/queues", deed).into_response())
 }
 
 const WORKER_HEADINGS: [Words; 7] = [
-    both("Worker", "Pekerja"),
-    both("Host and pid", "Host dan pid"),
-    both("Version", "Versi"),
-    both("In hand", "Dikerjakan"),
-    both("Up since", "Hidup sejak"),
-    both("Heartbeat", "Denyut"),
-    both("Queues", "Antrean"),
+    tr("queues.worker"),
+    tr("queues.host_process_id"),
+    tr("queues.version"),
+    tr("common.running"),
+    tr("queues.running_since"),
+    tr("queues.last_heartbeat"),
+    tr("common.queues"),
 ];
 
 pub(crate) async fn show_workers(State(app): State<App>, person: SignedIn) -> Result<Response, PageError> {
@@ -169,20 +157,14 @@ pub(crate) async fn show_workers(State(app): State<App>, person: SignedIn) -> Re
             Cell::text(&worker.info.version),
             Cell::number(worker.info.in_hand),
             Cell::html(Moment::of_ms(worker.info.started_ms)),
-            Cell::text(say!("{age} ago", "{age} lalu")),
+            Cell::text(fill!("queues.ago", age)),
             Cell::text(queues),
         ])
     });
     let rows = rows.collect();
-    let shell = Shell::for_person(&app.config, &person, "/workers", both("Workers", "Pekerja"), None).live(REFRESH_S);
+    let shell = Shell::for_person(&app.config, &person, "/workers", tr("common.workers"), None).live(REFRESH_S);
     let page = TablePage {
-        if_empty: (
-            both("No worker is alive", "Tidak ada pekerja yang hidup"),
-            both(
-                "Nothing is dispatched until one is: dispatchq work",
-                "Tidak ada yang dikirim sampai ada satu: dispatchq work",
-            ),
-        ),
+        if_empty: (tr("queues.no_worker_running"), tr("queues.no_order_dispatched_until")),
         ..TablePage::new(shell, "/workers", &WORKER_HEADINGS, rows)
     };
     render(&page)
@@ -198,12 +180,12 @@ pub(crate) struct DeadQuery {
 }
 
 const DEAD_HEADINGS: [Words; 6] = [
-    both("Job", "Pekerjaan"),
-    both("Order", "Pesanan"),
-    both("Queue", "Antrean"),
-    both("What it died of", "Penyebab mati"),
-    both("Failed runs", "Kegagalan"),
-    both("Died", "Mati pada"),
+    tr("common.job"),
+    tr("common.order"),
+    tr("common.queue"),
+    tr("queues.error"),
+    tr("common.failed_runs"),
+    tr("queues.dead_since"),
 ];
 
 /// Returns HTML with the errors of dead jobs and their counts, as links to the jobs. Returns an empty text for fewer
@@ -212,14 +194,14 @@ fn draw_groups(base: &str, queue: &str, groups: &[DeadErrorGroup]) -> String {
     if groups.len() < 2 {
         return String::new();
     }
-    let mut html = format!("<h2>{}</h2><ul>", both("By what they died of", "Menurut penyebab mati"));
+    let mut html = format!("<h2>{}</h2><ul>", tr("queues.dead_jobs_error"));
     for DeadErrorGroup { error, jobs, latest } in groups {
         let address = escape(&format!("{base}/dead{}", write_query(&[("queue", queue), ("error", error)])));
         let (error, latest) = (escape(error), Moment(*latest));
-        let last = both("the latest", "terakhir");
+        let latest = fill!("queues.latest_at", at = latest);
         let _ = write!(
             html,
-            "<li><b>{jobs}</b> <a href=\"{address}\">{error}</a> <span class=\"quiet small\">{last} {latest}</span></li>"
+            "<li><b>{jobs}</b> <a href=\"{address}\">{error}</a> <span class=\"quiet small\">{latest}</span></li>"
         );
     }
     html.push_str("</ul>");
@@ -229,11 +211,11 @@ fn draw_groups(base: &str, queue: &str, groups: &[DeadErrorGroup]) -> String {
 /// Returns the dead jobs that match a filter.
 fn select_dead(queue: &str, error: &str) -> Result<(DeadJobFilter, DeadSelection), PageError> {
     let filter = DeadJobFilter {
-        queue: optional_text(both("queue", "antrean"), Some(queue))?,
-        error: optional_text(both("error", "galat"), Some(error))?,
+        queue: optional_text(tr("common.queue"), Some(queue))?,
+        error: optional_text(tr("queues.error"), Some(error))?,
         older_than_sec: None,
     };
-    let selection = filter.to_selection().ok_or(PageError::NotFound(NO_QUEUE))?;
+    let selection = filter.to_selection().ok_or(PageError::NotFound(tr("jobs.no_queue_name")))?;
     Ok((filter, selection))
 }
 
@@ -259,8 +241,8 @@ pub(crate) async fn show_dead(
         .map(|job| {
             let path = |word: &str| format!("/dead/{}/{word}", encode_component(&job.id));
             let actions = vec![
-                Action::new(both("Requeue", "Antrekan lagi"), path("requeue"), vec![Field::reason()]),
-                Action::new(both("Discard", "Buang"), path("discard"), vec![Field::reason()]).danger(),
+                Action::new(tr("queues.requeue_job"), path("requeue"), vec![Field::reason()]),
+                Action::new(tr("queues.discard_job"), path("discard"), vec![Field::reason()]).danger(),
             ];
             TableRow {
                 cells: vec![
@@ -286,45 +268,25 @@ pub(crate) async fn show_dead(
         Action::new(label, "/dead/plan".to_owned(), fields)
     };
     let figure = draw_groups(base, &query.queue, &groups);
-    let mut queues = vec![("", both("any", "semua").get())];
+    let mut queues = vec![("", tr("common.any").get())];
     queues.extend(jobs::queues::ALL.map(|queue| (queue, queue)));
-    let shell =
-        Shell::for_person(&app.config, &person, "/dead", both("Dead letters", "Pekerjaan mati"), query.did.as_deref());
+    let shell = Shell::for_person(&app.config, &person, "/dead", tr("common.dead_jobs"), query.did.as_deref());
     let shell = shell.live(if query.cursor.is_empty() { REFRESH_S } else { 0 });
     let page = TablePage {
         figure,
         filters: vec![
-            Field::text("error", both("The error contains", "Galat memuat"), &query.error),
-            Field::choice("queue", both("Queue", "Antrean"), &query.queue, &queues),
+            Field::text("error", tr("queues.error_contains"), &query.error),
+            Field::choice("queue", tr("common.queue"), &query.queue, &queues),
         ],
         actions: if rows.is_empty() {
             Vec::new()
         } else {
             vec![
-                plan(
-                    both(
-                        "Plan to requeue all that match, not this page alone",
-                        "Rencanakan mengantrekan lagi semua yang cocok, bukan halaman ini saja",
-                    ),
-                    "requeue",
-                ),
-                plan(
-                    both(
-                        "Plan to discard all that match, not this page alone",
-                        "Rencanakan membuang semua yang cocok, bukan halaman ini saja",
-                    ),
-                    "discard",
-                )
-                .danger(),
+                plan(tr("queues.plan_requeue_all_matching"), "requeue"),
+                plan(tr("queues.plan_discard_all_matching"), "discard").danger(),
             ]
         },
-        if_empty: (
-            both("No dead job", "Tidak ada pekerjaan mati"),
-            both(
-                "A job that fails too often lies here until a person decides.",
-                "Pekerjaan yang terlalu sering gagal menunggu di sini sampai orang memutuskan.",
-            ),
-        ),
+        if_empty: (tr("queues.no_dead_jobs"), tr("queues.job_failed_too_often")),
         next: found.next.map(|place| address(&place.to_string())),
         ..TablePage::new(shell, &format!("/dead{}", address(&query.cursor)), &DEAD_HEADINGS, rows)
     };
@@ -340,16 +302,17 @@ pub(crate) async fn decide_dead(
 ) -> Result<Response, PageError> {
     person.require_role(&OPERATORS)?;
     let id = JobId::parse(id).map_err(|error| PageError::Invalid(error.to_string()))?;
-    let by = DecisionAuthor { who: person.actor(), why: Some(given_text(REASON, &read_form(form)?.reason)?) };
+    let by =
+        DecisionAuthor { who: person.actor(), why: Some(given_text(tr("common.reason"), &read_form(form)?.reason)?) };
     let (outcome, deed) = match word.as_str() {
         "requeue" => (decide::requeue_job(&app.desk, &id, &by).await?, "requeue"),
         "discard" => (decide::discard_job(&app.core, &id, &by).await?, "discard"),
-        _ => return Err(PageError::NotFound(NO_ACTION)),
+        _ => return Err(PageError::NotFound(tr("problem.action_not_exist"))),
     };
     match outcome {
         DecisionOutcome::Done => Ok(go_back(&app.config, "/dead", deed).into_response()),
         DecisionOutcome::NotDead => {
-            let text = both("This job is not dead, or no longer.", "Pekerjaan ini tidak mati, atau tidak lagi.");
+            let text = tr("queues.job_not_dead");
             Err(PageError::Conflict(text.into()))
         }
         DecisionOutcome::Refused(refusal) => Err(PageError::Conflict(sentence(&refusal.to_string()))),
@@ -375,7 +338,7 @@ pub(crate) async fn plan_dead(
 ) -> Result<Response, PageError> {
     person.require_role(&OPERATORS)?;
     let DeadPlanForm { queue, error, verb, reason } = read_form(form)?;
-    let reason = given_text(REASON, &reason)?;
+    let reason = given_text(tr("common.reason"), &reason)?;
     let (filter, selection) = select_dead(&queue, &error)?;
     let draft = dead_plans::draft_plan(&app.core, &filter, &selection, verb, Some(reason)).await.map_err(plan_error)?;
     let id = PlanId::from_uuid(Uuid::now_v7());

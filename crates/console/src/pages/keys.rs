@@ -18,8 +18,8 @@ use uuid::Uuid;
 
 use super::{driver::driver_page, roles::ADMINS, rows::ReasonForm};
 use crate::{
-    form::{REASON, given_text, optional_text, read_form, read_query, write_query},
-    language::{Words, both, say},
+    catalogue::{Words, fill, tr},
+    form::{given_text, optional_text, read_form, read_query, write_query},
     page::{Shell, go_back, render},
     page_error::PageError,
     session::SignedIn,
@@ -51,13 +51,13 @@ const ROLES: [AccountRole; 7] = [
     AccountRole::Admin,
 ];
 const HEADINGS: [Words; 7] = [
-    both("Key", "Kunci"),
-    both("Role", "Peran"),
-    both("Driver", "Pengemudi"),
-    both("State", "Status"),
-    both("Made", "Dibuat"),
-    both("Last used", "Terakhir dipakai"),
-    both("Ends", "Berakhir"),
+    tr("common.key"),
+    tr("common.role"),
+    tr("common.driver"),
+    tr("common.state"),
+    tr("common.created"),
+    tr("common.last_used"),
+    tr("common.expires"),
 ];
 
 #[derive(Debug, Default, Deserialize)]
@@ -79,7 +79,7 @@ impl KeyQuery {
         Ok(KeyFilter {
             role: if self.role.is_empty() { None } else { Some(parse_role(&self.role)?) },
             driver: None,
-            name: optional_text(both("name", "nama"), Some(&self.name))?,
+            name: optional_text(tr("common.name"), Some(&self.name))?,
             all: self.show == "all",
             unused_for: None,
         })
@@ -88,19 +88,17 @@ impl KeyQuery {
 
 fn parse_role(word: &str) -> Result<AccountRole, PageError> {
     let found = ROLES.into_iter().find(|role| role_word(*role) == word);
-    found.ok_or_else(|| PageError::Invalid(both("There is no such role.", "Tidak ada peran seperti itu.").into()))
+    found.ok_or_else(|| PageError::Invalid(tr("common.role_not_exist").into()))
 }
 
 /// Returns whether the key is valid, with the reason if it is not.
 fn state_chip(key: &ListedKey) -> Chip {
     match key {
-        ListedKey { revoked_at: Some(_), .. } => Chip::new("bad", both("revoked", "dicabut")),
-        ListedKey { superseded_at: Some(_), valid: true, .. } => {
-            Chip::new("wait", both("replaced, ends soon", "diganti, segera berakhir"))
-        }
-        ListedKey { superseded_at: Some(_), .. } => Chip::new("plain", both("replaced", "diganti")),
-        ListedKey { valid: true, .. } => Chip::new("good", both("valid", "berlaku")),
-        _ => Chip::new("plain", both("expired", "kedaluwarsa")),
+        ListedKey { revoked_at: Some(_), .. } => Chip::new("bad", tr("keys.revoked")),
+        ListedKey { superseded_at: Some(_), valid: true, .. } => Chip::new("wait", tr("keys.replaced_expires_soon")),
+        ListedKey { superseded_at: Some(_), .. } => Chip::new("plain", tr("keys.replaced")),
+        ListedKey { valid: true, .. } => Chip::new("good", tr("keys.valid")),
+        _ => Chip::new("plain", tr("common.expired")),
     }
 }
 
@@ -119,7 +117,7 @@ pub(crate) async fn show_keys(
     let filter = query.to_filter()?;
     let after: Option<Uuid> = match query.after.as_str() {
         "" => None,
-        id => Some(id.parse().map_err(|_| PageError::Invalid(NO_KEY.into()))?),
+        id => Some(id.parse().map_err(|_| PageError::Invalid(tr("keys.no_such_key_it").into()))?),
     };
     let keys = key_admin::list_page(&app.core.db, &filter, after, PAGE).await?;
     let now = db::database_now(&app.core.db).await?;
@@ -129,7 +127,7 @@ pub(crate) async fn show_keys(
     let rows = keys.into_iter().map(|key| {
         let state = state_chip(&key);
         let actions = if key.revoked_at.is_none() {
-            let revoke = both("Revoke", "Cabut");
+            let revoke = tr("keys.revoke_key");
             vec![Action::new(revoke, format!("/keys/{}/revoke", key.id), vec![Field::reason()]).danger()]
         } else {
             Vec::new()
@@ -147,31 +145,20 @@ pub(crate) async fn show_keys(
         .with_actions(actions)
     });
     let rows = rows.collect();
-    let mut roles = vec![("", both("any", "semua").get())];
+    let mut roles = vec![("", tr("common.any").get())];
     roles.extend(ROLES.map(|role| (role_word(role), role_word(role))));
-    let shows = [
-        ("", both("those that open something", "yang masih berlaku").get()),
-        ("all", both("all, also ended ones", "semua, juga yang sudah berakhir").get()),
-    ];
-    let shell =
-        Shell::for_person(&app.config, &person, "/keys", both("Keys", "Kunci"), query.did.as_deref()).made_at(now);
+    let shows = [("", tr("keys.valid_keys").get()), ("all", tr("keys.all_keys_including_expired").get())];
+    let shell = Shell::for_person(&app.config, &person, "/keys", tr("common.keys"), query.did.as_deref()).made_at(now);
     let shell = shell.live(if query.after.is_empty() { REFRESH_S } else { 0 });
     let page = TablePage {
-        note: both(
-            "Who may call the API, or sign in here. A name is what histories show: one person, one name. The oldest first.",
-            "Siapa yang boleh memanggil API, atau masuk di sini. Nama adalah yang ditampilkan riwayat: satu orang, satu nama. Yang tertua lebih dulu.",
-        )
-        .into(),
+        note: tr("keys.these_keys_give_access").into(),
         filters: vec![
-            Field::text("name", both("The name contains", "Nama memuat"), &query.name),
-            Field::choice("role", both("Role", "Peran"), &query.role, &roles),
-            Field::choice("show", both("Show", "Tampilkan"), &query.show, &shows),
+            Field::text("name", tr("keys.name_contains"), &query.name),
+            Field::choice("role", tr("common.role"), &query.role, &roles),
+            Field::choice("show", tr("keys.show"), &query.show, &shows),
         ],
         actions: vec![form_for_new_key()],
-        if_empty: (
-            both("No key fits", "Tidak ada kunci yang cocok"),
-            both("Take a filter away, or make a key above.", "Hapus sebuah saringan, atau buat kunci di atas."),
-        ),
+        if_empty: (tr("keys.no_keys_found"), tr("keys.remove_filter_create_key")),
         next,
         ..TablePage::new(shell, &format!("/keys{}", query.to_query(&query.after)), &HEADINGS, rows)
     };
@@ -180,35 +167,21 @@ pub(crate) async fn show_keys(
 
 fn form_for_new_key() -> Action {
     let roles = ROLES.map(|role| (role_word(role), role_word(role)));
-    let name = both("Name, such as anna", "Nama, misalnya anna");
+    let name = tr("keys.name_such_as_anna");
     let fields = vec![
         Field::required("name", name),
-        Field::choice("role", both("Role", "Peran"), role_word(AccountRole::Viewer), &roles),
-        Field::text(
-            "driver_id",
-            both("Driver's id, of role driver alone", "Id pengemudi, hanya untuk peran driver"),
-            "",
-        ),
-        Field::text(
-            "days",
-            both(
-                "Ends after so many days; empty: when it is revoked",
-                "Berakhir setelah sekian hari; kosong: saat dicabut",
-            ),
-            "",
-        ),
+        Field::choice("role", tr("common.role"), role_word(AccountRole::Viewer), &roles),
+        Field::text("driver_id", tr("keys.driver_id_only_role"), ""),
+        Field::text("days", tr("keys.expires_after_number_days"), ""),
         Field::choice(
             "take_over",
-            both("Orders of an earlier producer of this name", "Pesanan produsen terdahulu dengan nama ini"),
+            tr("keys.if_earlier_producer_name"),
             "",
-            &[
-                ("", both("refuse the name", "tolak namanya").get()),
-                ("yes", both("the new key has them", "menjadi milik kunci baru").get()),
-            ],
+            &[("", tr("keys.refuse_name").get()), ("yes", tr("keys.give_these_orders_new").get())],
         ),
         Field::reason(),
     ];
-    Action::new(both("Make a key", "Buat kunci"), "/keys/create".to_owned(), fields)
+    Action::new(tr("keys.create_key"), "/keys/create".to_owned(), fields)
 }
 
 #[derive(Debug, Deserialize)]
@@ -245,13 +218,7 @@ fn parse_driver(id: &str) -> Result<Option<DriverId>, PageError> {
     let Some(id) = Some(id.trim()).filter(|id| !id.is_empty()) else { return Ok(None) };
     match id.parse() {
         Ok(Given(id)) => Ok(Some(id)),
-        Err(_) => Err(PageError::Invalid(
-            both(
-                "A driver's id has 1 to 64 letters of a to z, digits, '_' or '-'.",
-                "Id pengemudi terdiri dari 1 sampai 64 huruf a sampai z, angka, '_' atau '-'.",
-            )
-            .into(),
-        )),
+        Err(_) => Err(PageError::Invalid(tr("keys.driver_id_1_64").into())),
     }
 }
 
@@ -261,12 +228,7 @@ fn parse_days(days: &str) -> Result<Option<Duration>, PageError> {
         "" => return Ok(None),
         text => text.parse::<u32>().ok().filter(|days| (1..=LONGEST_DAYS).contains(days)),
     };
-    let days = days.ok_or_else(|| {
-        PageError::Invalid(say!(
-            "A key ends after 1 to {LONGEST_DAYS} days, or when it is revoked.",
-            "Kunci berakhir setelah 1 sampai {LONGEST_DAYS} hari, atau saat dicabut."
-        ))
-    })?;
+    let days = days.ok_or_else(|| PageError::Invalid(fill!("keys.number_days_from_1", most = LONGEST_DAYS)))?;
     Ok(Some(DAY * days))
 }
 
@@ -285,23 +247,20 @@ pub(crate) async fn create_key(
 ) -> Result<Response, PageError> {
     person.require_role(&ADMINS)?;
     let NewKeyForm { name, role, driver_id, days, take_over, reason } = read_form(form)?;
-    let name = given_text(both("name", "nama"), &name)?;
+    let name = given_text(tr("common.name"), &name)?;
     let role = parse_role(&role)?;
     let driver = parse_driver(&driver_id)?;
     if (role == AccountRole::Driver) != driver.is_some() {
-        let text = both(
-            "A driver's id goes with role driver, and with no other.",
-            "Id pengemudi menyertai peran driver, dan tidak dengan yang lain.",
-        );
+        let text = tr("keys.driver_id_required_role");
         return Err(PageError::Invalid(text.into()));
     }
     let expires_in = parse_days(&days)?;
-    let reason = given_text(REASON, &reason)?;
+    let reason = given_text(tr("common.reason"), &reason)?;
     let by = ActionAuthor { actor: &person.actor(), reason: Some(&reason) };
     let wanted = NewKey { name: &name, role, driver_id: driver.as_ref(), expires_in, takes_over: take_over == "yes" };
     let (made, key) = recorded::create_key(&app.core.db, &wanted, by).await.map_err(key_error)?;
     let page = NewKeyPage {
-        shell: Shell::for_person(&app.config, &person, "/keys", both("A new key", "Kunci baru"), None),
+        shell: Shell::for_person(&app.config, &person, "/keys", tr("keys.new_key"), None),
         name: made.name,
         role: role_word(made.role),
         key,
@@ -310,24 +269,12 @@ pub(crate) async fn create_key(
     render(&page)
 }
 
-const NO_KEY: Words =
-    both("There is no such key, or it was revoked before.", "Kunci ini tidak ada, atau sudah dicabut sebelumnya.");
-
 /// Returns the page for an error.
 fn key_error(error: KeyError) -> PageError {
     match error {
-        KeyError::NameTaken(name) => PageError::Conflict(say!(
-            "A key named '{name}' exists: choose another name, or press \u{201c}Revoke\u{201d} at that key first.",
-            "Kunci bernama '{name}' sudah ada: pilih nama lain, atau tekan \u{201c}Cabut\u{201d} pada kunci itu dahulu."
-        )),
-        KeyError::OwnsOrders(name) => PageError::Conflict(say!(
-            "Orders belong to the name '{name}', and a new key of this name reads them: choose another name, or say in the form that the new key has them.",
-            "Ada pesanan milik nama '{name}', dan kunci baru dengan nama ini dapat membacanya: pilih nama lain, atau nyatakan di formulir bahwa kunci baru memilikinya."
-        )),
-        KeyError::NoSuchDriver(driver) => PageError::Invalid(say!(
-            "There is no driver '{driver}' who may work.",
-            "Tidak ada pengemudi '{driver}' yang boleh bekerja."
-        )),
+        KeyError::NameTaken(name) => PageError::Conflict(fill!("keys.key_name_already_exists", name)),
+        KeyError::OwnsOrders(name) => PageError::Conflict(fill!("keys.orders_belong_name_choose", name)),
+        KeyError::NoSuchDriver(driver) => PageError::Invalid(fill!("keys.no_active_driver_id", driver)),
         KeyError::Database(error) => error.into(),
         error @ (KeyError::NoSuchName(_) | KeyError::BadName(_)) => PageError::Invalid(sentence(&error.to_string())),
     }
@@ -341,11 +288,11 @@ pub(crate) async fn revoke_key(
     form: Result<Form<ReasonForm>, FormRejection>,
 ) -> Result<Response, PageError> {
     person.require_role(&ADMINS)?;
-    let id: Uuid = id.parse().map_err(|_| PageError::NotFound(NO_KEY))?;
-    let reason = given_text(REASON, &read_form(form)?.reason)?;
+    let id: Uuid = id.parse().map_err(|_| PageError::NotFound(tr("keys.no_such_key_it")))?;
+    let reason = given_text(tr("common.reason"), &read_form(form)?.reason)?;
     let by = ActionAuthor { actor: &person.actor(), reason: Some(&reason) };
     if recorded::revoke_keys(&app.core.db, &KeySelection::Id(id), by).await?.is_empty() {
-        return Err(PageError::NotFound(NO_KEY));
+        return Err(PageError::NotFound(tr("keys.no_such_key_it")));
     }
     Ok(go_back(&app.config, "/keys", "key-revoked").into_response())
 }

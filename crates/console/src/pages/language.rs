@@ -12,12 +12,7 @@ use axum::{
 use serde::Deserialize;
 
 use super::sign_in::inner_path;
-use crate::{
-    cookie::Transport,
-    form::read_form,
-    language::{Language, both},
-    page_error::PageError,
-};
+use crate::{catalogue::tr, cookie::Transport, form::read_form, language::Language, page_error::PageError};
 use app::App;
 
 #[derive(Debug, Deserialize)]
@@ -37,7 +32,7 @@ pub(crate) async fn choose_language(
     form: Result<Form<LanguageForm>, FormRejection>,
 ) -> Result<Response, PageError> {
     let LanguageForm { language, back } = read_form(form)?;
-    let unknown = both("Pages are in English and Indonesian.", "Halaman tersedia dalam bahasa Inggris dan Indonesia.");
+    let unknown = tr("language.pages_available_english_indonesian");
     let language = Language::parse(&language).ok_or_else(|| PageError::Invalid(unknown.into()))?;
     let base = app.config.console.path.as_str();
     let sender: Option<Uri> = headers.get(REFERER).and_then(|page| page.to_str().ok()?.parse().ok());

@@ -10,8 +10,8 @@ use serde::Deserialize;
 
 use super::roles::OPERATORS;
 use crate::{
+    catalogue::{Words, fill, tr},
     form::{encode_component, optional_text, read_query, write_query},
-    language::{Words, both, say},
     page::{Shell, render},
     page_error::PageError,
     session::SignedIn,
@@ -30,17 +30,15 @@ const PAGE: usize = 50;
 /// Maximum offset. Redis reads the skipped jobs, too.
 const LARGEST_OFFSET: usize = 100_000;
 
-pub(super) const NO_QUEUE: Words = both("There is no queue of this name.", "Tidak ada antrean dengan nama ini.");
-
 const HEADINGS: [Words; 8] = [
-    both("Job", "Pekerjaan"),
-    both("Order", "Pesanan"),
-    both("Queue", "Antrean"),
-    both("State", "Status"),
-    both("When", "Kapan"),
-    both("Failed runs", "Kegagalan"),
-    both("Lost runs", "Hilang"),
-    both("More", "Lainnya"),
+    tr("common.job"),
+    tr("common.order"),
+    tr("common.queue"),
+    tr("common.state"),
+    tr("common.time"),
+    tr("common.failed_runs"),
+    tr("jobs.lost_runs"),
+    tr("common.details"),
 ];
 
 #[derive(Debug, Default, Deserialize)]
@@ -55,11 +53,11 @@ pub(crate) struct JobQuery {
 
 /// States with their codes in addresses.
 const STATES: [(&str, JobState, Words); 5] = [
-    ("due", JobState::Due, both("due, now or later", "jatuh tempo, sekarang atau nanti")),
-    ("leased", JobState::Leased, both("running", "berjalan")),
-    ("parked", JobState::Parked, both("for slots", "menunggu slot")),
-    ("suspect", JobState::Suspect, both("lost again and again", "hilang berulang kali")),
-    ("dead", JobState::Dead, both("dead", "mati")),
+    ("due", JobState::Due, tr("jobs.due_scheduled")),
+    ("leased", JobState::Leased, tr("common.running")),
+    ("parked", JobState::Parked, tr("common.waiting_slots")),
+    ("suspect", JobState::Suspect, tr("jobs.lost_several_times")),
+    ("dead", JobState::Dead, tr("common.dead")),
 ];
 
 /// Returns the cell of a job's id. For operators it links to the job's page.
@@ -88,7 +86,7 @@ impl JobQuery {
             return Ok(jobs::queues::ALL[0]);
         }
         let known = jobs::queues::ALL.into_iter().find(|known| *known == self.queue);
-        known.ok_or(PageError::NotFound(NO_QUEUE))
+        known.ok_or(PageError::NotFound(tr("jobs.no_queue_name")))
     }
 
     fn state(&self) -> Result<JobState, PageError> {
@@ -96,11 +94,7 @@ impl JobQuery {
             return Ok(JobState::Due);
         }
         let found = STATES.into_iter().find(|(word, ..)| *word == self.state);
-        found.map(|(_, state, _)| state).ok_or_else(|| {
-            PageError::Invalid(
-                both("There is no such state of jobs.", "Tidak ada status pekerjaan seperti itu.").into(),
-            )
-        })
+        found.map(|(_, state, _)| state).ok_or_else(|| PageError::Invalid(tr("jobs.state_not_exist_jobs").into()))
     }
 
     fn address(&self, offset: usize) -> String {
@@ -131,12 +125,12 @@ impl JobLine {
         let boot = job.token.as_deref().and_then(|token| token.rsplit_once(':')).map(|(boot, _)| boot);
         let holder = boot.and_then(|boot| workers.iter().find(|worker| worker.boot == boot));
         let held = holder.map(|worker| {
-            let replica = &worker.replica;
-            say!("held by {replica}", "dipegang {replica}")
+            let worker = &worker.replica;
+            fill!("common.runs_on", worker)
         });
         let in_line = job.parked.map(|place| {
             let before = place.before;
-            say!("{before} before it", "{before} di depannya")
+            fill!("jobs.jobs_before_it", before)
         });
         let died_of = job.dead.map(|dead| dead.error);
         let more = held.or(in_line).or(died_of).unwrap_or_default();
@@ -156,18 +150,12 @@ impl JobLine {
         let countdown = Countdown { to: at.0, now };
         let (chip, when) = match self.state {
             JobState::Due | JobState::Suspect if at.0 <= now => {
-                (Chip::new("wait", both("due", "jatuh tempo")), countdown.to_string())
+                (Chip::new("wait", tr("common.due")), countdown.to_string())
             }
-            JobState::Due | JobState::Suspect => (Chip::new("plain", both("later", "nanti")), countdown.to_string()),
-            JobState::Parked => {
-                let since = both("since", "sejak");
-                (Chip::new("wait", both("waits for a slot", "menunggu slot")), format!("{since} {at}"))
-            }
-            JobState::Leased => {
-                let ends = both("lease ends", "sewa berakhir");
-                (Chip::new("busy", both("runs", "berjalan")), format!("{ends} {countdown}"))
-            }
-            JobState::Dead => (Chip::new("bad", both("dead", "mati")), format!("{} {at}", both("died", "mati"))),
+            JobState::Due | JobState::Suspect => (Chip::new("plain", tr("common.scheduled")), countdown.to_string()),
+            JobState::Parked => (Chip::new("wait", tr("common.waits_slot")), fill!("jobs.waits_since", at)),
+            JobState::Leased => (Chip::new("busy", tr("common.running")), fill!("jobs.lease_ends_at", at = countdown)),
+            JobState::Dead => (Chip::new("bad", tr("common.dead")), fill!("jobs.dead_since_at", at)),
         };
         let cells = vec![
             job_cell(person, base, &self.id),
@@ -199,12 +187,12 @@ pub(crate) async fn show_page(
     // Each shard is read from its start.
     let most = LARGEST_OFFSET / app.core.queue().stores().len().max(1);
     if query.offset > most {
-        let text = both("No more jobs of a queue are listed.", "Tidak ada lagi pekerjaan antrean yang ditampilkan.");
+        let text = tr("jobs.console_not_list_jobs");
         return Err(PageError::Invalid(text.into()));
     }
     let now = db::database_now(&app.core.db).await?;
     let mut next = None;
-    let lines: Vec<JobLine> = match optional_text(both("id", "id"), Some(&query.id))? {
+    let lines: Vec<JobLine> = match optional_text(tr("common.id"), Some(&query.id))? {
         Some(id) => {
             let id = JobId::parse(id).map_err(|error| PageError::Invalid(error.to_string()))?;
             let found = app.core.queue().find_job(&id, &jobs::queues::ALL).await?;
@@ -222,23 +210,16 @@ pub(crate) async fn show_page(
     let rows = lines.iter().map(|line| line.to_row(&person, base, now)).collect();
     let queues = jobs::queues::ALL.map(|queue| (queue, queue));
     let states = STATES.map(|(word, _, label)| (word, label.get()));
-    let shell = Shell::for_person(&app.config, &person, "/jobs", both("Jobs", "Pekerjaan"), None);
+    let shell = Shell::for_person(&app.config, &person, "/jobs", tr("common.jobs"), None);
     let page = TablePage {
         filters: vec![
-            Field::text("id", both("Id of a job", "Id pekerjaan"), &query.id),
-            Field::choice("queue", both("Queue", "Antrean"), queue, &queues),
-            Field::choice("state", both("State", "Status"), &query.state, &states),
+            Field::text("id", tr("common.job_id"), &query.id),
+            Field::choice("queue", tr("common.queue"), queue, &queues),
+            Field::choice("state", tr("common.state"), &query.state, &states),
         ],
         if_empty: (
-            if query.id.is_empty() {
-                both("No job of this state in the queue", "Tidak ada pekerjaan berstatus ini di antrean")
-            } else {
-                both("No such job", "Tidak ada pekerjaan seperti itu")
-            },
-            both(
-                "What has finished lies in no queue: the history of its order has it.",
-                "Yang sudah selesai tidak ada di antrean: riwayat pesanannya memuatnya.",
-            ),
+            if query.id.is_empty() { tr("jobs.no_jobs_state") } else { tr("jobs.no_such_job") },
+            tr("jobs.finished_jobs_no_queue"),
         ),
         next,
         ..TablePage::new(

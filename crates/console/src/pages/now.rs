@@ -8,13 +8,12 @@ use model::admission::decide::AreaRefusal;
 
 use super::roles::STAFF;
 use crate::{
+    catalogue::{Words, fill, tr},
     chart::Sparkline,
-    language::{Words, both, say},
     page::{Shell, render},
     page_error::PageError,
-    service_words::describe_area_refusal,
     session::SignedIn,
-    shown::{Chip, describe_amount, describe_count, describe_left, describe_span, group_digits},
+    shown::{Chip, Code, describe_amount, describe_count, describe_left, describe_ms, describe_span, group_digits},
 };
 use app::App;
 use desk::reports::{
@@ -39,8 +38,8 @@ struct Tile {
 impl Tile {
     fn flag(&self) -> &'static str {
         match self.tone {
-            "warn" => both("! look", "! periksa").get(),
-            "bad" => both("✕ act", "✕ tangani").get(),
+            "warn" => tr("now.check").get(),
+            "bad" => tr("now.action_needed").get(),
             _ => "",
         }
     }
@@ -88,53 +87,50 @@ pub(crate) async fn show_page(State(app): State<App>, person: SignedIn) -> Resul
     let is_old = |oldest: Option<DateTime<Utc>>| match oldest {
         Some(oldest) => {
             let age = describe_span(now - oldest);
-            say!("oldest: {age}", "tertua: {age}")
+            fill!("now.oldest", age)
         }
-        None => both("none", "tidak ada").into(),
+        None => tr("now.none").into(),
     };
     let held = group_digits(open.held);
     let mut tiles = vec![
         Tile {
-            label: both("Open orders", "Pesanan terbuka"),
+            label: tr("now.open_orders"),
             figure: describe_count(open.all),
             under: is_old(open.oldest),
             tone: "",
             path: "/orders",
         },
         Tile {
-            label: both("For a person", "Menunggu orang"),
+            label: tr("now.waiting_person"),
             figure: group_digits(open.to_decide),
-            under: say!("{held} under review", "{held} sedang ditinjau"),
+            under: fill!("now.under_review", held),
             tone: tone(false, open.to_decide > 0),
             path: "/desk",
         },
         Tile {
-            label: both("Open alerts", "Peringatan terbuka"),
+            label: tr("now.open_alerts"),
             figure: describe_count(alerts.all),
             under: is_old(alerts.oldest),
             tone: tone(false, alerts.all.rows > 0),
             path: "/alerts",
         },
         Tile {
-            label: both("Refunds owed", "Dana yang harus dikembalikan"),
+            label: tr("now.refunds_owed"),
             figure: describe_count(refunds.all),
             under: match sla_ends {
                 Some(end) => {
                     let (sums, left) = (sums.join(", "), describe_left(end - now));
-                    say!("{sums}; SLA of the oldest: {left}", "{sums}; SLA yang tertua: {left}")
+                    fill!("now.deadline_oldest", sums, left)
                 }
-                None => both("nothing to pay back", "tidak ada yang harus dikembalikan").into(),
+                None => tr("common.no_refunds_owed").into(),
             },
             tone: tone(sla_ends.is_some_and(|end| end < now), refunds.all.rows > 0),
             path: "/refunds",
         },
         Tile {
-            label: both("Areas at threshold", "Wilayah pada ambang batas"),
+            label: tr("now.full_areas"),
             figure: latest.map_or_else(|| "–".to_owned(), |point| point.full.to_string()),
-            under: latest.map_or_else(
-                || both("no snapshot in the last hour", "tidak ada catatan dalam satu jam terakhir").into(),
-                describe_areas,
-            ),
+            under: latest.map_or_else(|| tr("now.no_data_from_last").into(), describe_areas),
             tone: tone(false, latest.is_some_and(|point| point.full > 0)),
             path: "/areas",
         },
@@ -156,20 +152,18 @@ pub(crate) async fn show_page(State(app): State<App>, person: SignedIn) -> Resul
     };
     // The charts are in the same order as the tiles.
     let charts = [
-        whole(both("Open orders", "Pesanan terbuka"), |p| p.open_orders),
-        whole(both("For a person", "Menunggu orang"), |p| p.to_decide),
-        whole(both("Refunds owed", "Dana yang harus dikembalikan"), |p| p.refunds_owed),
-        areas(both("Orders that wait in areas", "Pesanan yang menunggu di wilayah"), |p| p.waiting),
-        areas(both("Areas at threshold", "Wilayah pada ambang batas"), |p| p.full),
-        areas(both("Requests refused", "Permintaan yang ditolak"), |p| p.rejected),
-        queues(both("Jobs that are due", "Pekerjaan yang jatuh tempo"), |p| p.due),
-        whole(both("Oldest due (ms)", "Jatuh tempo terlama (ms)"), |p| p.oldest_due_ms),
-        whole(both("Lateness p99 (ms)", "Keterlambatan p99 (ms)"), |p| p.lateness_p99_ms),
-        queues(both("Dead jobs", "Pekerjaan mati"), |p| p.dead),
-        whole(both("Workers", "Pekerja"), |p| p.workers),
-        (servers.enabled > 0)
-            .then(|| whole(both("Servers left alone", "Server tidak dihubungi"), |p| p.servers_left_alone))
-            .flatten(),
+        whole(tr("now.open_orders"), |p| p.open_orders),
+        whole(tr("now.waiting_person"), |p| p.to_decide),
+        whole(tr("now.refunds_owed"), |p| p.refunds_owed),
+        areas(tr("now.orders_waiting_areas"), |p| p.waiting),
+        areas(tr("now.full_areas"), |p| p.full),
+        areas(tr("now.refused_requests"), |p| p.rejected),
+        queues(tr("now.due_jobs"), |p| p.due),
+        whole(tr("now.age_oldest_due_job"), |p| p.oldest_due_ms),
+        whole(tr("now.job_delay_ms"), |p| p.lateness_p99_ms),
+        queues(tr("common.dead_jobs"), |p| p.dead),
+        whole(tr("common.workers"), |p| p.workers),
+        (servers.enabled > 0).then(|| whole(tr("now.paused_servers"), |p| p.servers_left_alone)).flatten(),
     ];
     let states = open.by_status.iter();
     let page = NowPage {
@@ -179,7 +173,7 @@ pub(crate) async fn show_page(State(app): State<App>, person: SignedIn) -> Resul
         is_cut: open.all.is_cut,
         redis_problem,
         to_decide: open.to_decide,
-        shell: Shell::for_person(&app.config, &person, "/", both("Now", "Sekarang"), None)
+        shell: Shell::for_person(&app.config, &person, "/", tr("common.now"), None)
             .live(REFRESH_S)
             .follow(ChangeTopic::Orders)
             .made_at(now),
@@ -190,9 +184,9 @@ pub(crate) async fn show_page(State(app): State<App>, person: SignedIn) -> Resul
 /// Returns the number of orders that wait in areas, and the reasons of refusals.
 fn describe_areas(point: &AreaPoint) -> String {
     let waiting = point.waiting;
-    let mut parts = vec![say!("{waiting} orders wait in areas", "{waiting} pesanan menunggu di wilayah")];
+    let mut parts = vec![fill!("now.waiting_areas", waiting)];
     let causes = AreaRefusal::ALL.into_iter().zip(&point.by_cause).filter(|(_, count)| **count > 0);
-    parts.extend(causes.map(|(cause, count)| format!("{}: {count}", describe_area_refusal(cause))));
+    parts.extend(causes.map(|(cause, count)| format!("{}: {count}", Code::new("area_refusal", cause.as_str()).text())));
     parts.join("; ")
 }
 
@@ -217,43 +211,36 @@ async fn add_engine(app: &App, tiles: &mut Vec<Tile>) -> Option<String> {
     let in_hand: usize = workers.iter().map(|worker| worker.info.in_hand).sum();
     tiles.extend([
         Tile {
-            label: both("Jobs due", "Pekerjaan jatuh tempo"),
+            label: tr("now.due_jobs"),
             figure: group_digits(due),
             under: match oldest_ms {
                 Some(ms) => {
                     let age = describe_ms(ms);
-                    say!("the oldest for {age}", "yang tertua selama {age}")
+                    fill!("now.oldest_due", age)
                 }
-                None => say!("{later} come later", "{later} menyusul"),
+                None => fill!("now.scheduled", later),
             },
             tone: tone(false, oldest_ms.is_some_and(|ms| ms > 5_000) || !paused.is_empty()),
             path: "/queues",
         },
         Tile {
-            label: both("Lateness (p99)", "Keterlambatan (p99)"),
+            label: tr("now.job_delay"),
             figure: describe_ms(lateness.p99_ms),
-            under: say!(
-                "half within {half}, since the last full hour",
-                "separuhnya di bawah {half}, sejak jam penuh terakhir"
-            ),
+            under: fill!("now.half_jobs_at_most", half),
             tone: tone(false, lateness.p99_ms > 1_000),
             path: "/queues",
         },
         Tile {
-            label: both("Dead jobs", "Pekerjaan mati"),
+            label: tr("common.dead_jobs"),
             figure: group_digits(dead),
-            under: if dead == 0 {
-                both("none", "tidak ada").into()
-            } else {
-                both("wait for a decision", "menunggu keputusan").into()
-            },
+            under: if dead == 0 { tr("now.none").into() } else { tr("now.waiting_decision").into() },
             tone: tone(false, dead > 0),
             path: "/dead",
         },
         Tile {
-            label: both("Workers", "Pekerja"),
+            label: tr("common.workers"),
             figure: workers.len().to_string(),
-            under: say!("jobs in hand: {in_hand}", "pekerjaan yang dikerjakan: {in_hand}"),
+            under: fill!("now.running_jobs", in_hand),
             tone: tone(workers.is_empty(), false),
             path: "/workers",
         },
@@ -271,12 +258,12 @@ fn servers_tile(servers: &ServerGlance) -> Option<Tile> {
     let under = match longest.as_deref().zip(*until) {
         Some((id, until)) => {
             let span = describe_span(until - now);
-            say!("of {enabled}; {id} for {span} more", "dari {enabled}; {id} selama {span} lagi")
+            fill!("now.servers_paused_another", enabled, id, span)
         }
-        None => say!("all {enabled} are called", "semua {enabled} dihubungi"),
+        None => fill!("now.all_servers_called", enabled),
     };
     (*enabled > 0).then(|| Tile {
-        label: both("Servers left alone", "Server tidak dihubungi"),
+        label: tr("now.paused_servers"),
         figure: group_digits(left_alone.unsigned_abs()),
         under,
         tone: tone(left_alone == enabled, *left_alone > 0),
@@ -298,23 +285,16 @@ async fn partners_tile(app: &App) -> Result<Option<Tile>, queue::StoreError> {
     }
     let under = match longest {
         Some((open_for, name, why)) => {
-            let s = open_for.as_secs().max(1);
-            say!("of {all}; {name} for {s} s more: {why}", "dari {all}; {name} selama {s} s lagi: {why}")
+            let span = describe_ms(u64::try_from(open_for.as_millis()).unwrap_or(u64::MAX));
+            fill!("now.partners_paused_another", all, name, span, why)
         }
-        None => say!("all {all} are called", "semua {all} dihubungi"),
+        None => fill!("now.all_partners_called", all),
     };
     Ok((all > 0).then(|| Tile {
-        label: both("Partners left alone", "Mitra tidak dihubungi"),
+        label: tr("now.paused_partners"),
         figure: group_digits(left_alone),
         under,
         tone: tone(left_alone == all, left_alone > 0),
         path: "/partners",
     }))
-}
-
-fn describe_ms(ms: u64) -> String {
-    match ms {
-        0..1_000 => format!("{ms} ms"),
-        _ => describe_span(chrono::TimeDelta::milliseconds(ms.cast_signed())),
-    }
 }

@@ -10,9 +10,9 @@ use axum::{
 
 use super::sign_in::{EXPOSED, LoginQuery, inner_path, login_page};
 use crate::{
+    catalogue::{fill, tr},
     cookie::{CookieKind, Transport},
     form::read_query,
-    language::{both, say},
     page_error::PageError,
 };
 use accounts::{
@@ -25,10 +25,7 @@ use app::App;
 pub(super) const CALLBACK: &str = "/oidc/callback";
 
 fn configured_provider(accounts: &Accounts) -> Result<&OidcProvider, PageError> {
-    accounts.oidc.as_ref().ok_or(PageError::NotFound(both(
-        "This installation names no provider in console.oidc.",
-        "Instalasi ini tidak menyebut penyedia di console.oidc.",
-    )))
+    accounts.oidc.as_ref().ok_or(PageError::NotFound(tr("sign_in.no_identity_provider_configured")))
 }
 
 /// Redirects the browser to the provider.
@@ -103,61 +100,13 @@ fn refuse(
 ) -> Result<Response, PageError> {
     let host = provider.host();
     let (status, problem) = match error {
-        SignInError::NotBegun => (
-            StatusCode::BAD_REQUEST,
-            String::from(both(
-                "This sign-in was not begun in this browser, or longer than ten minutes ago. Begin it again.",
-                "Upaya masuk ini tidak dimulai di peramban ini, atau sudah lebih dari sepuluh menit. Mulailah lagi.",
-            )),
-        ),
-        SignInError::Declined(code) => (
-            StatusCode::FORBIDDEN,
-            say!(
-                "{host} did not let you in: {code}. Begin again, or ask those who run {host}.",
-                "{host} tidak mengizinkan Anda masuk: {code}. Mulailah lagi, atau tanyakan kepada pengelola {host}."
-            ),
-        ),
-        SignInError::Away(_) => (
-            StatusCode::SERVICE_UNAVAILABLE,
-            say!(
-                "{host} cannot be asked right now. Try again in a moment, or sign in with a key.",
-                "{host} sedang tidak dapat ditanya. Coba lagi sebentar, atau masuk dengan kunci."
-            ),
-        ),
-        SignInError::Refused(_) => (
-            StatusCode::UNAUTHORIZED,
-            say!(
-                "{host} did not confirm this sign-in: it may have been used before. Begin it again. If that does not \
-                 help, the log of `serve` has the cause.",
-                "{host} tidak membenarkan upaya masuk ini: mungkin sudah pernah dipakai. Mulailah lagi. Jika tidak \
-                 membantu, sebabnya ada di log `serve`."
-            ),
-        ),
-        SignInError::Untrusted(_) => (
-            StatusCode::UNAUTHORIZED,
-            say!(
-                "What {host} says of you could not be verified. The log of `serve` has the cause.",
-                "Yang dikatakan {host} tentang Anda tidak dapat diperiksa. Sebabnya ada di log `serve`."
-            ),
-        ),
-        SignInError::NoName(claim) => (
-            StatusCode::FORBIDDEN,
-            say!(
-                "{host} does not say who you are: it gives no {claim} of yours, or has not verified it. Ask those who \
-                 run {host}.",
-                "{host} tidak mengatakan siapa Anda: ia tidak memberi {claim} Anda, atau belum memeriksanya. Tanyakan \
-                 kepada pengelola {host}."
-            ),
-        ),
-        SignInError::NoRole(claim) => (
-            StatusCode::FORBIDDEN,
-            say!(
-                "{host} knows you, but you have no role here. Ask for one of the {claim} that console.oidc.roles \
-                 names.",
-                "{host} mengenal Anda, tetapi Anda tidak punya peran di sini. Mintalah salah satu {claim} yang disebut \
-                 console.oidc.roles."
-            ),
-        ),
+        SignInError::NotBegun => (StatusCode::BAD_REQUEST, String::from(tr("sign_in.sign_not_started_browser"))),
+        SignInError::Declined(code) => (StatusCode::FORBIDDEN, fill!("sign_in.refused_sign_start_again", host, code)),
+        SignInError::Away(_) => (StatusCode::SERVICE_UNAVAILABLE, fill!("sign_in.cannot_reached_try_again", host)),
+        SignInError::Refused(_) => (StatusCode::UNAUTHORIZED, fill!("sign_in.did_not_confirm_sign", host)),
+        SignInError::Untrusted(_) => (StatusCode::UNAUTHORIZED, fill!("sign_in.identity_from_could_not", host)),
+        SignInError::NoName(claim) => (StatusCode::FORBIDDEN, fill!("sign_in.did_not_send_your", host, claim)),
+        SignInError::NoRole(claim) => (StatusCode::FORBIDDEN, fill!("sign_in.knows_you_but_you", host, claim)),
     };
     tracing::warn!(%error, provider = host, "A sign-in by OpenID Connect failed.");
     login_page(app, transport, next, Some(problem)).respond(status)

@@ -14,23 +14,21 @@ use super::{
     alerts::{form_to_acknowledge, may_acknowledge},
     area::area_page,
     desk::TakenBy,
-    driver::driver_page,
+    driver::{driver_page, offer_chip},
     living_jobs::job_cell,
     order_map,
     ranking::RankingPart,
-    refunds::HOW_PAID_BACK,
     roles::{CALLERS, DISPATCHERS, REFUNDERS, STAFF},
     rows::{Deed, parse_order},
 };
 use crate::{
-    deeds::{ASSIGN_DRIVER, CANCEL_ORDER, SEARCH_AGAIN, TAKE_BACK},
-    form::{REASON, given_text, read_form, read_query, write_query},
-    language::{Words, both, say},
+    catalogue::{Words, fill, tr},
+    form::{given_text, read_form, read_query, write_query},
     page::{Shell, go_back, render, safe_path},
-    page_error::{NO_ACTION, NO_ORDER, PageError},
-    service_words::{describe_job, describe_reason},
+    page_error::PageError,
+    reasons::{describe_job, describe_reason},
     session::SignedIn,
-    shown::{Chip, Countdown, Moment, describe_amount, describe_place, spaced},
+    shown::{Chip, Code, Countdown, Moment, describe_amount, describe_place},
     table::{Action, Cell, Field},
     ticket_link::TicketLink,
 };
@@ -73,31 +71,28 @@ struct NextStep {
 impl NextStep {
     fn new(person: &SignedIn, base: &str, job: NextJob, now: chrono::DateTime<chrono::Utc>) -> Self {
         let (standing, more) = match job.state {
-            JobStanding::Waiting { .. } => (Chip::new("wait", both("waits", "menunggu")), String::new()),
-            JobStanding::Parked { .. } => (Chip::new("wait", both("waits for a slot", "menunggu slot")), String::new()),
+            JobStanding::Waiting { .. } => (Chip::new("wait", tr("common.waiting")), String::new()),
+            JobStanding::Parked { .. } => (Chip::new("wait", tr("common.waits_slot")), String::new()),
             JobStanding::Running { worker, .. } => {
-                let by = worker.map(|worker| say!("held by {worker}", "dipegang {worker}")).unwrap_or_default();
-                (Chip::new("busy", both("runs", "berjalan")), by)
+                let by = worker.map(|worker| fill!("common.runs_on", worker)).unwrap_or_default();
+                (Chip::new("busy", tr("common.running")), by)
             }
-            JobStanding::Dead { error } => (Chip::new("bad", both("dead", "mati")), error),
+            JobStanding::Dead { error } => (Chip::new("bad", tr("common.dead")), error),
             JobStanding::Missing => {
-                let more = both(
-                    "Redis lost it; the reconciler puts it back",
-                    "hilang dari Redis; reconciler mengembalikannya",
-                );
-                (Chip::new("warn", both("missing", "hilang")), more.into())
+                let more = tr("order.it_missing_redis_restored");
+                (Chip::new("warn", tr("order.missing")), more.into())
             }
-            JobStanding::Unknown => (Chip::new("plain", both("not known", "tidak diketahui")), String::new()),
+            JobStanding::Unknown => (Chip::new("plain", tr("common.not_known")), String::new()),
         };
         let when = Countdown { to: job.at, now };
-        let what = describe_job(&job.job, job.does);
+        let what = describe_job(&job.job);
         Self { what, when, job: job_cell(person, base, &job.job), queue: job.queue, standing, more }
     }
 }
 
 struct TimelineRow {
     at: Moment,
-    what: String,
+    what: Code,
     /// Status after the event; `None` if the event did not change it.
     status: Option<Chip>,
     actor: String,
@@ -110,7 +105,7 @@ impl TimelineRow {
         let is_step = event.from_status != Some(event.to_status);
         Self {
             at: Moment(event.at),
-            what: spaced(&event.reason),
+            what: Code::new("order_event", event.reason),
             status: is_step.then(|| Chip::of_status(event.to_status)),
             actor: event.actor,
             attempt: event.attempt_no,
@@ -122,7 +117,7 @@ impl TimelineRow {
 struct OrderOfferRow {
     attempt: i32,
     driver: String,
-    state: String,
+    state: Chip,
     offered: Moment,
     expires: Countdown,
     is_open: bool,
@@ -131,14 +126,14 @@ struct OrderOfferRow {
 struct BookingRow {
     attempt: i32,
     partner: String,
-    state: &'static str,
+    state: Code,
     booking: String,
     job: String,
     error: String,
 }
 
 struct OrderAlertRow {
-    kind: String,
+    kind: Code,
     raised: Moment,
     is_open: bool,
     acked: String,
@@ -153,7 +148,7 @@ impl OrderAlertRow {
         let acked = alert.acked_by.map(|by| format!("{by}: {}", alert.ack_note.unwrap_or_default()));
         Self {
             acknowledge: may_ack.then(|| form_to_acknowledge(alert.id, back.as_deref())),
-            kind: spaced(&alert.kind),
+            kind: Code::new("message_kind", alert.kind),
             raised: Moment(alert.raised_at),
             is_open: alert.acked_at.is_none(),
             acked: acked.unwrap_or_default(),
@@ -176,18 +171,21 @@ fn list_facts(base: &str, order: &OrderView, pickup: LatLng) -> Vec<(Words, Cell
     };
     let amount = describe_amount(order.amount_minor, order.currency.as_deref());
     let facts = [
-        (both("Service type", "Jenis layanan"), Some(Cell::text(&order.service_type))),
-        (both("Pickup", "Titik jemput"), Some(Cell::text(describe_place(pickup)))),
-        (both("Area", "Wilayah"), area),
-        (both("Customer", "Pelanggan"), customer),
-        (both("Driver", "Pengemudi"), Some(driver)),
-        (both("Partner", "Mitra"), order.partner.as_ref().map(Cell::text)),
-        (both("Job id", "Id pekerjaan"), order.job_id.as_ref().map(Cell::id)),
-        (both("Attempts", "Percobaan"), Some(Cell::text(order.attempt_no))),
-        (both("Payment", "Pembayaran"), Some(Cell::text(order.payment_status.as_str()))),
-        (both("First paid", "Pertama dibayar"), order.paid_at.map(|at| Cell::text(at.format("%Y-%m-%d %H:%M:%S UTC")))),
-        (both("Amount", "Jumlah"), Some(Cell::text(amount))),
-        (both("Admission", "Penerimaan"), order.admission.as_deref().map(|verdict| Cell::text(spaced(verdict)))),
+        (tr("common.service_type"), Some(Cell::text(&order.service_type))),
+        (tr("common.pickup"), Some(Cell::text(describe_place(pickup)))),
+        (tr("common.area"), area),
+        (tr("common.customer"), customer),
+        (tr("common.driver"), Some(driver)),
+        (tr("common.partner"), order.partner.as_ref().map(Cell::text)),
+        (tr("common.job_id"), order.job_id.as_ref().map(Cell::id)),
+        (tr("order.attempts"), Some(Cell::text(order.attempt_no))),
+        (tr("order.payment"), Some(Cell::html(Code::new("payment_state", order.payment_status.as_str())))),
+        (tr("order.first_payment"), order.paid_at.map(|at| Cell::html(Moment(at)))),
+        (tr("common.amount"), Some(Cell::text(amount))),
+        (
+            tr("order.admission"),
+            order.admission.as_deref().map(|verdict| Cell::html(Code::new("admission_verdict", verdict))),
+        ),
     ];
     facts.into_iter().filter_map(|(name, cell)| Some((name, cell?))).collect()
 }
@@ -204,48 +202,37 @@ fn list_actions(person: &SignedIn, order: &OrderView, ranking: Option<&RankingPa
     if dispatches && status.is_searching() {
         let suggestions = ranking.iter().flat_map(|ranking| &ranking.ranked).map(|row| {
             let (distance, idle) = (&row.distance, &row.idle);
-            (row.driver.clone(), say!("{distance}, idle {idle}", "{distance}, menganggur {idle}"))
+            (row.driver.clone(), fill!("order.idle", distance, idle))
         });
-        let driver = Field::required("driver_id", both("Driver", "Pengemudi"));
+        let driver = Field::required("driver_id", tr("common.driver"));
         let driver = Field { suggestions: suggestions.collect(), ..driver };
-        let assign = Action::new(ASSIGN_DRIVER, path("assign"), vec![driver, Field::reason()]);
-        actions.push(assign.button(both("Assign", "Tugaskan")));
+        let assign = Action::new(tr("common.assign_driver"), path("assign"), vec![driver, Field::reason()]);
+        actions.push(assign);
     }
     if dispatches && status.occupies_driver() {
-        actions.push(of_reason(TAKE_BACK, "release").button(both("Take back", "Tarik kembali")).hint(both(
-            "The search goes on; this driver is not asked again for this order.",
-            "Pencarian berlanjut; pengemudi ini tidak ditanya lagi untuk pesanan ini.",
-        )));
+        actions
+            .push(of_reason(tr("common.release_from_driver"), "release").hint(tr("order.search_continues_driver_not")));
     }
     if dispatches && status.is_searching() {
-        actions.push(of_reason(SEARCH_AGAIN, "redispatch"));
+        actions.push(of_reason(tr("orders.search_again"), "redispatch"));
     }
     if dispatches && !status.is_closed() && !is_held {
-        actions.push(of_reason(both("Put under review", "Tinjau"), "hold").button(both("Hold", "Tahan")).hint(both(
-            "Its timers stand still until a person decides.",
-            "Pengatur waktunya berhenti sampai orang memutuskan.",
-        )));
+        actions.push(of_reason(tr("order.hold_order"), "hold").hint(tr("order.timers_order_stop_until")));
     }
     if dispatches && is_held {
-        let resume = of_reason(both("End the review", "Akhiri peninjauan"), "resume");
-        actions.push(resume.button(both("Resume", "Lanjutkan")));
+        actions.push(of_reason(tr("common.resume_order"), "resume"));
     }
     if refunds && is_owed {
-        let note = vec![Field::text("note", both("Note", "Catatan"), "")];
-        let start = Action::new(both("Start the refund", "Mulai pengembalian dana"), path("refund-start"), note);
-        actions.push(start.button(both("Start", "Mulai")));
+        let note = vec![Field::text("note", tr("common.note"), "")];
+        actions.push(Action::new(tr("common.start_refund"), path("refund-start"), note));
     }
     if refunds && status == OrderStatus::RefundPending {
-        let note = vec![Field::required("note", HOW_PAID_BACK)];
-        let done = Action::new(both("The refund is done", "Pengembalian dana selesai"), path("refund-done"), note);
-        actions.push(done.button(both("Done", "Selesai")));
+        let note = vec![Field::required("note", tr("refunds.how_money_paid_back"))];
+        actions.push(Action::new(tr("common.complete_refund"), path("refund-done"), note));
     }
     if person.may(&CANCELLERS) && !status.is_closed() && status != OrderStatus::PickedUp {
-        let cancel = of_reason(CANCEL_ORDER, "cancel").button(both("Cancel the order", "Batalkan pesanan"));
-        actions.push(cancel.danger().hint(both(
-            "It cannot be taken back. What was paid is owed to the customer.",
-            "Ini tidak dapat ditarik kembali. Yang sudah dibayar harus dikembalikan kepada pelanggan.",
-        )));
+        let cancel = of_reason(tr("common.cancel_order"), "cancel");
+        actions.push(cancel.danger().hint(tr("order.cannot_undone_paid_amount")));
     }
     actions
 }
@@ -298,7 +285,7 @@ pub(crate) async fn show_page(
     let id = parse_order(path)?;
     let Deed { did } = read_query(query)?;
     let explained = gather::explain_order_even_without_redis(&app.desk, &id).await?;
-    let (explained, redis_error) = explained.ok_or(PageError::NotFound(NO_ORDER))?;
+    let (explained, redis_error) = explained.ok_or(PageError::NotFound(tr("problem.no_order_id")))?;
     let filter = AlertFilter { order: Some(id), limit: ALERTS, ..AlertFilter::default() };
     let raised = alerts::list_alerts(&app.core.db, &filter).await?;
     let raised = raised.into_iter().map(|alert| alert.link_tickets(&app.notify.channels)).collect();
@@ -307,6 +294,13 @@ pub(crate) async fn show_page(
     let taken = takes.into_iter().next().map(|take| TakenBy::new(take, &person.actor(), explained.now));
     let around = OrderAround { raised, map, taken, redis_problem: redis_error.map(|error| error.to_string()) };
     render(&build_page((&app, &person), explained, around, did.as_deref()))
+}
+
+/// Returns whether the page has no button for the command of this advice.
+fn has_no_button(advice: &OperatorAdvice) -> bool {
+    let has_button =
+        |command: &str| ["dispatchq order ", "dispatchq alert ack "].iter().any(|verb| command.starts_with(verb));
+    !advice.command.as_deref().is_some_and(has_button)
 }
 
 /// Data about the order from other sources.
@@ -345,11 +339,11 @@ fn build_page(
     let is_overdue = order.status.occupies_driver() && raised.iter().any(tells_overdue);
     let waits = order.status == OrderStatus::Pending || order.held_for_review || is_overdue;
     let id = &order.order_id;
-    let shell = Shell::for_person(&app.config, person, "/orders", say!("Order {id}", "Pesanan {id}"), did);
+    let shell = Shell::for_person(&app.config, person, "/orders", fill!("order.title", id), did);
     let offers = offers.into_iter().rev().map(|offer| OrderOfferRow {
         attempt: offer.attempt_no,
         driver: offer.driver_id.into_string(),
-        state: spaced(offer.state.as_str()),
+        state: offer_chip(offer.state),
         offered: Moment(offer.offered_at),
         expires: Countdown { to: offer.expires_at, now },
         is_open: offer.state == OfferState::Offered,
@@ -357,7 +351,7 @@ fn build_page(
     let bookings = bookings.into_iter().map(|booking| BookingRow {
         attempt: booking.attempt_no,
         partner: booking.partner.into_string(),
-        state: booking.state.as_str(),
+        state: Code::new("booking_state", booking.state.as_str()),
         booking: text(booking.booking_id),
         job: text(booking.job_id),
         error: booking.last_error.unwrap_or_default(),
@@ -377,7 +371,7 @@ fn build_page(
         closed: order.closed_at.map(Moment),
         lifetime: order.lifetime_left_sec.map(|_| Countdown { to: order.lifetime_deadline, now }),
         next: next.into_iter().map(|job| NextStep::new(person, base, job, now)).collect(),
-        to_do,
+        to_do: to_do.into_iter().filter(has_no_button).collect(),
         map,
         offers: offers.collect(),
         actions: list_actions(person, &order, ranking.as_ref()),
@@ -421,9 +415,7 @@ pub(crate) async fn act_on_order(
         "assign" => {
             let driver = driver_id.trim();
             if driver.is_empty() {
-                return Err(PageError::Invalid(
-                    both("Say which driver takes the order.", "Sebutkan pengemudi yang mengambil pesanan.").into(),
-                ));
+                return Err(PageError::Invalid(tr("order.enter_driver_who_gets").into()));
             }
             OrderAction::Assign(DriverId::from(driver))
         }
@@ -431,9 +423,9 @@ pub(crate) async fn act_on_order(
         "redispatch" => OrderAction::Redispatch,
         "hold" => OrderAction::Hold,
         "resume" => OrderAction::Resume,
-        _ => return Err(PageError::NotFound(NO_ACTION)),
+        _ => return Err(PageError::NotFound(tr("problem.action_not_exist"))),
     };
-    let reason = given_text(REASON, &reason)?;
+    let reason = given_text(tr("common.reason"), &reason)?;
     order::act_on_order(&app.desk, &id, &action, &person.actor(), Some(&reason)).await?;
     let usual = format!("/orders/{id}");
     Ok(go_back(&app.config, safe_path(back.as_deref(), &usual), action.as_str()).into_response())
@@ -448,7 +440,7 @@ pub(crate) async fn cancel_order(
 ) -> Result<Response, PageError> {
     person.require_role(&CANCELLERS)?;
     let id = parse_order(path)?;
-    let reason = given_text(REASON, &read_form(form)?.reason)?;
+    let reason = given_text(tr("common.reason"), &read_form(form)?.reason)?;
     let actor = person.actor();
     let decide = |s: &model::order::Snapshot| actions::cancel_order(s, &actor, Some(reason.clone())).signed_by(&actor);
     update::update_order(&app.orders, &id, decide).await?;

@@ -9,13 +9,13 @@ use serde::Deserialize;
 
 use super::{roles::STAFF, rows::OrderRow};
 use crate::{
+    catalogue::{Words, tr},
     form::{encode_component, optional_text, parse_time, read_query, write_query},
-    language::{Words, both},
     page::{Shell, render},
     page_error::PageError,
     refusal::refused_filter,
     session::SignedIn,
-    shown::{Chip, group_digits, spaced},
+    shown::{Chip, Code, group_digits},
 };
 use app::App;
 use desk::reports::page_changes::ChangeTopic;
@@ -100,33 +100,31 @@ impl OrderListQuery {
 
     fn to_search(&self) -> Result<OrderSearch, PageError> {
         let text = |name: Words, value: &str| optional_text(name, Some(value));
-        let any_id = text(both("search", "pencarian"), &self.q)?;
+        let any_id = text(tr("orders.search"), &self.q)?;
         if any_id.as_ref().is_some_and(|id| id.len() > 128) {
-            return Err(PageError::Invalid(
-                both("An id has at most 128 characters.", "Sebuah id paling banyak 128 karakter.").into(),
-            ));
+            return Err(PageError::Invalid(tr("orders.id_at_most_128").into()));
         }
-        let status = text(both("state", "status"), &self.status)?.map(|word| parse_status(&word)).transpose()?;
+        let status = text(tr("common.state"), &self.status)?.map(|word| parse_status(&word)).transpose()?;
         let held = match self.held.as_str() {
             "" => None,
             "true" => Some(true),
             "false" => Some(false),
             _ => {
-                let text = both("held is true or false.", "held bernilai true atau false.");
+                let text = tr("orders.filter_held_true_false");
                 return Err(PageError::Invalid(text.into()));
             }
         };
         Ok(OrderSearch {
             status,
-            area: text(both("area", "wilayah"), &self.area)?.map(Into::into),
-            service_type: text(both("service type", "jenis layanan"), &self.service_type)?.map(Into::into),
-            driver: text(both("driver", "pengemudi"), &self.driver)?.map(Into::into),
-            customer: text(both("customer", "pelanggan"), &self.customer)?,
+            area: text(tr("common.area"), &self.area)?.map(Into::into),
+            service_type: text(tr("common.service_type"), &self.service_type)?.map(Into::into),
+            driver: text(tr("common.driver"), &self.driver)?.map(Into::into),
+            customer: text(tr("common.customer"), &self.customer)?,
             owner: None,
             closed: None,
             held,
-            from: parse_time("from", &self.from)?,
-            to: parse_time("to", &self.to)?,
+            from: parse_time(tr("orders.created_from_utc"), &self.from)?,
+            to: parse_time(tr("common.to_utc"), &self.to)?,
             any_id,
         })
     }
@@ -134,7 +132,7 @@ impl OrderListQuery {
 
 fn parse_status(word: &str) -> Result<OrderStatus, PageError> {
     let found = OrderStatus::ALL.into_iter().find(|status| status.as_str() == word);
-    let unknown = both("There is no such state of an order.", "Tidak ada status pesanan seperti itu.");
+    let unknown = tr("orders.state_not_exist_orders");
     found.ok_or_else(|| PageError::Invalid(unknown.into()))
 }
 
@@ -199,26 +197,20 @@ pub(crate) async fn show_page(
         filter.to_query(&place.to_string())
     });
     let note = match found.closed {
-        ClosedOrders::None => both(
-            "Open orders. Closed ones are found by a closed state, by an id, or by a time of at most 31 days.",
-            "Pesanan terbuka. Yang tertutup dicari dengan status tertutup, dengan id, atau dengan rentang waktu paling lama 31 hari.",
-        ),
-        ClosedOrders::All => {
-            both("Open and closed orders that bear this id.", "Pesanan terbuka dan tertutup dengan id ini.")
+        ClosedOrders::None => tr("orders.open_orders_find_closed"),
+        ClosedOrders::All => tr("orders.open_closed_orders_id"),
+        ClosedOrders::Within { .. } if search.from.is_none() && search.to.is_none() => {
+            tr("orders.orders_created_last_24")
         }
-        ClosedOrders::Within { .. } if search.from.is_none() && search.to.is_none() => both(
-            "Those created in the last 24 hours. For others say from when to when, at most 31 days, or an id.",
-            "Yang dibuat dalam 24 jam terakhir. Untuk yang lain sebutkan dari kapan sampai kapan, paling lama 31 hari, atau sebuah id.",
-        ),
-        ClosedOrders::Within { .. } => both("Those created in this time.", "Yang dibuat dalam waktu ini."),
+        ClosedOrders::Within { .. } => tr("orders.orders_created_time"),
     };
     let statuses = OrderStatus::ALL.into_iter().map(|status| StatusOption {
         word: status.as_str(),
-        label: spaced(status.as_str()),
+        label: Code::of_status(status).text(),
         is_chosen: search.status == Some(status),
     });
     let refresh = if filter.cursor.is_empty() { REFRESH_S } else { 0 };
-    let shell = Shell::for_person(&app.config, &person, "/orders", both("Orders", "Pesanan"), filter.did.as_deref());
+    let shell = Shell::for_person(&app.config, &person, "/orders", tr("common.orders"), filter.did.as_deref());
     let page = OrdersPage {
         shell: shell.live(refresh).follow(ChangeTopic::Orders).made_at(found.now),
         statuses: statuses.collect(),

@@ -12,12 +12,12 @@ use serde::Deserialize;
 
 use super::{roles::OPERATORS, rows::ReasonForm};
 use crate::{
-    form::{REASON, given_text, optional_text, read_form, read_query, write_query},
-    language::{Words, both},
+    catalogue::{Words, tr},
+    form::{given_text, optional_text, read_form, read_query, write_query},
     page::{Shell, go_back, render},
     page_error::PageError,
     session::SignedIn,
-    shown::{Chip, Moment, spaced},
+    shown::{Chip, Code, Moment},
     table::{Action, Cell, Field, TablePage, TableRow},
 };
 use app::App;
@@ -40,19 +40,14 @@ pub(crate) struct OutboxQuery {
 }
 
 const OUTBOX_HEADINGS: [Words; 7] = [
-    both("Message", "Pesan"),
-    both("Kind", "Jenis"),
-    both("About", "Tentang"),
-    both("Channel", "Saluran"),
-    both("State", "Status"),
-    both("Tries", "Percobaan"),
-    both("Created", "Dibuat"),
+    tr("outbox.message"),
+    tr("common.kind"),
+    tr("common.order_binding"),
+    tr("common.channel"),
+    tr("common.state"),
+    tr("outbox.tries"),
+    tr("common.created"),
 ];
-
-const PENDING: Words = both("pending", "menunggu");
-const DELIVERED: Words = both("delivered", "terkirim");
-const EXPIRED: Words = both("expired", "kedaluwarsa");
-const DEAD: Words = both("dead", "mati");
 
 fn parse_state(word: &str) -> Result<Option<OutboxState>, PageError> {
     match word {
@@ -62,10 +57,7 @@ fn parse_state(word: &str) -> Result<Option<OutboxState>, PageError> {
         "expired" => Ok(Some(OutboxState::Expired)),
         "dead" => Ok(Some(OutboxState::Dead)),
         _ => {
-            let text = both(
-                "A message is pending, delivered, expired or dead.",
-                "Status pesan: pending, delivered, expired, atau dead.",
-            );
+            let text = tr("outbox.choose_pending_delivered_expired");
             Err(PageError::Invalid(text.into()))
         }
     }
@@ -81,7 +73,7 @@ pub(crate) async fn show_outbox(
     let query: OutboxQuery = read_query(query)?;
     let filter = OutboxFilter {
         state: parse_state(&query.state)?,
-        kind: optional_text(both("kind", "jenis"), Some(&query.kind))?,
+        kind: optional_text(tr("common.kind"), Some(&query.kind))?,
         before: query.before,
         limit: PAGE,
         ..OutboxFilter::default()
@@ -96,10 +88,10 @@ pub(crate) async fn show_outbox(
     let base = &app.config.console.path;
     let rows = messages.into_iter().map(|message| {
         let state = match message.state {
-            OutboxState::Pending => Chip::new("wait", PENDING),
-            OutboxState::Delivered => Chip::new("good", DELIVERED),
-            OutboxState::Expired => Chip::new("warn", EXPIRED),
-            OutboxState::Dead => Chip::new("bad", DEAD),
+            OutboxState::Pending => Chip::new("wait", tr("outbox.pending")),
+            OutboxState::Delivered => Chip::new("good", tr("outbox.delivered")),
+            OutboxState::Expired => Chip::new("warn", tr("common.expired")),
+            OutboxState::Dead => Chip::new("bad", tr("common.dead")),
         };
         let (href, subject) = match &message.subject {
             MessageSubject::Order(order) => (format!("{base}/orders/{order}"), order.as_str()),
@@ -107,7 +99,7 @@ pub(crate) async fn show_outbox(
         };
         let about = Cell::link(&href, subject);
         let again = Action::new(
-            both("Send again", "Kirim lagi"),
+            tr("outbox.send_message_again"),
             format!("/outbox/{}/replay", message.id),
             vec![Field::reason()],
         );
@@ -115,7 +107,7 @@ pub(crate) async fn show_outbox(
         TableRow {
             cells: vec![
                 Cell::id(message.id),
-                Cell::text(spaced(&message.kind)),
+                Cell::html(Code::new("message_kind", message.kind.as_str())),
                 about,
                 Cell::text(&message.channel),
                 Cell::html(state),
@@ -127,28 +119,21 @@ pub(crate) async fn show_outbox(
         }
     });
     let rows = rows.collect();
-    let shell =
-        Shell::for_person(&app.config, &person, "/outbox", both("Outbox", "Kotak keluar"), query.did.as_deref());
+    let shell = Shell::for_person(&app.config, &person, "/outbox", tr("common.outbox"), query.did.as_deref());
     let shell = shell.live(if query.before.is_none() { REFRESH_S } else { 0 });
     let states = [
-        ("", both("any", "semua").get()),
-        ("pending", PENDING.get()),
-        ("delivered", DELIVERED.get()),
-        ("expired", EXPIRED.get()),
-        ("dead", DEAD.get()),
+        ("", tr("common.any").get()),
+        ("pending", tr("outbox.pending").get()),
+        ("delivered", tr("outbox.delivered").get()),
+        ("expired", tr("common.expired").get()),
+        ("dead", tr("common.dead").get()),
     ];
     let page = TablePage {
         filters: vec![
-            Field::text("kind", both("Kind, such as OFFER", "Jenis, misalnya OFFER"), &query.kind),
-            Field::choice("state", both("State", "Status"), &query.state, &states),
+            Field::text("kind", tr("outbox.kind_such_as_offer"), &query.kind),
+            Field::choice("state", tr("common.state"), &query.state, &states),
         ],
-        if_empty: (
-            both("No message fits", "Tidak ada pesan yang cocok"),
-            both(
-                "Messages to drivers, staff, customers and producers are listed here.",
-                "Pesan untuk pengemudi, staf, pelanggan, dan produsen ada di sini.",
-            ),
-        ),
+        if_empty: (tr("outbox.no_messages_found"), tr("outbox.messages_drivers_staff_customers")),
         next,
         ..TablePage::new(shell, &format!("/outbox{}", address(query.before)), &OUTBOX_HEADINGS, rows)
     };
@@ -163,15 +148,16 @@ pub(crate) async fn replay_message(
     form: Result<Form<ReasonForm>, FormRejection>,
 ) -> Result<Response, PageError> {
     person.require_role(&OPERATORS)?;
-    let missing = || PageError::NotFound(both("There is no message of this id.", "Tidak ada pesan dengan id ini."));
+    let missing = || PageError::NotFound(tr("outbox.no_message_id"));
     let id: i64 = id.parse().map_err(|_| missing())?;
-    let by = DecisionAuthor { who: person.actor(), why: Some(given_text(REASON, &read_form(form)?.reason)?) };
+    let by =
+        DecisionAuthor { who: person.actor(), why: Some(given_text(tr("common.reason"), &read_form(form)?.reason)?) };
     let filter = OutboxFilter { ids: Some(vec![id]), limit: 1, ..OutboxFilter::default() };
     let found = redeliver::list_messages(&app.core.db, &filter).await?;
     let message = found.into_iter().next().ok_or_else(missing)?;
     if redeliver::replay_message(&app.desk, &message, &by).await? {
         return Ok(go_back(&app.config, "/outbox", "replay").into_response());
     }
-    let text = both("This message is not dead, or no longer.", "Pesan ini tidak mati, atau tidak lagi.");
+    let text = tr("outbox.message_not_dead");
     Err(PageError::Conflict(text.into()))
 }

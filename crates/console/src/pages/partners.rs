@@ -17,12 +17,12 @@ use super::{
     rows::Deed,
 };
 use crate::{
-    form::{REASON, encode_component, given_text, read_form, read_query},
-    language::{Words, both, say},
+    catalogue::{Words, fill, tr},
+    form::{encode_component, given_text, read_form, read_query},
     page::{Shell, go_back, render},
     page_error::PageError,
     session::SignedIn,
-    shown::{Chip, Moment, escape},
+    shown::{Chip, Moment, describe_ms, escape},
     table::{Action, Cell, Field, TablePage, TableRow},
 };
 use app::App;
@@ -41,27 +41,25 @@ use queue::store::BreakerState;
 const REFRESH_S: u32 = 5;
 
 const HEADINGS: [Words; 7] = [
-    both("Partner", "Mitra"),
-    both("Calls", "Panggilan"),
-    both("Search", "Mencari"),
-    both("On the way", "Dalam perjalanan"),
-    both("Bookings to answer", "Pemesanan belum dijawab"),
-    both("Cancels to confirm", "Pembatalan belum dikonfirmasi"),
-    both("Job ids asked for", "Id pekerjaan ditanyakan"),
+    tr("common.partner"),
+    tr("partners.calls"),
+    tr("partners.searching_driver"),
+    tr("partners.on_trip"),
+    tr("partners.unanswered_bookings"),
+    tr("partners.unconfirmed_cancellations"),
+    tr("partners.polling_share"),
 ];
 
 /// Returns whether the partner is called.
 fn calls_chip(breaker: Option<&BreakerState>) -> Chip {
     match breaker {
-        None => Chip::new("plain", both("unknown: Redis does not answer", "tidak diketahui: Redis tidak menjawab")),
+        None => Chip::new("plain", tr("partners.unknown_redis_not_respond")),
         Some(state) if state.is_open() => {
-            let s = state.open_for.as_secs().max(1);
-            Chip::new("bad", say!("left alone for {s} s more", "tidak dihubungi {s} s lagi"))
+            let span = describe_ms(u64::try_from(state.open_for.as_millis()).unwrap_or(u64::MAX));
+            Chip::new("bad", fill!("partners.paused_another", span))
         }
-        Some(state) if state.is_half_open() => {
-            Chip::new("wait", both("is tried, one call a second", "dicoba, satu panggilan per detik"))
-        }
-        Some(_) => Chip::new("good", both("called", "dihubungi")),
+        Some(state) if state.is_half_open() => Chip::new("wait", tr("partners.tested_one_call_per")),
+        Some(_) => Chip::new("good", tr("partners.called_normally")),
     }
 }
 
@@ -69,7 +67,7 @@ fn calls_chip(breaker: Option<&BreakerState>) -> Chip {
 fn failure_text(breaker: Option<&BreakerState>) -> String {
     match breaker {
         Some(BreakerState { failures, why, .. }) if *failures > 0 => {
-            say!("{why} ({failures} in a row)", "{why} ({failures} berturut-turut)")
+            fill!("partners.row", why, failures)
         }
         Some(state) => state.why.clone(),
         None => String::new(),
@@ -81,11 +79,11 @@ fn share_cell(partner: &ConfiguredPartner, set: Option<&RunTimeShare>) -> Cell {
     match set {
         None => {
             let percent = partner.config.poll.percent;
-            Cell::text(say!("{percent} %, as configured", "{percent} %, menurut konfigurasi"))
+            Cell::text(fill!("partners.from_configuration", percent))
         }
         Some(RunTimeShare { polling_percent, changed_by, changed_at, .. }) => {
             let (by, at) = (escape(changed_by), Moment(*changed_at));
-            Cell::html(say!("{polling_percent} %, set by {by} {at}", "{polling_percent} %, ditetapkan {by} {at}"))
+            Cell::html(fill!("partners.set", polling_percent, by, at))
         }
     }
 }
@@ -93,19 +91,9 @@ fn share_cell(partner: &ConfiguredPartner, set: Option<&RunTimeShare>) -> Cell {
 /// Returns the form that sets the percentage. An empty value restores the configured one.
 fn change_of_share(partner: &PartnerName, set: Option<&RunTimeShare>) -> Action {
     let percent = set.map(|share| share.polling_percent.to_string()).unwrap_or_default();
-    let fields = vec![
-        Field::text(
-            "percent",
-            both(
-                "For so many percent of orders the job id is asked for; empty: as configured",
-                "Untuk sekian persen pesanan, id pekerjaan ditanyakan; kosong: menurut konfigurasi",
-            ),
-            &percent,
-        ),
-        Field::reason(),
-    ];
+    let fields = vec![Field::text("percent", tr("partners.percentage_orders_whose_job"), &percent), Field::reason()];
     let path = format!("/partners/{}/share", encode_component(partner.as_str()));
-    Action::new(both("Set the share", "Tetapkan bagian"), path, fields)
+    Action::new(tr("partners.set_polling_share"), path, fields)
 }
 
 /// Returns the service types whose orders can be booked with the partner.
@@ -157,24 +145,12 @@ pub(crate) async fn show_page(
         ]);
         rows.push(row.with_actions(actions));
     }
-    let note = if loads.is_cut {
-        both(
-            "Counted among the 10,000 oldest open orders and bookings.",
-            "Dihitung di antara 10.000 pesanan dan pemesanan terbuka yang tertua.",
-        )
-    } else {
-        both(
-            "Fleets of other companies, and what waits for them now. A share of job ids holds for every booking made after it was set.",
-            "Armada perusahaan lain, dan yang kini menunggu mereka. Bagian id pekerjaan berlaku untuk setiap pemesanan setelah ditetapkan.",
-        )
-    };
-    let shell = Shell::for_person(&app.config, &person, "/partners", both("Partners", "Mitra"), did.as_deref());
+    let note =
+        if loads.is_cut { tr("partners.only_10_000_oldest") } else { tr("partners.these_fleets_other_companies") };
+    let shell = Shell::for_person(&app.config, &person, "/partners", tr("common.partners"), did.as_deref());
     let page = TablePage {
         note: note.into(),
-        if_empty: (
-            both("No partner is configured", "Tidak ada mitra yang dikonfigurasi"),
-            both("Add one to config.toml: [partners.NAME]", "Tambahkan di config.toml: [partners.NAMA]"),
-        ),
+        if_empty: (tr("partners.no_partner_configured"), tr("partners.add_partner_config_toml")),
         ..TablePage::new(shell.live(REFRESH_S).follow(ChangeTopic::Orders).made_at(now), "/partners", &HEADINGS, rows)
     };
     render(&page)
@@ -196,8 +172,8 @@ pub(crate) async fn set_share(
 ) -> Result<Response, PageError> {
     person.require_role(&OPERATORS)?;
     let ShareForm { percent, reason } = read_form(form)?;
-    let reason = given_text(REASON, &reason)?;
-    let unknown = both("There is no such partner.", "Tidak ada mitra seperti itu.");
+    let reason = given_text(tr("common.reason"), &reason)?;
+    let unknown = tr("partners.partner_not_exist");
     let partner = PartnerName::from(name);
     app.partners.registry.get(&partner).ok_or(PageError::NotFound(unknown))?;
     let percent = match percent.trim() {
@@ -205,7 +181,7 @@ pub(crate) async fn set_share(
         text => match text.parse::<u8>() {
             Ok(percent) if percent <= 100 => Some(percent),
             _ => {
-                let text = both("A share is 0 to 100 percent.", "Bagian bernilai 0 sampai 100 persen.");
+                let text = tr("partners.polling_share_from_0");
                 return Err(PageError::Invalid(text.into()));
             }
         },

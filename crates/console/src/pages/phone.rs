@@ -9,8 +9,8 @@ use axum::{
 
 use super::{driver::driver_page, drivers::refuse_driver, roles::CALLERS, rows::BackForm};
 use crate::{
+    catalogue::fill,
     form::{encode_component, read_form},
-    language::say,
     page::{Shell, render, safe_path},
     page_error::PageError,
     session::SignedIn,
@@ -51,7 +51,7 @@ pub(crate) async fn show_phone(
     let id = DriverId::from(id);
     let by = ActionAuthor { actor: &person.actor(), reason: None };
     let phone = driver_admin::reveal_phone(&app.core.db, &id, by).await.map_err(refuse_driver)?;
-    let title = say!("Phone of {id}", "Telepon {id}");
+    let title = fill!("phone.title", id);
     let shell = Shell::for_person(&app.config, &person, "/drivers", title, None);
     render(&PhonePage { shell, phone, back }).map(IntoResponse::into_response)
 }

@@ -6,20 +6,20 @@ use axum::{
     extract::{Path, Query, State, rejection::QueryRejection},
     response::Response,
 };
-use model::plan::{PlanItem, PlanItemState, PlanState};
+use model::plan::{PlanItem, PlanItemState, PlanKind, PlanState};
 use serde::Deserialize;
 
 use super::{
-    control::{NO_PLAN, actions_on, describe_progress, parse_plan, state_chip},
+    control::{actions_on, describe_progress, parse_plan, state_chip},
     roles::STAFF,
 };
 use crate::{
+    catalogue::{Words, fill, tr},
     form::{optional_text, read_query, write_query},
-    language::{Words, both, say},
     page::{Shell, render},
     page_error::PageError,
     session::SignedIn,
-    shown::{Chip, Moment, escape, spaced},
+    shown::{Chip, Code, Moment, escape},
     table::{Cell, Field, TablePage, TableRow},
 };
 use app::App;
@@ -28,13 +28,8 @@ use desk::plans::store::{self, LoadedPlan, RefusalCount};
 const PAGE: i64 = 100;
 const REFRESH_S: u32 = 3;
 
-const HEADINGS: [Words; 5] = [
-    both("Of what", "Butir"),
-    both("State", "Status"),
-    both("Refused as", "Ditolak sebagai"),
-    both("What was said", "Keterangan"),
-    both("Done", "Dilakukan"),
-];
+const HEADINGS: [Words; 5] =
+    [tr("plans.item"), tr("common.state"), tr("plans.refusal_code"), tr("common.details"), tr("common.time")];
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -50,14 +45,28 @@ impl PlanQuery {
     }
 }
 
+/// Returns HTML with the kind and the action of a plan.
+pub(super) fn describe_action(kind: PlanKind, action: &str) -> String {
+    format!("{}: {}", Code::new("plan_kind", kind.as_str()), Code::new("plan_action", action))
+}
+
 fn item_chip(state: PlanItemState) -> Chip {
-    let (tone, word) = match state {
-        PlanItemState::Pending => ("wait", both("waits", "menunggu")),
-        PlanItemState::Changed => ("good", both("changed", "berubah")),
-        PlanItemState::Unchanged => ("plain", both("unchanged", "tetap")),
-        PlanItemState::Refused => ("warn", both("refused", "ditolak")),
+    let tone = match state {
+        PlanItemState::Pending => "wait",
+        PlanItemState::Changed => "good",
+        PlanItemState::Unchanged => "plain",
+        PlanItemState::Refused => "warn",
     };
-    Chip::new(tone, word)
+    Chip::new(tone, item_words(state))
+}
+
+fn item_words(state: PlanItemState) -> Words {
+    match state {
+        PlanItemState::Pending => tr("common.waiting"),
+        PlanItemState::Changed => tr("plans.changed"),
+        PlanItemState::Unchanged => tr("plans.unchanged"),
+        PlanItemState::Refused => tr("common.refused"),
+    }
 }
 
 fn parse_state(word: &str) -> Result<Option<PlanItemState>, PageError> {
@@ -65,7 +74,7 @@ fn parse_state(word: &str) -> Result<Option<PlanItemState>, PageError> {
         return Ok(None);
     }
     let found = PlanItemState::ALL.into_iter().find(|state| state.as_str() == word);
-    let unknown = both("There is no such state of an item.", "Tidak ada status butir seperti itu.");
+    let unknown = tr("plans.state_not_exist_items");
     found.map(Some).ok_or_else(|| PageError::Invalid(unknown.into()))
 }
 
@@ -85,23 +94,23 @@ fn draw_summary(loaded: &LoadedPlan, refusals: &[RefusalCount]) -> String {
     let (action, filter) = (plan.action.to_string(), plan.filter.to_string());
     let is_all = filter == "{}";
     let mut facts = vec![
-        (both("State", "Status"), state_chip(plan.state).to_string()),
-        (both("Progress", "Kemajuan"), escape(&describe_progress(plan.counts))),
-        (both("What", "Apa"), escape(&format!("{}: {}", spaced(plan.kind.as_str()), action.trim_matches('"')))),
-        (both("Of which", "Dari yang mana"), if is_all { both("all", "semua").into() } else { escape(&filter) }),
-        (both("Why", "Mengapa"), escape(plan.reason.as_deref().unwrap_or("–"))),
+        (tr("common.state"), state_chip(plan.state).to_string()),
+        (tr("plans.progress"), escape(&describe_progress(plan.counts))),
+        (tr("common.action"), describe_action(plan.kind, action.trim_matches('"'))),
+        (tr("plans.selection"), if is_all { tr("plans.all").into() } else { escape(&filter) }),
+        (tr("common.reason"), escape(plan.reason.as_deref().unwrap_or("–"))),
     ];
     let by = |at, by: &str| {
         let (at, by) = (Moment(at), escape(by));
-        say!("{at} by {by}", "{at} oleh {by}")
+        fill!("common.at_by", at, by)
     };
-    facts.push((both("Made", "Dibuat"), by(plan.created_at, &plan.created_by)));
+    facts.push((tr("common.created"), by(plan.created_at, &plan.created_by)));
     if let (Some(at), Some(runner)) = (plan.started_at, &plan.run_by) {
-        facts.push((both("Run", "Dijalankan"), by(at, runner)));
+        facts.push((tr("common.started"), by(at, runner)));
     }
     if let Some(at) = plan.ended_at {
         let ended = plan.cancelled_by.as_ref().map_or_else(|| Moment(at).to_string(), |person| by(at, person));
-        facts.push((both("Ended", "Berakhir"), ended));
+        facts.push((tr("common.ended"), ended));
     }
     let mut html = String::from("<dl class=\"facts\">");
     for (name, value) in facts {
@@ -109,7 +118,7 @@ fn draw_summary(loaded: &LoadedPlan, refusals: &[RefusalCount]) -> String {
     }
     html.push_str("</dl>");
     if !refusals.is_empty() {
-        let _ = write!(html, "<h2>{}</h2><ul>", both("Refused", "Ditolak"));
+        let _ = write!(html, "<h2>{}</h2><ul>", tr("common.refused"));
         for RefusalCount { refusal, count, example } in refusals {
             let (refusal, example) = (escape(refusal), escape(example.as_deref().unwrap_or_default()));
             let _ = write!(html, "<li><b>{count}</b> <span class=\"id\">{refusal}</span> {example}</li>");
@@ -130,26 +139,23 @@ pub(crate) async fn show_page(
     let id = parse_plan(&id)?;
     let query: PlanQuery = read_query(query)?;
     let state = parse_state(&query.state)?;
-    let after = optional_text(both("cursor", "penanda halaman"), Some(&query.after))?.unwrap_or_default();
-    let loaded = store::load_plan(&app.core.db, id).await?.ok_or(PageError::NotFound(NO_PLAN))?;
+    let after = optional_text(tr("common.page_position"), Some(&query.after))?.unwrap_or_default();
+    let loaded = store::load_plan(&app.core.db, id).await?.ok_or(PageError::NotFound(tr("plans.no_plan_id")))?;
     let refusals = store::count_refusals(&app.core.db, id).await?;
     let items = store::list_items(&app.core.db, id, state, &after, PAGE).await?;
     let is_full = i64::try_from(items.len()).is_ok_and(|n| n == PAGE);
     let next = items.last().filter(|_| is_full).map(|item| query.to_query(&item.subject_id));
     let rows = items.into_iter().map(row_of).collect();
-    let mut states = vec![("", both("any", "semua").get())];
-    states.extend(PlanItemState::ALL.map(|state| (state.as_str(), state.as_str())));
+    let mut states = vec![("", tr("common.any").get())];
+    states.extend(PlanItemState::ALL.map(|state| (state.as_str(), item_words(state).get())));
     let refresh = if matches!(loaded.plan.state, PlanState::Done | PlanState::Cancelled) { 0 } else { REFRESH_S };
-    let title = say!("Plan {id}", "Rencana {id}");
+    let title = fill!("plans.title", id);
     let shell = Shell::for_person(&app.config, &person, "/plans", title, query.did.as_deref());
     let page = TablePage {
         figure: draw_summary(&loaded, &refusals),
-        filters: vec![Field::choice("state", both("State of the ids", "Status butir"), &query.state, &states)],
+        filters: vec![Field::choice("state", tr("plans.item_state"), &query.state, &states)],
         actions: actions_on(&person, &loaded.plan),
-        if_empty: (
-            both("No id fits", "Tidak ada butir yang cocok"),
-            both("The plan holds none in this state.", "Rencana ini tidak memuat butir dengan status ini."),
-        ),
+        if_empty: (tr("plans.no_items_found"), tr("plans.plan_no_items_state")),
         next,
         ..TablePage::new(
             shell.live(refresh).made_at(loaded.now),

@@ -1,11 +1,12 @@
 //! Drivers considered for an order, as pages show them.
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use model::ranking::{DriverRanking, ExclusionReason};
 
 use crate::{
-    service_words::describe_exclusion,
-    shown::{Moment, describe_distance},
+    catalogue::Words,
+    reasons::describe_exclusion,
+    shown::{Moment, describe_distance, describe_span},
 };
 use desk::explain::LatestRanking;
 
@@ -21,9 +22,15 @@ pub(super) struct RankedRow {
 pub(super) struct ExcludedRow {
     pub(super) driver: String,
     pub(super) distance: String,
-    pub(super) why: &'static str,
+    pub(super) why: Words,
     /// Whether the driver has an order, so that a dispatcher cannot assign another.
     pub(super) is_busy: bool,
+}
+
+/// Returns a number of minutes as a duration.
+#[expect(clippy::cast_possible_truncation, reason = "minutes of a driver, far below the limit")]
+fn minutes(count: f64) -> TimeDelta {
+    TimeDelta::seconds((count * 60.0).round() as i64)
 }
 
 /// One search.
@@ -40,7 +47,7 @@ impl RankingPart {
             place: i + 1,
             driver: driver.driver_id.into_string(),
             distance: describe_distance(driver.distance_m),
-            idle: format!("{:.0} min", driver.idle_min),
+            idle: describe_span(minutes(driver.idle_min)),
             offers: driver.live_offers,
             score: format!("{:.0}", driver.score),
         });

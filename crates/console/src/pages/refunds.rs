@@ -21,8 +21,8 @@ use super::{
     rows::parse_order,
 };
 use crate::{
-    form::{NOTE, given_text, optional_text, read_form, read_query, write_query},
-    language::{Words, both},
+    catalogue::tr,
+    form::{given_text, optional_text, read_form, read_query, write_query},
     page::{Shell, go_back, render, safe_path},
     page_error::PageError,
     session::SignedIn,
@@ -47,7 +47,6 @@ const PAGE: u32 = 50;
 const REFRESH_S: u32 = 15;
 /// Maximum number of rows in an export.
 const MOST_EXPORTED: u32 = 10_000;
-pub(super) const HOW_PAID_BACK: Words = both("How it was paid back", "Bagaimana uang dikembalikan");
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -64,10 +63,7 @@ impl RefundFilter {
         }
         let known = RefundProgress::ALL.into_iter().find(|progress| progress.as_str() == self.state);
         known.map(Some).ok_or_else(|| {
-            let text = both(
-                "A refund is owed, started or completed.",
-                "Pengembalian dana: terutang (owed), dimulai (started), atau selesai (completed).",
-            );
+            let text = tr("refunds.choose_owed_started_completed");
             PageError::Invalid(text.into())
         })
     }
@@ -98,9 +94,9 @@ impl RefundRow {
             step: is_open.then(|| next_step(order.id.as_str(), progress == RefundProgress::Started)),
             id: order.id.to_string(),
             progress: match progress {
-                RefundProgress::Owed => Chip::new("warn", both("owed", "terutang")),
-                RefundProgress::Started => Chip::new("wait", both("started", "dimulai")),
-                RefundProgress::Completed => Chip::new("good", both("completed", "selesai")),
+                RefundProgress::Owed => Chip::new("warn", tr("refunds.owed")),
+                RefundProgress::Started => Chip::new("wait", tr("common.started")),
+                RefundProgress::Completed => Chip::new("good", tr("refunds.completed")),
             },
             status: Chip::of_status(order.status),
             amount: describe_amount(order.amount_minor, order.currency.as_deref()),
@@ -118,13 +114,11 @@ fn next_step(order: &str, is_started: bool) -> Action {
     let back = Field::hidden("back", "/refunds");
     let path = |word: &str| format!("/orders/{order}/{word}");
     if is_started {
-        let done = both("Done", "Selesai");
-        let action = Action::new(done, path("refund-done"), vec![back, Field::required("note", HOW_PAID_BACK)]);
-        return action.button(both("The money is back", "Uang sudah kembali"));
+        let note = Field::required("note", tr("refunds.how_money_paid_back"));
+        return Action::new(tr("common.complete_refund"), path("refund-done"), vec![back, note]);
     }
-    let note = Field::text("note", both("Note", "Catatan"), "");
-    let action = Action::new(both("Start", "Mulai"), path("refund-start"), vec![back, note]);
-    action.button(both("Start the refund", "Mulai pengembalian dana"))
+    let note = Field::text("note", tr("common.note"), "");
+    Action::new(tr("common.start_refund"), path("refund-start"), vec![back, note])
 }
 
 #[derive(Template)]
@@ -169,13 +163,7 @@ pub(crate) async fn show_page(
         let place = search::refund_place(order).to_string();
         write_query(&[("state", &filter.state), ("cursor", &place)])
     });
-    let shell = Shell::for_person(
-        &app.config,
-        &person,
-        "/refunds",
-        both("Refunds", "Pengembalian dana"),
-        filter.did.as_deref(),
-    );
+    let shell = Shell::for_person(&app.config, &person, "/refunds", tr("common.refunds"), filter.did.as_deref());
     let rows = orders.into_iter().map(|order| {
         let tickets = tickets.remove(order.id.as_str()).unwrap_or_default();
         RefundRow::new(&app.config, order, tickets, now)
@@ -286,7 +274,7 @@ pub(crate) async fn start_refund(
     person.require_role(&REFUNDERS)?;
     let id = parse_order(path)?;
     let RefundForm { note, back } = read_form(form)?;
-    let note = optional_text(NOTE, Some(&note))?;
+    let note = optional_text(tr("common.note"), Some(&note))?;
     let actor = person.actor();
     let decide = |s: &Snapshot| money::start_refund(s, &actor, note.clone()).signed_by(&actor);
     update::update_order(&app.orders, &id, decide).await?;
@@ -304,7 +292,7 @@ pub(crate) async fn finish_refund(
     person.require_role(&REFUNDERS)?;
     let id = parse_order(path)?;
     let RefundForm { note, back } = read_form(form)?;
-    let note = given_text(NOTE, &note)?;
+    let note = given_text(tr("common.note"), &note)?;
     let actor = person.actor();
     let decide = |s: &Snapshot| money::finish_refund(s, &actor, Some(note.clone())).signed_by(&actor);
     update::update_order(&app.orders, &id, decide).await?;

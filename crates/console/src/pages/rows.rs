@@ -10,9 +10,10 @@ use model::{
 use serde::Deserialize;
 
 use crate::{
-    page_error::{NO_ORDER, PageError},
-    service_words::{describe_hold, describe_step},
-    shown::{Chip, Countdown, Moment, describe_age, describe_amount},
+    catalogue::tr,
+    page_error::PageError,
+    reasons::describe_hold,
+    shown::{Chip, Code, Countdown, Moment, describe_age, describe_amount},
 };
 use model::view::OrderView;
 
@@ -31,7 +32,7 @@ pub(super) struct OrderRow {
     /// Time since the last change.
     pub(super) unchanged_for: String,
     /// Next automatic action and its time.
-    pub(super) next: Option<(String, Countdown)>,
+    pub(super) next: Option<(Code, Countdown)>,
     pub(super) has_driver: bool,
     /// Whether the driver belongs to our own fleet.
     pub(super) is_ours: bool,
@@ -55,7 +56,7 @@ impl OrderRow {
             amount: describe_amount(view.amount_minor, view.currency.as_deref()),
             created: Moment(view.created_at),
             unchanged_for: describe_age(Some(updated_at), now),
-            next: view.next.map(|next| (describe_step(next.action), Countdown { to: next.at, now })),
+            next: view.next.map(|next| (Code::new("next_step", next.action), Countdown { to: next.at, now })),
             has_driver,
             is_ours: view.partner.is_none(),
         }
@@ -84,5 +85,5 @@ pub(crate) struct Deed {
 
 /// Parses the order that a path names.
 pub(super) fn parse_order(Path(id): Path<String>) -> Result<OrderId, PageError> {
-    id.parse().map_err(|_| PageError::NotFound(NO_ORDER))
+    id.parse().map_err(|_| PageError::NotFound(tr("problem.no_order_id")))
 }

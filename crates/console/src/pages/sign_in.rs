@@ -14,9 +14,9 @@ use serde::Deserialize;
 
 use crate::{
     assets,
+    catalogue::tr,
     cookie::{CookieKind, Transport},
     form::{read_form, write_query},
-    language::both,
     page::{Shell, safe_path},
     page_error::PageError,
 };
@@ -24,10 +24,7 @@ use accounts::sessions;
 use app::App;
 
 /// Error for a sign-in over plain http from another machine.
-pub(super) const EXPOSED: PageError = PageError::Forbidden(both(
-    "Sign in over https: over plain http others could listen in.",
-    "Masuklah lewat https: lewat http biasa orang lain bisa menyadap.",
-));
+pub(super) const EXPOSED: PageError = PageError::Forbidden(tr("sign_in.sign_over_https_over"));
 
 #[derive(Template)]
 #[template(path = "login.html")]
@@ -69,7 +66,7 @@ pub(super) fn login_page(app: &App, transport: Transport, next: &str, problem: O
         address: format!("{base}/oidc/start{}", write_query(&[("next", next)])),
     });
     LoginPage {
-        shell: Shell::without_person(base, both("Sign in", "Masuk")),
+        shell: Shell::without_person(base, tr("common.sign_in")),
         next: next.to_owned(),
         problem,
         provider,
@@ -119,17 +116,11 @@ pub(crate) async fn sign_in(
     let owner = app.accounts.keys.find_owner(&app.core.db, key.trim()).await?;
     let Some(owner) = owner else {
         app.accounts.limits.count_failure(address.network()).map_err(PageError::TooManyFailures)?;
-        let problem = both(
-            "There is no such key, or it has expired or was revoked.",
-            "Kunci ini tidak ada, sudah kedaluwarsa, atau sudah dicabut.",
-        );
+        let problem = tr("sign_in.key_not_exist_expired");
         return login_page(&app, transport, &next, Some(problem.into())).respond(StatusCode::UNAUTHORIZED);
     };
     if !owner.role.is_staff() {
-        let problem = both(
-            "This key is a producer's or a driver's. The console is for staff.",
-            "Kunci ini milik produsen atau pengemudi. Konsol ini untuk staf.",
-        );
+        let problem = tr("sign_in.key_belongs_producer_driver");
         return login_page(&app, transport, &next, Some(problem.into())).respond(StatusCode::FORBIDDEN);
     }
     let token = sessions::open_session(&app.core.db, &owner, address.0).await?;

@@ -16,10 +16,10 @@ use super::{
     rows::{Deed, ReasonForm},
 };
 use crate::{
-    form::{REASON, encode_component, given_text, optional_text, read_form, read_query},
-    language::{Words, both},
+    catalogue::{Words, tr},
+    form::{encode_component, given_text, optional_text, read_form, read_query},
     page::{Shell, go_back, render},
-    page_error::{NO_ACTION, PageError},
+    page_error::PageError,
     session::SignedIn,
     shown::{Chip, role_word, sentence},
     table::{Action, Cell, Field, TablePage, TableRow},
@@ -36,29 +36,28 @@ const REFRESH_S: u32 = 15;
 /// Roles of users who receive messages.
 const ROLES: [AccountRole; 4] =
     [AccountRole::Dispatcher, AccountRole::Support, AccountRole::Operator, AccountRole::Admin];
-const NAME: Words = both("name", "nama");
 
 const HEADINGS: [Words; 7] = [
-    both("User", "Pengguna"),
-    both("Name", "Nama"),
-    both("Role", "Peran"),
-    both("Channel", "Kanal"),
-    both("Address of mail", "Alamat surel"),
-    both("Phone", "Telepon"),
-    both("State", "Status"),
+    tr("users.user"),
+    tr("common.name"),
+    tr("common.role"),
+    tr("common.channel"),
+    tr("users.e_mail_address"),
+    tr("users.phone"),
+    tr("common.state"),
 ];
 
 fn row_of(ListedUser { user, disabled_at }: ListedUser) -> TableRow {
     let path = |action: &str| format!("/users/{}/{action}", encode_component(&user.id));
     let change = if disabled_at.is_some() {
-        Action::new(both("Enable", "Aktifkan"), path("enable"), vec![Field::reason()])
+        Action::new(tr("users.enable_user"), path("enable"), vec![Field::reason()])
     } else {
-        Action::new(both("Disable", "Nonaktifkan"), path("disable"), vec![Field::reason()])
+        Action::new(tr("users.disable_user"), path("disable"), vec![Field::reason()])
     };
-    let remove = Action::new(both("Remove", "Hapus"), path("remove"), vec![Field::reason()]).danger();
+    let remove = Action::new(tr("users.remove_user"), path("remove"), vec![Field::reason()]).danger();
     let state = match disabled_at {
-        Some(_) => Chip::new("bad", both("disabled", "dinonaktifkan")),
-        None => Chip::new("good", both("is told", "diberi tahu")),
+        Some(_) => Chip::new("bad", tr("common.disabled")),
+        None => Chip::new("good", tr("users.receives_messages")),
     };
     TableRow::plain(vec![
         Cell::id(&user.id),
@@ -77,25 +76,17 @@ fn form_to_save(config: &Config) -> Action {
     let roles = ROLES.map(|role| (role_word(role), role_word(role)));
     let mut channels = vec![(LOG, LOG)];
     channels.extend(config.channels.keys().map(|name| (name.as_str(), name.as_str())));
-    let id = both("User's id, such as anna", "Id pengguna, misalnya anna");
+    let id = tr("users.user_id_such_as");
     let fields = vec![
         Field::required("id", id),
-        Field::required("name", both("Name", "Nama")),
-        Field::choice("role", both("Role", "Peran"), role_word(AccountRole::Dispatcher), &roles),
-        Field::choice("channel", both("Told by", "Diberi tahu lewat"), LOG, &channels),
-        Field::text("email", both("Address of mail; may be empty", "Alamat surel; boleh kosong"), ""),
-        Field::text(
-            "phone",
-            both("Phone, such as +628123456789; may be empty", "Telepon, misalnya +628123456789; boleh kosong"),
-            "",
-        ),
+        Field::required("name", tr("common.name")),
+        Field::choice("role", tr("common.role"), role_word(AccountRole::Dispatcher), &roles),
+        Field::choice("channel", tr("common.channel"), LOG, &channels),
+        Field::text("email", tr("users.e_mail_address_may"), ""),
+        Field::text("phone", tr("common.phone_example"), ""),
         Field::reason(),
     ];
-    Action::new(
-        both("Add a user, or replace one of the same id", "Tambahkan pengguna, atau ganti yang ber-id sama"),
-        "/users/save".to_owned(),
-        fields,
-    )
+    Action::new(tr("users.add_replace_user"), "/users/save".to_owned(), fields)
 }
 
 pub(crate) async fn show_page(
@@ -108,21 +99,11 @@ pub(crate) async fn show_page(
     let Deed { did } = read_query(query)?;
     let now = db::database_now(&app.core.db).await?;
     let rows = users::list_users(&app.core.db).await?.into_iter().map(row_of).collect();
-    let shell = Shell::for_person(&app.config, &person, "/users", both("Users", "Pengguna"), did.as_deref());
+    let shell = Shell::for_person(&app.config, &person, "/users", tr("common.users"), did.as_deref());
     let page = TablePage {
-        note: both(
-            "Whom messages reach, and how. A user is no key: who may sign in is on the page Keys, and who has, on Sessions.",
-            "Siapa yang menerima pesan, dan lewat apa. Pengguna bukan kunci: siapa yang boleh masuk ada di halaman Kunci, dan siapa yang sedang masuk di Sesi.",
-        )
-        .into(),
+        note: tr("users.users_receive_messages_over").into(),
         actions: vec![form_to_save(&app.config)],
-        if_empty: (
-            both("No users yet", "Belum ada pengguna"),
-            both(
-                "Add them above, or import them: dispatchq user import FILE",
-                "Tambahkan di atas, atau impor dengan: dispatchq user import FILE",
-            ),
-        ),
+        if_empty: (tr("users.no_users"), tr("users.add_users_above_import")),
         ..TablePage::new(shell.made_at(now).live(REFRESH_S), "/users", &HEADINGS, rows)
     };
     render(&page)
@@ -130,9 +111,7 @@ pub(crate) async fn show_page(
 
 fn refuse_user(error: UserError) -> PageError {
     match error {
-        UserError::NotFound => {
-            PageError::NotFound(both("There is no user of this id.", "Tidak ada pengguna dengan id ini."))
-        }
+        UserError::NotFound => PageError::NotFound(tr("users.no_user_id")),
         UserError::Invalid(text) => PageError::Invalid(sentence(&text)),
         UserError::Database(error) => error.into(),
     }
@@ -159,16 +138,16 @@ pub(crate) async fn save_user(
     person.require_role(&ADMINS)?;
     let form = read_form(form)?;
     let role = ROLES.into_iter().find(|role| role_word(*role) == form.role);
-    let unknown = both("There is no such role.", "Tidak ada peran seperti itu.");
+    let unknown = tr("common.role_not_exist");
     let user = UserAccount {
         id: form.id.trim().to_owned(),
-        name: given_text(NAME, &form.name)?,
+        name: given_text(tr("common.name"), &form.name)?,
         role: role.ok_or_else(|| PageError::Invalid(unknown.into()))?,
         channel: form.channel,
-        email: optional_text(both("address", "alamat"), Some(&form.email))?,
-        phone: optional_text(both("phone", "telepon"), Some(&form.phone))?,
+        email: optional_text(tr("users.e_mail_address"), Some(&form.email))?,
+        phone: optional_text(tr("users.phone"), Some(&form.phone))?,
     };
-    let reason = given_text(REASON, &form.reason)?;
+    let reason = given_text(tr("common.reason"), &form.reason)?;
     if let Some(problem) = users::find_missing_phone(&user, &app.config) {
         return Err(PageError::Invalid(sentence(&problem)));
     }
@@ -186,13 +165,13 @@ pub(crate) async fn change_user(
     form: Result<Form<ReasonForm>, FormRejection>,
 ) -> Result<Response, PageError> {
     person.require_role(&ADMINS)?;
-    let reason = given_text(REASON, &read_form(form)?.reason)?;
+    let reason = given_text(tr("common.reason"), &read_form(form)?.reason)?;
     let by = ActionAuthor { actor: &person.actor(), reason: Some(&reason) };
     let (done, deed) = match word.as_str() {
         "disable" => (recorded::set_user_disabled(&app.core.db, &id, true, by).await, "user-disabled"),
         "enable" => (recorded::set_user_disabled(&app.core.db, &id, false, by).await, "user-enabled"),
         "remove" => (recorded::remove_user(&app.core.db, &id, by).await, "user-removed"),
-        _ => return Err(PageError::NotFound(NO_ACTION)),
+        _ => return Err(PageError::NotFound(tr("problem.action_not_exist"))),
     };
     done.map_err(refuse_user)?;
     Ok(go_back(&app.config, "/users", deed).into_response())

@@ -38,12 +38,12 @@ async fn an_operator_sets_a_threshold_and_takes_it_back() {
     assert_eq!((set.status().as_u16(), place(&set)), (303, "/console/areas?did=threshold"));
     reload_rules(&t).await;
     let page = operator.text("/console/areas?did=threshold").await;
-    assert!(page.contains("0 of 7") && page.contains("The threshold is set."), "{page}");
+    assert!(page.contains("0 of 7") && page.contains("The threshold was set."), "{page}");
 
     // A change by another person is not overwritten unseen.
     let stale = operator.post(THRESHOLD, &threshold("9", "0")).await;
     assert_eq!(stale.status(), 409);
-    assert!(stale.text().await.unwrap().contains("Another person changed it meanwhile."));
+    assert!(stale.text().await.unwrap().contains("Another person changed this in the meantime."));
     for most in ["many", "-1", "1000001"] {
         assert_eq!(operator.post(THRESHOLD, &threshold(most, "1")).await.status(), 422, "{most}");
     }
@@ -89,7 +89,7 @@ async fn operator_limits_shadow_mode_to_some_users() {
     let set = operator.post(FLAG, &flag("25", "JKT-PUSAT", "1")).await;
     assert_eq!((set.status().as_u16(), place(&set)), (303, "/console/areas?did=flag"));
     let page = operator.text("/console/areas").await;
-    let said = "Thresholds hold for 25 % of users, in JKT-PUSAT, on all channels. Shadow mode: they refuse nothing";
+    let said = "Thresholds apply to 25% of users, in JKT-PUSAT, on all channels. Shadow mode is on";
     assert!(page.contains(said), "{page}");
     assert_eq!(operator.post(FLAG, &flag("30", "", "1")).await.status(), 409, "it was changed meanwhile");
     for (percentage, areas) in [("101", ""), ("half", ""), ("25", "NOWHERE")] {

@@ -80,7 +80,7 @@ async fn the_audit_says_who_did_what_from_where_and_why() {
 
     let page = Browser::signed_in(&t, &api, AccountRole::Operator).await;
     let shown = page.text("/console/audit").await;
-    for text in ["they call back", "I have it", "a storm", "127.0.0.1", "not over HTTP", "/console/orders/ORD-1"] {
+    for text in ["they call back", "I have it", "a storm", "127.0.0.1", "Not over HTTP", "/console/orders/ORD-1"] {
         assert!(shown.contains(text), "{text}: {shown}");
     }
     let found = page.text("/console/audit?who=test-support").await;

@@ -20,7 +20,7 @@ async fn bindings_page_names_an_unreadable_binding() {
     let api = Api::start(&stage.t.app).await;
     let page = Browser::signed_in(&stage.t, &api, AccountRole::Viewer).await.text("/console/bindings").await;
     assert!(
-        page.contains("cannot be read") && page.contains("of_tomorrow") && page.contains("/console/bindings/B"),
+        page.contains("Unreadable") && page.contains("of_tomorrow") && page.contains("/console/bindings/B"),
         "{page}"
     );
     stage.t.sql("UPDATE bindings SET config = config - 'of_tomorrow'").await;
@@ -67,7 +67,7 @@ async fn support_submits_otp_and_operator_stops_binding() {
     let stored = support.post(OTP, &given).await;
     assert_eq!(place(&stored), "/console/bindings/B?did=otp");
     let page = support.text("/console/bindings/B?did=otp").await;
-    assert!(page.contains("on its way to the provider") && !page.contains(OTP) && !page.contains(CODE), "{page}");
+    assert!(page.contains("is being sent to the provider") && !page.contains(OTP) && !page.contains(CODE), "{page}");
     assert_eq!(support.post(OTP, &given).await.status(), 409, "another was handed in before");
     stage.t.run_due().await;
     assert_eq!(stage.calls("B").await, ["start otp_wanted", "otp success"]);
@@ -80,9 +80,9 @@ async fn support_submits_otp_and_operator_stops_binding() {
     assert_eq!(stage.binding("B").await.state, BindingState::Stopped);
     let page = operator.text("/console/bindings/B").await;
     assert!(page.contains("the account is closed") && page.contains("operator:test-operator"), "{page}");
-    assert!(page.contains("sukses") && page.contains("/B/start"), "{page}");
+    assert!(page.contains("title=\"SUKSES\"") && page.contains("/B/start"), "{page}");
     let digest = &stage.t.texts("SELECT detail FROM binding_events WHERE kind = 'otp_submitted'").await[0];
-    assert!(!page.contains(digest.as_str()) && page.contains("otp submitted"), "{page}");
+    assert!(!page.contains(digest.as_str()) && page.contains("OTP submitted"), "{page}");
     assert!(operator.text("/console/audit?subject=B").await.contains("the account is closed"));
 }
 

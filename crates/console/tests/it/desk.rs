@@ -21,9 +21,9 @@ async fn claim_on_an_order_is_shown_without_locking() {
     let taken = dispatcher.post("/console/orders/WAITS/take", &[]).await;
     assert_eq!((taken.status().as_u16(), place(&taken)), (303, "/console/desk?order=WAITS&did=take"));
     let page = dispatcher.text("/console/desk?order=WAITS&did=take").await;
-    assert!(page.contains("</b>you</span>") && page.contains("the others see it for ten minutes"), "{page}");
+    assert!(page.contains("</b>You</span>") && page.contains("Other staff see this for ten minutes"), "{page}");
     let page = operator.text("/console/desk").await;
-    assert!(page.contains("</b>dispatcher:test-dispatcher</span>") && page.contains("I take over"), "{page}");
+    assert!(page.contains("</b>dispatcher:test-dispatcher</span>") && page.contains("Take over order"), "{page}");
     assert_eq!(operator.post("/console/orders/WAITS/leave", &[]).await.status(), 409);
 
     // Another staff member can still decide on the order and take over its desk claim.
@@ -39,7 +39,7 @@ async fn claim_on_an_order_is_shown_without_locking() {
     assert!(dispatcher.text("/console/desk").await.contains("operator:test-operator"));
     t.advance(secs(301)).await;
     let page = dispatcher.text("/console/desk").await;
-    assert!(!page.contains("operator:test-operator") && page.contains("I am on it"), "{page}");
+    assert!(!page.contains("operator:test-operator") && page.contains("Claim order"), "{page}");
     assert_eq!(operator.post("/console/orders/WAITS/leave", &[]).await.status(), 409);
     cleanup::run(&t.app.maintenance, CleanupMode::Remove).await.unwrap();
     assert_eq!(t.count("SELECT count(*) FROM desk_takes").await, 0);
@@ -47,12 +47,15 @@ async fn claim_on_an_order_is_shown_without_locking() {
     // The claim is released by hand. The order page shows the same state and buttons.
     assert_eq!(dispatcher.post("/console/orders/WAITS/take", &[]).await.status(), 303);
     let page = operator.text("/console/orders/WAITS").await;
-    assert!(page.contains("</b>dispatcher:test-dispatcher</span> is on it,") && page.contains("I take over"), "{page}");
+    assert!(
+        page.contains("</b>dispatcher:test-dispatcher</span> handles this order.") && page.contains("Take over order"),
+        "{page}"
+    );
     let page = dispatcher.text("/console/orders/WAITS").await;
-    assert!(page.contains("You are on it,") && page.contains("I am off it"), "{page}");
+    assert!(page.contains("You handle this order.") && page.contains("Release claim"), "{page}");
     let left = dispatcher.post("/console/orders/WAITS/leave", &[("back", "/orders/WAITS")]).await;
     assert_eq!(place(&left), "/console/orders/WAITS?did=leave");
-    assert!(!dispatcher.text("/console/desk").await.contains("</b>you</span>"));
+    assert!(!dispatcher.text("/console/desk").await.contains("</b>You</span>"));
     assert_eq!(
         t.texts("SELECT concat_ws(' ', action, subject, actor) FROM audit_staff_actions ORDER BY id").await,
         [
@@ -80,7 +83,7 @@ async fn dispatchers_take_only_orders_awaiting_a_person() {
         let person = Browser::signed_in(&t, &api, role).await;
         assert_eq!(person.post("/console/orders/WAITS/take", &[]).await.status(), 403);
         let page = person.text("/console/desk?order=WAITS").await;
-        assert!(page.contains("Who could take") && !page.contains("I am on it"), "{page}");
+        assert!(page.contains("Drivers for order") && !page.contains("Claim order"), "{page}");
     }
     assert_eq!(t.count("SELECT count(*) FROM desk_takes").await, 0);
     assert_eq!(t.count("SELECT count(*) FROM staff_actions").await, 0);
@@ -96,7 +99,7 @@ async fn desk_ranks_drivers_and_assigns_one() {
         let held = dispatcher.post(&format!("/console/orders/{order}/hold"), &[("reason", "a test")]).await;
         assert_eq!(held.status(), 303);
     }
-    assert!(dispatcher.text("/console/desk?order=ORD-1").await.contains("No driver is near"));
+    assert!(dispatcher.text("/console/desk?order=ORD-1").await.contains("No driver is nearby"));
     t.drivers(&[("D2", 400.0), ("D1", 100.0)]).await;
     let page = dispatcher.text("/console/desk?order=ORD-1").await;
     let places = ["Assign D1", "Assign D2"].map(|text| page.find(text).unwrap_or_else(|| panic!("{text}: {page}")));
@@ -107,10 +110,10 @@ async fn desk_ranks_drivers_and_assigns_one() {
     assert_eq!(place(&dispatcher.post("/console/orders/ORD-1/assign", &form).await), "/console/desk?did=assign");
     assert_eq!(t.texts("SELECT driver_id FROM orders WHERE driver_id IS NOT NULL").await, ["D1"]);
     let page = dispatcher.text("/console/desk?order=ORD-1").await;
-    assert!(page.contains("No driver can be assigned to the order as it is."), "{page}");
+    assert!(page.contains("In this state, no driver can be assigned to the order."), "{page}");
     let page = dispatcher.text("/console/desk?order=ORD-2").await;
     assert!(
-        page.contains("has an active order") && !page.contains("Assign D1") && page.contains("Assign D2"),
+        page.contains("Has an active order") && !page.contains("Assign D1") && page.contains("Assign D2"),
         "{page}"
     );
     assert_eq!(dispatcher.get("/console/desk?order=ORD-9").await.status(), 404);
@@ -129,18 +132,21 @@ async fn overdue_trip_is_listed_until_it_continues() {
     t.run_due().await;
     t.accept_offer("LATE").await;
     assert_eq!(dispatcher.post("/console/orders/LATE/take", &[]).await.status(), 409, "nothing is wrong with it");
-    assert!(dispatcher.text("/console/desk").await.contains("Nothing waits for a person"));
+    assert!(dispatcher.text("/console/desk").await.contains("No order waits for a person"));
     t.advance(secs(3604)).await;
     // Boxed, because the future of a debug build is too large for the stack of a test.
     Box::pin(reconciler::reconcile_once(&t.app.maintenance)).await.unwrap().expect("no other process reconciles");
     t.run_due().await;
     let page = dispatcher.text("/console/desk").await;
-    assert!(page.contains("LATE") && page.contains("the trip is overdue"), "{page}");
-    assert!(page.contains("Take back") && !page.contains(">Assign<") && !page.contains("Search again"), "{page}");
+    assert!(page.contains("LATE") && page.contains("The trip is overdue"), "{page}");
+    assert!(
+        page.contains("Release from driver") && !page.contains(">Assign driver<") && !page.contains("Search again"),
+        "{page}"
+    );
     assert_eq!(dispatcher.post("/console/orders/LATE/take", &[]).await.status(), 303);
-    assert!(dispatcher.text("/console/desk").await.contains("</b>you</span>"));
+    assert!(dispatcher.text("/console/desk").await.contains("</b>You</span>"));
     t.act("LATE", |s| actions::record_pickup(s, &"D1".into())).await.unwrap();
-    assert!(dispatcher.text("/console/desk").await.contains("Nothing waits for a person"));
+    assert!(dispatcher.text("/console/desk").await.contains("No order waits for a person"));
     t.assert_sound().await;
 }
 

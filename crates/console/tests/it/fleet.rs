@@ -29,7 +29,7 @@ async fn phone_of_driver_is_shown_and_recorded() {
     let page = shown.text().await.unwrap();
     assert!(page.contains("href=\"tel:+628123456789\"") && page.contains("href=\"/console/orders/ORD-1\""), "{page}");
     let page = dispatcher.post("/console/drivers/D2/phone", &[]).await.text().await.unwrap();
-    assert!(page.contains("No phone number of this driver is stored."), "{page}");
+    assert!(page.contains("No phone number is stored for this driver."), "{page}");
     assert_eq!(dispatcher.post("/console/drivers/D9/phone", &[]).await.status(), 404);
     assert_eq!(place(&dispatcher.get("/console/drivers/D1/phone").await), "/console/drivers/D1");
     let viewer = Browser::signed_in(&t, &api, AccountRole::Viewer).await;
@@ -49,7 +49,7 @@ async fn driver_page_shows_place_and_offer_outcomes() {
     assert_eq!(viewer.get("/console/drivers/D1").await.status(), 404);
     t.drivers(&[("D1", 100.0)]).await;
     let page = viewer.text("/console/drivers/D1").await;
-    assert!(page.contains("No offers") && page.contains("free"), "{page}");
+    assert!(page.contains("No offers") && page.contains("Available"), "{page}");
 
     t.order("DECLINED").await;
     t.run_due().await;
@@ -62,7 +62,7 @@ async fn driver_page_shows_place_and_offer_outcomes() {
     t.order("WON").await;
     t.run_due().await;
     let asked = viewer.text("/console/drivers/D1").await;
-    assert!(asked.contains("is asked") && asked.contains("countdown"), "{asked}");
+    assert!(asked.contains("Waiting for an answer") && asked.contains("countdown"), "{asked}");
     t.accept_offer("WON").await;
     t.advance(secs(1)).await;
 
@@ -73,7 +73,8 @@ async fn driver_page_shows_place_and_offer_outcomes() {
         })
         .into();
     assert!(rows.is_sorted(), "the latest first: {page}");
-    for text in ["has an order", ">won<", ">declined<", ">taken back<", "<dt>Age of the place</dt><dd>3 s</dd>"] {
+    for text in ["Has an order", ">Accepted<", ">Declined<", ">Withdrawn<", "<dt>Age of the location</dt><dd>3 s</dd>"]
+    {
         assert!(page.contains(text), "{text}: {page}");
     }
     drivers::move_to(&t.app.core.db, &"D1".into(), DriverFix { place: LatLng::new(-6.25, 106.75), at: None })
@@ -83,7 +84,7 @@ async fn driver_page_shows_place_and_offer_outcomes() {
     assert!(page.contains("-6.25000, 106.75000") && page.contains("<dd>0 s</dd>"), "{page}");
     // The time of the driver's location is unknown.
     t.sql("UPDATE drivers SET located_at = NULL").await;
-    assert!(viewer.text("/console/drivers/D1").await.contains("<dd>not known</dd>"));
+    assert!(viewer.text("/console/drivers/D1").await.contains("<dd>Not known</dd>"));
     let statements = statements_of(&viewer, "/console/drivers/D1").await.1;
     assert!((1..=8).contains(&statements.len()), "{statements:#?}");
 
@@ -116,18 +117,22 @@ async fn partners_page_shows_breakers_and_waiting_work() {
     t.app.core.store.breaker_tripped("partner:bbd", &policy, "it refuses our key").await.unwrap();
     let (page, statements) = statements_of(&viewer, "/console/partners").await;
     assert!((1..=8).contains(&statements.len()), "{statements:#?}");
-    for text in
-        ["left alone for 60 s more", "it refuses our key", "TAXI", "7 %, set by cli:root", "100 %, as configured"]
-    {
+    for text in [
+        "Paused for another 1 min 0 s",
+        "it refuses our key",
+        "TAXI",
+        "7%, set by cli:root",
+        "100%, from the configuration",
+    ] {
         assert!(page.contains(text), "{text}: {page}");
     }
     let of = |name: &str| page.split("<tr>").find(|row| row.contains(name)).unwrap_or_else(|| panic!("{name}: {page}"));
-    let searching = "data-label=\"Search\">";
+    let searching = "data-label=\"Searching for a driver\">";
     assert!(
         of(">bbd<").contains(&format!("{searching}1<")) && of(">quiet<").contains(&format!("{searching}0<")),
         "{page}"
     );
-    assert!(of(">quiet<").contains(">called<"), "{page}");
+    assert!(of(">quiet<").contains(">Called normally<"), "{page}");
 }
 
 #[tokio::test]
@@ -143,11 +148,11 @@ async fn operator_sets_the_polling_share_of_a_partner() {
         assert_eq!(operator.post("/console/partners/bbd/share", &share(percent)).await.status(), 422, "{percent}");
     }
     assert_eq!(operator.post("/console/partners/other/share", &share("50")).await.status(), 404);
-    for (percent, shown) in [("50", "50 %, set by operator:test-operator"), ("", "100 %, as configured")] {
+    for (percent, shown) in [("50", "50%, set by operator:test-operator"), ("", "100%, from the configuration")] {
         let set = operator.post("/console/partners/bbd/share", &share(percent)).await;
         assert_eq!((set.status().as_u16(), place(&set)), (303, "/console/partners?did=share"));
         let page = operator.text("/console/partners?did=share").await;
-        assert!(page.contains(shown) && page.contains("The share is set."), "{page}");
+        assert!(page.contains(shown) && page.contains("The polling share was set."), "{page}");
     }
     let dispatcher = Browser::signed_in(&t, &api, AccountRole::Dispatcher).await;
     assert_eq!(dispatcher.post("/console/partners/bbd/share", &share("50")).await.status(), 403);
@@ -171,7 +176,7 @@ async fn without_redis_partners_are_shown_all_the_same() {
     let viewer = Browser::signed_in(&t, &api, AccountRole::Viewer).await;
     t.redis.kill().await;
     let page = viewer.text("/console/partners").await;
-    assert!(page.contains("unknown: Redis does not answer") && page.contains(">bbd<"), "{page}");
+    assert!(page.contains("Unknown: Redis does not respond") && page.contains(">bbd<"), "{page}");
     t.redis.restart().await.unwrap();
 }
 
@@ -195,11 +200,11 @@ async fn the_page_of_an_area_reports_hour_by_hour() {
     let (page, statements) = statements_of(&viewer, "/console/areas/A1?threshold=6").await;
     assert!((1..=8).contains(&statements.len()), "{statements:#?}");
     for text in
-        ["all of these hours", "data-label=\"Mean utilisation\">50 %<", "data-label=\"Refused\">3<", "7 of 7 refused"]
+        ["All these hours", "data-label=\"Average utilization\">50%<", "data-label=\"Refused\">3<", "7 of 7 refused"]
     {
         assert!(page.contains(text), "{text}: {page}");
     }
-    assert!(page.contains("data-label=\"Shadow mode let in\">4<"), "{page}");
+    assert!(page.contains("data-label=\"Admitted by shadow mode\">4<"), "{page}");
     assert!(viewer.text("/console/areas/A1?threshold=8").await.contains("0 of 7 refused"));
     assert!(!viewer.text("/console/areas/A1").await.contains(" of 7 refused"));
     for query in ["hours=0", "hours=x", "hours=169", "threshold=-1", "threshold=x"] {
@@ -229,7 +234,7 @@ async fn operators_add_and_change_drivers() {
     let made = operator.post("/console/fleet/create", &new("D9", "-6.2088")).await;
     assert_eq!((made.status().as_u16(), place(&made)), (303, "/console/drivers/D9?did=driver-created"));
     let page = operator.text("/console/drivers/D9?did=driver-created").await;
-    assert!(page.contains("The driver is added.") && page.contains("RIDE, RENT"), "{page}");
+    assert!(page.contains("The driver was added.") && page.contains("RIDE, RENT"), "{page}");
     assert_eq!(operator.post("/console/fleet/create", &new("D9", "-6.2088")).await.status(), 409, "sent again");
 
     let change = |services: &'static str, phone: &'static str| {

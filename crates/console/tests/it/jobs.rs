@@ -10,7 +10,7 @@ async fn jobs_page_lists_and_finds_jobs() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     let operator = Browser::signed_in(&t, &api, AccountRole::Operator).await;
-    assert!(operator.text("/console/jobs").await.contains("No job of this state in the queue"));
+    assert!(operator.text("/console/jobs").await.contains("No jobs in this state"));
     t.order("DEAD").await;
     assert_eq!(bury_due(&t.app, "no route to host").await, 1);
     t.order("ORD-1").await;
@@ -18,10 +18,10 @@ async fn jobs_page_lists_and_finds_jobs() {
     let page = operator.text("/console/jobs").await;
     let link = "<a class=\"id\" href=\"/console/jobs?id=dispatch%3AORD-1%3A1\">dispatch:ORD-1:1</a>";
     assert!(page.contains("<a class=\"id\" href=\"/console/orders/ORD-1\">ORD-1</a>"), "{page}");
-    assert!(page.contains(link) && page.contains("</b>due</span>"), "{page}");
+    assert!(page.contains(link) && page.contains("</b>Due</span>"), "{page}");
     assert!(!page.contains("dispatch:DEAD:1"), "{page}");
     let page = operator.text("/console/jobs?queue=lifetime-cancel-queue").await;
-    assert!(page.contains("lifetime:ORD-1") && page.contains("</b>later</span>"), "{page}");
+    assert!(page.contains("lifetime:ORD-1") && page.contains("</b>Scheduled</span>"), "{page}");
     let page = operator.text("/console/jobs?state=dead").await;
     assert!(page.contains("dispatch:DEAD:1") && page.contains("no route to host"), "{page}");
 
@@ -38,9 +38,9 @@ async fn jobs_page_lists_and_finds_jobs() {
     let leased = t.take().await;
     assert_eq!(leased.len(), 1, "{leased:?}");
     let page = operator.text("/console/jobs?id=dispatch:ORD-1:1&queue=notify-queue&state=dead").await;
-    assert!(page.contains(link) && page.contains("</b>runs</span>") && page.contains("lease ends"), "{page}");
+    assert!(page.contains(link) && page.contains("</b>Running</span>") && page.contains("lease ends"), "{page}");
     assert!(operator.text("/console/jobs?state=leased").await.contains(link));
-    assert!(operator.text("/console/jobs?id=dispatch:ORD-9:1").await.contains("No such job"));
+    assert!(operator.text("/console/jobs?id=dispatch:ORD-9:1").await.contains("There is no such job"));
 
     let queues = operator.text("/console/queues").await;
     assert!(queues.contains("href=\"/console/jobs?queue=notify-queue\">notify-queue</a>"), "{queues}");

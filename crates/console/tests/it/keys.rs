@@ -30,7 +30,7 @@ async fn a_key_is_made_shown_once_and_revoked() {
     // Sending the form again creates no second key, and the address is that of the list.
     let again = admin.post(CREATE, &WATI).await;
     assert_eq!(again.status(), 409);
-    assert!(again.text().await.unwrap().contains("choose another name"));
+    assert!(again.text().await.unwrap().contains("Choose another name"));
     assert_eq!(t.count("SELECT count(*) FROM api_keys WHERE name = 'wati'").await, 1);
     assert_eq!(place(&admin.get(CREATE).await), "/console/keys");
     for path in ["/console/keys", "/console/keys?name=wat&role=dispatcher", "/console/audit"] {
@@ -53,7 +53,7 @@ async fn a_key_is_made_shown_once_and_revoked() {
     eventually("the key opens nothing", async || api.get("/api/v1/orders", &key).await.status == 401).await;
     assert!(!admin.text("/console/keys").await.contains("wati"));
     let all = admin.text("/console/keys?show=all").await;
-    assert!(all.contains("wati") && all.contains("revoked") && !all.contains(&revoke), "{all}");
+    assert!(all.contains("wati") && all.contains("Revoked") && !all.contains(&revoke), "{all}");
     let recorded = t.texts("SELECT concat_ws(' ', action, actor, reason) FROM audit_staff_actions ORDER BY id").await;
     assert_eq!(
         recorded,

@@ -85,7 +85,7 @@ async fn every_page_is_in_indonesian_too() {
     let plan = format!("/console/plans/{}", t.texts("SELECT id::text FROM plans").await[0]);
     assert!(assert_translated(&english, &indonesian, &plan).await > 3);
     let page = indonesian.text("/console/orders/ORD-1").await;
-    assert!(page.contains("Lakukan sesuatu") && page.contains(">titik jemput</text>"), "{page}");
+    assert!(page.contains("Tindakan") && page.contains(">Titik jemput</text>"), "{page}");
 }
 
 #[tokio::test]
@@ -114,10 +114,10 @@ async fn what_is_refused_is_said_in_indonesian_too() {
     let refused = viewer.post("/console/orders/ORD-9/hold", &[("reason", "a test")]).await;
     assert_eq!(refused.status(), 403);
     let refused = refused.text().await.unwrap();
-    assert!(refused.contains("Viewer hanya membaca"), "{refused}");
+    assert!(refused.contains("Viewer hanya dapat membaca"), "{refused}");
     let unread = viewer.get("/console/orders?status=NONE").await;
     assert_eq!(unread.status(), 422);
-    assert!(unread.text().await.unwrap().contains("Tidak ada status pesanan seperti itu."));
+    assert!(unread.text().await.unwrap().contains("Status ini tidak ada untuk pesanan."));
 }
 
 #[tokio::test]

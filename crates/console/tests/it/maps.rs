@@ -29,9 +29,9 @@ async fn areas_are_drawn_with_how_full_they_are() {
         "<g class=\"area closed\">",
         "<g class=\"area calm\">",
         ">JKT-PUSAT<tspan ",
-        ">0 %</tspan></text>",
-        "closed by a person",
-        "force busy",
+        ">0%</tspan></text>",
+        "Closed by staff",
+        "Forced busy",
     ] {
         assert!(page.contains(text), "{text}: {page}");
     }
@@ -45,12 +45,12 @@ async fn an_order_is_drawn_with_the_drivers_who_were_asked() {
     let viewer = Browser::signed_in(&t, &api, AccountRole::Viewer).await;
     t.order("ORD-1").await;
     let page = viewer.text("/console/orders/ORD-1").await;
-    assert!(page.contains(">pickup</text>") && page.contains("the pickup and 0 drivers"), "{page}");
+    assert!(page.contains(">Pickup</text>") && page.contains("Map of the pickup and 0 drivers"), "{page}");
     t.drivers(&[("D1", 1_500.0)]).await;
     t.run_due().await;
-    assert!(viewer.text("/console/orders/ORD-1").await.contains(">D1 is asked, 1.5 km</text>"));
+    assert!(viewer.text("/console/orders/ORD-1").await.contains(">D1 has an offer, 1.5 km</text>"));
     t.accept_offer("ORD-1").await;
-    assert!(viewer.text("/console/orders/ORD-1").await.contains(">D1 has it, 1.5 km</text>"));
+    assert!(viewer.text("/console/orders/ORD-1").await.contains(">D1 has the order, 1.5 km</text>"));
 }
 
 #[tokio::test]
@@ -62,10 +62,10 @@ async fn each_attempt_is_shown_with_who_was_looked_at() {
     t.order("ORD-1").await;
     t.run_due().await;
     let page = viewer.text("/console/orders/ORD-1").await;
-    assert!(page.contains("Who was looked at for attempt 1,") && !page.contains("<summary>Attempt "), "{page}");
+    assert!(page.contains("Drivers considered for attempt 1,") && !page.contains("<summary>Attempt "), "{page}");
     t.decline_offer("ORD-1").await;
     t.run_for(secs(30)).await;
     let page = viewer.text("/console/orders/ORD-1").await;
-    assert!(page.contains("Who was looked at for attempt 2,") && page.contains("<summary>Attempt 1, "), "{page}");
-    assert!(page.contains("declined this order"), "why D1 was not asked again: {page}");
+    assert!(page.contains("Drivers considered for attempt 2,") && page.contains("<summary>Attempt 1, "), "{page}");
+    assert!(page.contains("Declined this order"), "why D1 was not asked again: {page}");
 }

@@ -12,24 +12,26 @@ async fn now_page_shows_curves_of_last_hour() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     let viewer = Browser::signed_in(&t, &api, AccountRole::Viewer).await;
-    assert!(viewer.text("/console").await.contains("No curves yet"));
+    assert!(viewer.text("/console").await.contains("No data yet"));
     lay_out(&t).await;
     for _ in 0..2 {
         statistics::run(&t.app.maintenance).await.unwrap();
         t.advance(secs(60)).await;
     }
     let page = viewer.text("/console").await;
-    for said in ["Open orders: now 1, at most 1", "Refunds owed: now 1, at most 1", "Lateness p99 (ms): now "] {
+    for said in
+        ["Open orders: now 1, maximum 1", "Refunds owed: now 1, maximum 1", "Job delay, 99th percentile (ms): now "]
+    {
         assert!(page.contains(said), "{said}: {page}");
     }
     t.cancel("ORD-1").await.unwrap();
     statistics::run(&t.app.maintenance).await.unwrap();
     let page = viewer.text("/console").await;
-    for said in ["Open orders: now 0, at most 1", "Refunds owed: now 2, at most 2"] {
+    for said in ["Open orders: now 0, maximum 1", "Refunds owed: now 2, maximum 2"] {
         assert!(page.contains(said), "{said}: {page}");
     }
     t.advance(secs(3700)).await;
-    assert!(viewer.text("/console").await.contains("No curves yet"), "they are older than an hour");
+    assert!(viewer.text("/console").await.contains("No data yet"), "they are older than an hour");
 }
 
 #[tokio::test]
@@ -44,15 +46,15 @@ async fn it_says_which_servers_and_partners_are_left_alone() {
     let api = Api::start(&t.app).await;
     let viewer = Browser::signed_in(t, &api, AccountRole::Viewer).await;
     let page = viewer.text("/console").await;
-    assert!(page.contains("Servers left alone") && page.contains("all 1 are called"), "{page}");
-    assert!(page.contains("Partners left alone") && page.contains("all 2 are called"), "{page}");
+    assert!(page.contains("Paused servers") && page.contains("All 1 servers are called."), "{page}");
+    assert!(page.contains("Paused partners") && page.contains("All 2 partners are called."), "{page}");
     let policy = BreakerPolicy { failures: 1, open: secs(60), max_open: secs(60) };
     t.app.core.store.breaker_failed("partner:bbd", &policy, "it answered 503").await.unwrap();
-    assert!(viewer.text("/console").await.contains("of 2; bbd for "), "the first of two");
+    assert!(viewer.text("/console").await.contains("Of 2 partners. bbd is paused"), "the first of two");
     stage.create_server("S2", 1).await;
     t.sql("UPDATE provider_servers SET paused_until = dispatchq_now() + interval '5 minutes' WHERE id = 'S2'").await;
     let page = viewer.text("/console").await;
-    assert!(page.contains("of 2; S2 for ") && page.contains("! look"), "{page}");
+    assert!(page.contains("Of 2 servers. S2 is paused") && page.contains("! Check"), "{page}");
     t.sql("UPDATE provider_servers SET enabled = false WHERE id = 'S2'").await;
     assert!(!viewer.text("/console").await.contains("S2"), "a disabled one is left alone on purpose");
 }
@@ -62,10 +64,10 @@ async fn refunds_stand_against_their_sla() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     let viewer = Browser::signed_in(&t, &api, AccountRole::Viewer).await;
-    assert!(viewer.text("/console").await.contains("nothing to pay back"));
+    assert!(viewer.text("/console").await.contains("No refunds owed"));
     lay_out(&t).await;
-    assert!(viewer.text("/console").await.contains("SLA of the oldest: in 1 d 0 h"));
+    assert!(viewer.text("/console").await.contains("deadline of the oldest: in 1 d 0 h"));
     t.sql("UPDATE orders SET closed_at = closed_at - interval '30 hours' WHERE id = 'OWED'").await;
     let page = viewer.text("/console").await;
-    assert!(page.contains("SLA of the oldest: late by 6 h ") && page.contains("✕ act"), "{page}");
+    assert!(page.contains("deadline of the oldest: late by 6 h ") && page.contains("✕ Action needed"), "{page}");
 }

@@ -133,7 +133,7 @@ async fn what_does_not_fit_opens_no_session() {
     let lines = LogLines::default();
     let seen = tracing_subscriber::fmt().with_max_level(tracing::Level::INFO).with_writer(lines.clone()).finish();
     let _logging = tracing::subscriber::set_default(seen);
-    let not_begun = "was not begun in this browser";
+    let not_begun = "was not started in this browser";
 
     let (anna, back) = stage.sent_back(Some("anna")).await;
     assert_refused(&anna, &back.replace("state=", "state=x"), 400, not_begun).await;
@@ -151,9 +151,13 @@ async fn what_does_not_fit_opens_no_session() {
     assert_refused(&browser, of_other, 401, "did not confirm this sign-in").await;
 
     for (login, status, said) in [
-        (None, 403, "did not let you in: access_denied"),
-        (Some("guest"), 403, "you have no role here. Ask for one of the groups that console.oidc.roles names"),
-        (Some("nameless"), 403, "it gives no email of yours"),
+        (None, 403, "refused the sign-in: access_denied"),
+        (
+            Some("guest"),
+            403,
+            "you have no role in this console. Ask for one of the values of groups that console.oidc.roles lists",
+        ),
+        (Some("nameless"), 403, "did not send your name: email is missing or not verified"),
     ] {
         let (browser, back) = stage.sent_back(login).await;
         assert_refused(&browser, &back, status, said).await;
@@ -182,7 +186,7 @@ async fn unavailable_oidc_provider_does_not_block_keys() {
     stage.signed_in("anna").await;
     let (boss, back) = stage.sent_back(Some("boss")).await;
     stage.provider.stop().await;
-    assert_refused(&boss, &back, 503, "cannot be asked right now").await;
+    assert_refused(&boss, &back, 503, "cannot be reached").await;
     Browser::signed_in(&stage.t, &stage.api, AccountRole::Operator).await.text("/console/queues").await;
     // After the restart the provider signs tokens with a new key.
     stage.provider.restart().await;

@@ -25,15 +25,15 @@ async fn counts_follow_the_filter_and_lead_to_their_orders() {
     ] {
         let (page, statements) = statements_of(&viewer, &format!("/console/orders{query}")).await;
         assert!((1..=8).contains(&statements.len()), "{query}: {statements:#?}");
-        assert!(page.contains(&format!("<b>{all}</b> fit:")), "{query}: {page}");
+        assert!(page.contains(&format!("<b>{all}</b> orders found:")), "{query}: {page}");
         for address in addresses {
             assert!(page.contains(&of(address)), "{address}: {page}");
         }
     }
-    assert!(viewer.text("/console/orders?q=CUS-9").await.contains("No order fits"));
+    assert!(viewer.text("/console/orders?q=CUS-9").await.contains("No orders found"));
 
     t.sql("SELECT dispatchq_create_order('MANY-' || n, 'DELIVERY', -6.2, 106.8) FROM generate_series(1, 1001) n").await;
-    assert!(viewer.text("/console/orders?service_type=DELIVERY").await.contains("<b>1,000+</b> fit:"));
+    assert!(viewer.text("/console/orders?service_type=DELIVERY").await.contains("<b>1,000+</b> orders found:"));
 }
 
 #[tokio::test]
@@ -54,7 +54,7 @@ async fn orders_are_listed_without_a_timely_count() {
     .await;
     let page = viewer.text("/console/orders?service_type=RIDE").await;
     assert!(page.contains("data-href=\"/console/orders/ORD-1\""), "{page}");
-    assert!(page.contains("could not be counted within two seconds") && !page.contains("fit:"), "{page}");
+    assert!(page.contains("could not be counted within two seconds") && !page.contains("orders found:"), "{page}");
 }
 
 #[tokio::test]
@@ -63,16 +63,16 @@ async fn without_redis_order_page_shows_jobs_as_unknown() {
     let api = Api::start(&t.app).await;
     let operator = Browser::signed_in(&t, &api, AccountRole::Operator).await;
     t.order("ORD-1").await;
-    assert!(!operator.text("/console/orders/ORD-1").await.contains("not known"));
+    assert!(!operator.text("/console/orders/ORD-1").await.contains("Not known"));
     t.redis.kill().await;
     let page = operator.text("/console/orders/ORD-1").await;
-    for said in ["Redis does not answer:", "dispatch:ORD-1:1", "not known"] {
+    for said in ["Redis does not respond:", "dispatch:ORD-1:1", "Not known"] {
         assert!(page.contains(said), "{said}: {page}");
     }
     assert!(!page.contains("dispatchq reconcile run"), "none is known to be missing: {page}");
     let queues = operator.get("/console/queues").await;
     assert_eq!(queues.status(), 503);
     let page = queues.text().await.unwrap();
-    assert!(page.contains("does not answer") && page.contains(">Try again</a>"), "{page}");
+    assert!(page.contains("does not respond") && page.contains(">Try again</a>"), "{page}");
     t.redis.restart().await.unwrap();
 }

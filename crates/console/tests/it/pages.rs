@@ -147,7 +147,7 @@ async fn what_buttons_do_is_done_and_recorded() {
     assert_eq!(dispatcher.post("/console/orders/ORD-1/assign", &[("driver_id", "D1")]).await.status(), 422);
     let wrong = dispatcher.post("/console/orders/ORD-1/assign", &[("driver_id", "D9"), ("reason", "x")]).await;
     assert_eq!(wrong.status(), 409);
-    assert!(wrong.text().await.unwrap().contains("There is no driver of this id."));
+    assert!(wrong.text().await.unwrap().contains("There is no driver with this id."));
     let assigned =
         dispatcher.post("/console/orders/ORD-1/assign", &[("driver_id", "D1"), ("reason", "by phone")]).await;
     assert_eq!(place(&assigned), "/console/orders/ORD-1?did=assign");
@@ -180,7 +180,7 @@ async fn what_buttons_do_is_done_and_recorded() {
     let admin = Browser::signed_in(&t, &api, AccountRole::Admin).await;
     let stopped = operator.post("/console/queues/notify-queue/pause", &[("reason", "a storm")]).await;
     assert_eq!(place(&stopped), "/console/queues?did=pause");
-    assert!(operator.text("/console/queues").await.contains("stopped"));
+    assert!(operator.text("/console/queues").await.contains("Paused"));
     operator.post("/console/drivers/D1/disable", &[("reason", "left")]).await;
     assert_eq!(operator.get("/console/sessions").await.status(), 403);
     let session = &t.texts("SELECT id::text FROM console_sessions WHERE role = 'operator'").await[0];

@@ -20,7 +20,7 @@ async fn a_plan_shows_its_ids_and_why_some_are_refused() {
     let made = operator.post("/console/dead/plan", &MAKE).await;
     let path = format!("/console/plans/{}", t.texts("SELECT id::text FROM plans").await[0]);
     assert_eq!(place(&made), format!("{path}?did=plan-made"));
-    assert!(operator.text(place(&made)).await.contains("The plan is stored."));
+    assert!(operator.text(place(&made)).await.contains("The plan was stored."));
     assert!(operator.text("/console/plans").await.contains(&format!("href=\"{path}\"")));
 
     let (page, statements) = statements_of(&operator, &path).await;
@@ -44,7 +44,7 @@ async fn a_plan_shows_its_ids_and_why_some_are_refused() {
     assert_eq!(place(&operator.post(&format!("{path}/run"), &[]).await), "/console/plans?did=plan-run");
     t.run_due().await;
     let done = operator.text(&path).await;
-    assert!(done.contains(">done<") && done.contains(">changed<") && !done.contains("/run\""), "{done}");
+    assert!(done.contains(">Done<") && done.contains(">Changed<") && !done.contains("/run\""), "{done}");
     t.assert_sound().await;
 }
 
@@ -58,7 +58,7 @@ async fn dead_jobs_are_grouped_by_what_they_died_of() {
     // The copy does not yet contain the latest dead job.
     t.advance(secs(2)).await;
     mirror::mirror_once(&t.app.core).await.unwrap();
-    assert!(!operator.text("/console/dead").await.contains("By what they died of"), "one kind needs no list");
+    assert!(!operator.text("/console/dead").await.contains("Dead jobs by error"), "one kind needs no list");
     t.order("B").await;
     t.order("C").await;
     assert_eq!(bury_due(&t.app, "no such street\tat all\nsecond line").await, 2);
