@@ -60,6 +60,7 @@ pub(super) struct Args {
 impl Args {
     pub(super) async fn run(self, config_file: Option<&Path>) -> anyhow::Result<ExitCode> {
         let mut config = settings::load_config(config_file)?;
+        servers::check_installed()?;
         // The first start runs all migrations. Slow statements on a busy machine are not worth a warning.
         let filter = format!("{},sqlx::query=error", config.log.filter);
         telemetry::init_logs(&LogConfig { filter, ..config.log.clone() })?;

@@ -33,6 +33,7 @@ mod driver;
 mod health;
 mod help;
 mod job;
+mod man;
 mod migrate;
 mod order;
 mod outbox;
@@ -129,6 +130,8 @@ enum LocalCommand {
     Bench(bench::Command),
     /// Print the completion script for a shell
     Completions(completions::Args),
+    /// Write the manual pages into a directory, one for each command
+    Man(man::Args),
 }
 
 /// Commands that use the API.
@@ -251,6 +254,7 @@ async fn run_local(command: LocalCommand, file: Option<&Path>) -> anyhow::Result
         LocalCommand::Config(command) => command.run(file),
         LocalCommand::Health(args) => args.run(file).await,
         LocalCommand::Completions(args) => Ok(args.run()),
+        LocalCommand::Man(args) => args.run(),
         // These commands start their own servers and set up their own logs.
         #[cfg(feature = "lab")]
         LocalCommand::Dev(args) => args.run(file).await,

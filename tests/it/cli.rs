@@ -44,7 +44,7 @@ fn help_is_as_it_was() {
 }
 
 /// Commands that work only on this machine, with their requirements.
-const LOCAL: [&[&str]; 12] = [
+const LOCAL: [&[&str]; 13] = [
     &["migrate"],
     &["config", "show"],
     &["config", "check"],
@@ -57,6 +57,7 @@ const LOCAL: [&[&str]; 12] = [
     &["partner-sim"],
     &["provider-sim"],
     &["completions", "bash"],
+    &["man", "pages"],
 ];
 
 #[test]

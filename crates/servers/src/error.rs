@@ -8,9 +8,9 @@ use thiserror::Error;
 /// Reason why a server did not start, stop or answer.
 #[derive(Debug, Error)]
 pub enum ServerError {
-    /// A program is not installed.
-    #[error("{program} is not installed: {cure}")]
-    Missing { program: &'static str, cure: &'static str },
+    /// Programs that are not installed.
+    #[error("{} {} missing: {cure}", programs.join(" and "), if programs.len() == 1 { "is" } else { "are" })]
+    Missing { programs: Vec<&'static str>, cure: String },
 
     /// Another process listens on the requested port.
     #[error("port {port} on 127.0.0.1 is taken: stop what listens there, or choose another port for {server}")]

@@ -44,6 +44,7 @@ pub use cluster::RedisCluster;
 pub use error::ServerError;
 pub use ports::free_port;
 pub use postgres::{PgBouncer, PostgresBackup, PostgresServer};
+pub use programs::check_installed;
 pub use prometheus::{PrometheusServer, ScrapeSettings};
 pub use proxy::TcpProxy;
 pub use redis::RedisServer;

@@ -5,10 +5,19 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use nix::unistd::Uid;
+
 use crate::ServerError;
 
-const CURE: &str =
-    "run `make setup` (apt install redis-server / postgresql / pgbouncer / prometheus; brew install the same)";
+/// Programs with the packages that contain them, on Debian and in Homebrew.
+const PACKAGES: [(&str, &str, &str); 6] = [
+    ("redis-server", "redis-server", "redis"),
+    ("postgres", "postgresql", "postgresql@16"),
+    ("initdb", "postgresql", "postgresql@16"),
+    ("psql", "postgresql", "postgresql@16"),
+    ("pgbouncer", "pgbouncer", "pgbouncer"),
+    ("prometheus", "prometheus", "prometheus"),
+];
 
 /// Directory of Debian's daemons, which is not in every user's PATH.
 const DAEMONS: &str = "/usr/sbin";
@@ -23,6 +32,52 @@ pub(crate) struct PostgresPrograms {
     pub(crate) postgres: PathBuf,
     pub(crate) initdb: PathBuf,
     pub(crate) psql: PathBuf,
+}
+
+/// Checks that Redis and Postgres are installed. The error names all missing programs, and one command that installs
+/// them.
+pub fn check_installed() -> Result<(), ServerError> {
+    merge_missing([redis_server().map(drop), find_postgres().map(drop)])
+}
+
+/// Returns one error for all missing programs, or the first other error.
+fn merge_missing(found: impl IntoIterator<Item = Result<(), ServerError>>) -> Result<(), ServerError> {
+    let mut missing = Vec::new();
+    for result in found {
+        match result {
+            Err(ServerError::Missing { programs, .. }) => missing.extend(programs),
+            other => other?,
+        }
+    }
+    if missing.is_empty() { Ok(()) } else { Err(missing_error(missing)) }
+}
+
+fn missing_error(programs: Vec<&'static str>) -> ServerError {
+    let has_apt = Path::new("/usr/bin/apt-get").exists();
+    let cure = install_command(&programs, cfg!(target_os = "macos"), has_apt, Uid::effective().is_root());
+    ServerError::Missing { programs, cure }
+}
+
+/// Returns what to do about missing programs: one command on Debian, Ubuntu and macOS.
+fn install_command(programs: &[&str], is_macos: bool, has_apt: bool, is_root: bool) -> String {
+    let of_debian = |program: &str| PACKAGES.iter().find(|package| package.0 == program).map(|package| package.1);
+    let of_homebrew = |program: &str| PACKAGES.iter().find(|package| package.0 == program).map(|package| package.2);
+    let list = |package_of: &dyn Fn(&str) -> Option<&'static str>| {
+        let mut packages: Vec<&str> = programs.iter().filter_map(|program| package_of(program)).collect();
+        packages.dedup();
+        packages.join(" ")
+    };
+    let sudo = if is_root { "" } else { "sudo " };
+    if is_macos {
+        format!("run `brew install {}`", list(&of_homebrew))
+    } else if has_apt {
+        format!("run `{sudo}apt-get update && {sudo}apt-get install -y {}`", list(&of_debian))
+    } else {
+        format!(
+            "install {} (Redis 7.0 or later, Postgres 15 or later) with your package manager",
+            programs.join(" and ")
+        )
+    }
 }
 
 pub(crate) fn redis_server() -> Result<PathBuf, ServerError> {
@@ -61,7 +116,7 @@ fn postgres_in(dirs: &[PathBuf]) -> Result<PostgresPrograms, ServerError> {
 fn find_program(program: &'static str, dirs: &[PathBuf]) -> Result<PathBuf, ServerError> {
     let executable =
         |file: &PathBuf| fs::metadata(file).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0);
-    dirs.iter().map(|dir| dir.join(program)).find(executable).ok_or(ServerError::Missing { program, cure: CURE })
+    dirs.iter().map(|dir| dir.join(program)).find(executable).ok_or_else(|| missing_error(vec![program]))
 }
 
 fn search_path() -> Vec<PathBuf> {
@@ -101,9 +156,25 @@ mod tests {
     fn missing_program_error_names_cure() {
         let empty = tempfile::tempdir().unwrap();
         let error = find_program("redis-server", &[empty.path().to_owned()]).unwrap_err().to_string();
-        assert!(error.starts_with("redis-server is not installed: run `make setup`"), "{error}");
+        assert!(error.starts_with("redis-server is missing: "), "{error}");
         let error = postgres_in(&[empty.path().to_owned()]).unwrap_err();
-        assert!(matches!(error, ServerError::Missing { program: "postgres", .. }), "{error}");
+        assert!(matches!(&error, ServerError::Missing { programs, .. } if programs == &["postgres"]), "{error}");
+    }
+
+    #[test]
+    fn one_command_installs_all_missing_programs() {
+        let error = merge_missing([Err(missing_error(vec!["redis-server"])), Ok(()), Err(missing_error(vec!["psql"]))]);
+        let error = error.unwrap_err().to_string();
+        assert!(error.starts_with("redis-server and psql are missing: "), "{error}");
+        let both = ["redis-server", "postgres"];
+        assert_eq!(
+            install_command(&both, false, true, false),
+            "run `sudo apt-get update && sudo apt-get install -y redis-server postgresql`"
+        );
+        let as_root = install_command(&["initdb", "psql"], false, true, true);
+        assert_eq!(as_root, "run `apt-get update && apt-get install -y postgresql`");
+        assert_eq!(install_command(&both, true, false, false), "run `brew install redis postgresql@16`");
+        assert!(install_command(&both, false, false, false).starts_with("install redis-server and postgres ("));
     }
 
     #[test]

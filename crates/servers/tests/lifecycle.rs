@@ -154,9 +154,9 @@ async fn template_copies_are_independent() {
 #[tokio::test]
 async fn failed_template_is_not_kept() {
     let folder = tempfile::tempdir().unwrap();
-    let fail = async |_: String| Err(ServerError::Missing { program: "test", cure: "none" });
+    let fail = async |_: String| Err(ServerError::Missing { programs: vec!["test"], cure: "none".to_owned() });
     let error = PostgresServer::start_prepared(folder.path(), "test", fail).await.unwrap_err();
-    assert!(matches!(error, ServerError::Missing { program: "test", .. }), "{error}");
+    assert!(matches!(&error, ServerError::Missing { programs, .. } if programs == &["test"]), "{error}");
     let server = PostgresServer::start_prepared(folder.path(), "test", async |_: String| Ok::<(), ServerError>(()));
     server.await.unwrap().run_statement("SELECT 1").await.unwrap();
 }

@@ -320,3 +320,17 @@ fn completions_need_no_installation() {
         }
     }
 }
+
+#[test]
+fn manual_pages_need_no_installation() {
+    let dir = tempfile::tempdir().unwrap();
+    let nowhere = [("DISPATCHQ_REDIS__URL", "redis://127.0.0.1:1")];
+    let written = crate::support::run_binary(dir.path(), &["man", "."], &nowhere);
+    assert_eq!((written.code, written.stdout.as_str(), written.stderr.as_str()), (Some(0), "", ""));
+    for (page, word) in [("dispatchq", "reconcile"), ("dispatchq-dead-requeue", "older"), ("dispatchq-serve", "config")]
+    {
+        let text = std::fs::read_to_string(dir.path().join(format!("{page}.1"))).unwrap();
+        assert!(text.contains(word), "{page}.1 does not contain {word}");
+    }
+    assert_fails(&crate::support::run_binary(dir.path(), &["man", "absent"], &nowhere), 1, &["absent"]);
+}
