@@ -1,4 +1,4 @@
-.PHONY: help setup build demo bench test test-pooler lint deps kit docs image-tree sbom openapi screenshots client fuzz-api upgrade-test night check clean
+.PHONY: help setup build release prove-release demo bench test test-pooler lint deps kit docs image-tree sbom openapi screenshots client fuzz-api upgrade-test night check clean
 .DEFAULT_GOAL := help
 
 # Directory of cargo's build output.
@@ -15,6 +15,12 @@ setup: ## Install what is missing: redis-server, Postgres, PgBouncer, Prometheus
 
 build: ## Build target/release/dispatchq, for production and measurements
 	cargo build --locked --release -p dispatchq
+
+release: ## Build the files of a release into target/release-kit (BINARY=FILE: with this binary instead of compiling; 40 minutes)
+	@scripts/release $(PARTS)
+
+prove-release: ## Test the files of target/release-kit on clean systems, without a network (as root; 4 minutes)
+	@scripts/prove-release
 
 # A debug build takes a quarter of the time of a release build and is fast enough for the sample.
 demo: setup ## Replay a built-in sample of orders and print the result (builds target/debug/dispatchq)
@@ -82,8 +88,11 @@ fuzz-api: setup ## Test every operation of the API as each role with Schemathesi
 upgrade-test: setup ## Run the previous version next to this one under load: upgrade, rollback, upgrade (REF=COMMIT; two release builds, then 4 minutes)
 	@scripts/upgrade-test $(REF)
 
-night: setup build ## Run the longest tests, then the measurements in real time: job id alerts, silent and slow partners (up to 85 minutes)
+night: setup build ## Run the longest tests, prove a release, then the measurements in real time: job id alerts, silent and slow partners (as root; up to 130 minutes)
 	cargo nextest run --locked -p dispatchq --test it --ignore-default-filter -E 'not default()'
+	scripts/setup --release
+	scripts/release
+	scripts/prove-release
 	scripts/night $(target)/release/dispatchq $(target)/night
 
 check: lint deps kit test ## Run all checks that a change must pass

@@ -16,7 +16,7 @@ fn cargo_commands(text: &str) -> Vec<&str> {
         .map(str::trim)
         .filter(|line| !line.starts_with('#') && !line.contains("## ") && !line.starts_with("say "))
         .filter(|line| {
-            ["build", "clippy", "nextest", "test", "install", "deny", "run"]
+            ["build", "zigbuild", "deb", "clippy", "nextest", "test", "install", "deny", "run"]
                 .iter()
                 .any(|verb| line.contains(&format!("cargo {verb} ")))
         })
@@ -27,7 +27,9 @@ fn cargo_commands(text: &str) -> Vec<&str> {
 #[test]
 fn every_build_keeps_to_the_lock_file() {
     let mut found = 0;
-    for file in ["Makefile", ".ci/run", "scripts/setup", "scripts/check-deps", "scripts/sbom", "README.md"] {
+    for file in
+        ["Makefile", ".ci/run", "scripts/setup", "scripts/check-deps", "scripts/release", "scripts/sbom", "README.md"]
+    {
         let text = read(file);
         for command in cargo_commands(&text) {
             found += 1;
