@@ -20,7 +20,7 @@ server, report = urllib.parse.urlsplit(sys.argv[1]), open(sys.argv[2], "a", buff
 tries, lock = {}, threading.Lock()
 
 REFUSALS = {
-    2: (503, {"retry-after": "1"}, {"error_code": "UNAVAILABLE", "message": "refused by the relay"}),
+    2: (503, {"retry-after": "2"}, {"error_code": "UNAVAILABLE", "message": "refused by the relay"}),
     3: (409, {}, {"error_code": "IDEMPOTENCY_KEY_IN_USE", "message": "refused by the relay"}),
 }
 
