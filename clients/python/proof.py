@@ -1,5 +1,6 @@
 """The proof of clients/README.md in Python: proof.py SETTINGS, with the file that scripts/prove-clients writes."""
 
+import asyncio
 import json
 import queue
 import sys
@@ -9,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from dispatchq import ApiError, Client, Location, NewOrder, PaymentEventRequest, WebhookError, verify_webhook
 from dispatchq.openapi.api.areas import check_availability
+from dispatchq.openapi.api.orders import create_order
 from dispatchq.openapi.models import AvailabilityRequest
 
 settings = json.load(open(sys.argv[1], encoding="utf-8"))
@@ -131,6 +133,17 @@ check("a full area is refused with the time to wait", (error.status, error.retry
 terminal = AvailabilityRequest(service_type="RIDE", pickup=Location(latitude=-6.12, longitude=106.665))
 error = error_of(lambda: check_availability.sync(client=client.api, body=terminal))
 check("generated functions raise the same error", (error.status, error.body["reason"]) == (503, "a check"))
+
+
+async def create_asynchronously():
+    try:
+        return await create_order.asyncio(client=relayed.api, body=new_order("5"), idempotency_key="key-of-python-5")
+    finally:
+        await relayed.aclose()
+
+
+made = asyncio.run(create_asynchronously())
+check("asynchronous functions retry in the same way", made.order_id == "python-5")
 receiver.shutdown()
 client.close()
 relayed.close()

@@ -69,6 +69,10 @@ class Client:
         """Closes the connections."""
         self.api.get_httpx_client().close()
 
+    async def aclose(self) -> None:
+        """Closes the connections of asynchronous functions."""
+        await self.api.get_async_httpx_client().aclose()
+
     def create_order(self, order: NewOrder, *, idempotency_key: str | None = None) -> Order:
         """Creates an order."""
         return _answer(create_order.sync(client=self.api, body=order, idempotency_key=idempotency_key or _new_key()), Order)
