@@ -17,9 +17,11 @@ build: ## Build target/release/dispatchq, for production and measurements
 	cargo build --locked --release -p dispatchq
 
 release: ## Build the files of a release into target/release-kit (BINARY=FILE: with this binary instead of compiling; 40 minutes)
+	@scripts/setup --release
 	@scripts/release $(PARTS)
 
 prove-release: ## Test the files of target/release-kit on clean systems, without a network (as root; 4 minutes)
+	@scripts/setup --release
 	@scripts/prove-release
 
 # A debug build takes a quarter of the time of a release build and is fast enough for the sample.
@@ -90,9 +92,7 @@ upgrade-test: setup ## Run the previous version next to this one under load: upg
 
 night: setup build ## Run the longest tests, prove a release, then the measurements in real time: job id alerts, silent and slow partners (as root; up to 130 minutes)
 	cargo nextest run --locked -p dispatchq --test it --ignore-default-filter -E 'not default()'
-	scripts/setup --release
-	scripts/release
-	scripts/prove-release
+	$(MAKE) release prove-release
 	scripts/night $(target)/release/dispatchq $(target)/night
 
 check: lint deps kit test ## Run all checks that a change must pass
