@@ -163,14 +163,14 @@ fn every_command_of_the_kit_exists() {
     assert!(in_text >= 15 && in_lists >= 5, "{in_text} commands in texts, {in_lists} in lists");
 
     let mut health_checks = 0;
-    for file in ["deploy/Dockerfile", "deploy/compose.yaml"] {
+    for file in ["deploy/Dockerfile", "deploy/compose.yaml", "deploy/compose/trial.yaml"] {
         for line in read(file).lines().map(|line| line.replace('"', "")) {
             let Some((_, list)) = line.split_once("/usr/local/bin/dispatchq, ") else { continue };
             parse_command(file, &list.trim_end_matches(']').split(", ").collect::<Vec<_>>());
             health_checks += 1;
         }
     }
-    assert_eq!(health_checks, 2, "one of the image, one of serve and work");
+    assert_eq!(health_checks, 3, "one of the image, one of serve and work in each Compose file");
 
     let work = read(&format!("{CHART}/templates/work.yaml"));
     let args = work.split_once("args:\n").unwrap().1.split_once("{{- include").unwrap().0;
@@ -187,6 +187,23 @@ fn every_command_of_the_kit_exists() {
 
     let build = read("deploy/Dockerfile");
     assert!(build.contains("cargo build --locked --release --no-default-features -p dispatchq "));
+}
+
+#[test]
+fn deployment_files_name_the_version_of_cargo() {
+    let version = env!("CARGO_PKG_VERSION");
+    let chart = read(&format!("{CHART}/Chart.yaml"));
+    let lines = ["version", "appVersion"].map(|name| format!("\n{name}: {version}\n"));
+    assert!(lines.iter().all(|line| chart.contains(line)), "{lines:?}: {chart}");
+    let mut images = 0;
+    for (place, text) in kit() {
+        let tags = text.split("image: dispatchq:").skip(1).filter_map(|rest| rest.split_whitespace().next());
+        for tag in tags {
+            assert_eq!(tag, version, "{place}");
+            images += 1;
+        }
+    }
+    assert!(images >= 3, "only {images} images were found");
 }
 
 #[test]
