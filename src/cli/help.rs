@@ -14,7 +14,7 @@ use model::{
 /// Groups of commands in the top-level help. A command that is missing here is listed last.
 const GROUPS: [(&str, &[&str]); 6] = [
     ("Try it", &["dev", "replay", "partner-sim", "provider-sim", "bench"]),
-    ("Run it", &["serve", "work", "migrate", "config", "doctor", "health"]),
+    ("Run it", &["run", "serve", "work", "migrate", "config", "doctor", "health"]),
     ("Orders and areas", &["order", "driver", "area", "alert", "outbox"]),
     ("Partners and providers", &["partner", "binding", "server"]),
     ("Queues and jobs", &["queue", "job", "dead", "worker", "shards", "plan"]),

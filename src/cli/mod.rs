@@ -48,6 +48,7 @@ mod provider_sim;
 mod queue;
 mod reconcile;
 mod remote;
+mod run;
 mod serve;
 mod server;
 mod service_manager;
@@ -102,6 +103,8 @@ enum LocalCommand {
     /// Run everything on this machine: API, worker, private Redis and Postgres, and a key
     #[cfg(feature = "lab")]
     Dev(dev::Args),
+    /// Serve the HTTP API and perform jobs in one process
+    Run(run::Args),
     /// Serve the HTTP API to producers and drivers
     Serve(serve::Args),
     /// Run a worker; any number of workers can run at the same time
@@ -287,6 +290,10 @@ async fn run_local(command: LocalCommand, file: Option<&Path>) -> anyhow::Result
             args.run(config).await
         }
         // These processes wait for a Postgres that is still starting.
+        LocalCommand::Run(args) => {
+            let config = settings::load_config(file)?;
+            run_process(config, "run", async |config| args.run(App::connect_without_redis(config).await?).await).await
+        }
         LocalCommand::Serve(args) => {
             let config = settings::load_config(file)?;
             run_process(config, "serve", async |config| args.run(App::connect_without_redis(config).await?).await).await

@@ -15,6 +15,7 @@ use settings::Config;
 const UNHEARD_WARNING: Duration = Duration::from_mins(1);
 
 #[derive(Debug, clap::Args)]
+#[group(skip)]
 pub(super) struct Args {
     /// Address to listen on instead of http.bind
     #[arg(long, value_name = "HOST:PORT", value_parser = foundation::config::address::parse_bind)]
@@ -24,18 +25,24 @@ pub(super) struct Args {
 impl Args {
     pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
         orders::service_types::publish(&app.core.db, &app.config).await?;
-        api::server::raise_open_files();
         let stop = signals::stop_token()?;
+        self.serve_until(&app, &stop).await?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Serves the API, the console and the admin port until `stop`.
+    pub(super) async fn serve_until(self, app: &App, stop: &CancellationToken) -> anyhow::Result<()> {
+        api::server::raise_open_files();
         let bind = self.bind.unwrap_or_else(|| app.config.http.bind.clone());
-        let admin = start_admin(&app, ProcessKind::Serve, &stop).await?;
+        let admin = start_admin(app, ProcessKind::Serve, stop).await?;
         let listener = api::server::bind_listener(&bind, "http.bind").await?;
         tracing::info!(address = %listener.local_addr()?, "Serving the API.");
-        let apart = serve_console_apart(&app, &stop).await?;
-        service_manager::report_serving(&app);
+        let apart = serve_console_apart(app, stop).await?;
+        service_manager::report_serving(app);
         // The warnings also end when the listener fails.
         let served = stop.child_token();
         let requests = async {
-            let result = serve_requests(&app, listener, apart.is_none(), &stop).await;
+            let result = serve_requests(app, listener, apart.is_none(), stop).await;
             served.cancel();
             result
         };
@@ -44,7 +51,7 @@ impl Args {
         for server in apart.into_iter().chain(admin) {
             server.await??;
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 

@@ -2,12 +2,15 @@
 
 use std::process::ExitCode;
 
+use tokio_util::sync::CancellationToken;
+
 use super::{serve, service_manager, signals};
 use api::ProcessKind;
 use app::App;
-use workers::worker::process;
+use workers::worker::process::{self, Queues};
 
 #[derive(Debug, clap::Args)]
+#[group(skip)]
 #[command(after_help = "Examples:\n  dispatchq work\n  dispatchq work --queues notify-queue --concurrency 64")]
 pub(super) struct Args {
     /// Queues to serve [default: all]
@@ -21,22 +24,28 @@ pub(super) struct Args {
 impl Args {
     pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
         orders::service_types::publish(&app.core.db, &app.config).await?;
-        let queues = process::select_queues(&app.config, &self.queues, self.concurrency.map(usize::from))?;
+        let queues = self.select_queues(&app)?;
         let stop = signals::stop_token()?;
         let admin = serve::start_admin(&app, ProcessKind::Work, &stop).await?;
-        tracing::info!(?queues, "Performing jobs.");
         service_manager::report_serving(&app);
-        let summary = process::run(app, queues, stop.clone()).await?;
+        perform_jobs(&app, queues, &stop).await?;
         stop.cancel();
         if let Some(admin) = admin {
             admin.await??;
         }
-        tracing::info!(
-            settled = summary.settled,
-            refused = summary.refused,
-            handed_back = summary.released,
-            "Drained."
-        );
         Ok(ExitCode::SUCCESS)
     }
+
+    /// Returns the queues to serve. Returns an error for an unknown queue.
+    pub(super) fn select_queues(&self, app: &App) -> anyhow::Result<Queues> {
+        Ok(process::select_queues(&app.config, &self.queues, self.concurrency.map(usize::from))?)
+    }
+}
+
+/// Performs jobs until `stop`, then drains.
+pub(super) async fn perform_jobs(app: &App, queues: Queues, stop: &CancellationToken) -> anyhow::Result<()> {
+    tracing::info!(?queues, "Performing jobs.");
+    let summary = process::run(app.clone(), queues, stop.clone()).await?;
+    tracing::info!(settled = summary.settled, refused = summary.refused, handed_back = summary.released, "Drained.");
+    Ok(())
 }

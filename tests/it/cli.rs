@@ -51,6 +51,7 @@ const LOCAL: [&[&str]; 13] = [
     &["doctor"],
     &["health"],
     &["dev"],
+    &["run"],
     &["serve"],
     &["work"],
     &["replay"],

@@ -23,6 +23,7 @@ mod pooler;
 mod postgres;
 mod redis;
 mod replay_admission;
+mod run;
 mod scale;
 mod shards;
 mod systemd;

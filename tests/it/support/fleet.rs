@@ -179,7 +179,12 @@ impl Fleet {
 
     /// Starts one of several APIs with these settings and returns its address. `name` names its log.
     pub(crate) async fn api_named(&self, name: &str, settings: &[(&str, &str)]) -> (Child, String) {
-        let api = Child::spawn(self.dir(), name, &["serve"], settings);
+        self.listening(name, &["serve"], settings).await
+    }
+
+    /// Starts a process that listens, such as `serve` or `run`, and returns its address.
+    pub(crate) async fn listening(&self, name: &str, args: &[&str], settings: &[(&str, &str)]) -> (Child, String) {
+        let api = Child::spawn(self.dir(), name, args, settings);
         eventually("the API listens", || async { api.address().is_some() }).await;
         let address = api.address().unwrap();
         (api, format!("http://{address}"))

@@ -26,7 +26,7 @@ const END_WAIT: Duration = Duration::from_secs(30);
 const YOUNG: Duration = Duration::from_secs(5);
 const SIGTERM: i32 = 15;
 const TAIL_LINES: usize = 15;
-/// Log messages of `serve` and `work` when they have started.
+/// Log messages of `serve`, `work` and `run` when they have started.
 const STARTED: [&str; 2] = ["Serving the API.", "The worker is running."];
 
 /// Child processes. Dropping it kills them.
@@ -43,6 +43,8 @@ pub(crate) struct ChildProcesses {
     /// Processes that `serve` and `work` call, such as a simulator.
     beside: Vec<ChildProcess>,
     workers_show_metrics: bool,
+    /// Command of the API processes: `serve`, or `run` if there are no separate workers.
+    api_command: &'static str,
     /// Numbers of processes started so far, for their names.
     serves_started: usize,
     workers_started: usize,
@@ -80,7 +82,7 @@ struct ChildProcess {
 }
 
 impl ChildProcesses {
-    /// Starts a `serve` at each of these addresses, and the workers. Logs go to `dir`, which is removed if this process
+    /// Starts a `serve` at each of these addresses, and the workers. With 0 workers it starts `run` at the addresses. Logs go to `dir`, which is removed if this process
     /// is killed.
     pub(crate) fn start(
         dir: &Path,
@@ -99,6 +101,7 @@ impl ChildProcesses {
             workers: Vec::new(),
             beside: Vec::new(),
             workers_show_metrics,
+            api_command: if workers == 0 { "run" } else { "serve" },
             serves_started: 0,
             workers_started: 0,
             kills: 0,
@@ -124,7 +127,7 @@ impl ChildProcesses {
         self.serves_started += 1;
         let number = self.serves_started;
         let name = if number == 1 { "serve".to_owned() } else { format!("serve-{number}") };
-        let serve = self.spawn_process(self.program.clone(), "serve", &[], name, address)?;
+        let serve = self.spawn_process(self.program.clone(), self.api_command, &[], name, address)?;
         self.serves.push(serve);
         Ok(())
     }
@@ -194,7 +197,7 @@ impl ChildProcesses {
     fn start_serve_again(&mut self, index: usize) -> anyhow::Result<()> {
         let ChildProcess { name, program, address, .. } = &self.serves[index];
         let (program, name, address) = (program.clone(), format!("{name}+"), address.clone());
-        self.serves[index] = self.spawn_process(program, "serve", &[], name, address)?;
+        self.serves[index] = self.spawn_process(program, self.api_command, &[], name, address)?;
         Ok(())
     }
 
@@ -362,7 +365,7 @@ impl ChildProcesses {
             .process_group(0)
             .kill_on_drop(true);
         clear_settings(&mut process);
-        let setting = if command == "serve" { "DISPATCHQ_HTTP__BIND" } else { "DISPATCHQ_WORKER__ADMIN_BIND" };
+        let setting = if command == self.api_command { "DISPATCHQ_HTTP__BIND" } else { "DISPATCHQ_WORKER__ADMIN_BIND" };
         if !address.is_empty() {
             process.env(setting, &address);
         }

@@ -20,7 +20,7 @@ const CONNECTIONS: usize = 180;
 pub(crate) struct TestbedSettings {
     /// Divides the durations of orders.
     pub(crate) speed: f64,
-    /// Number of API processes, and of worker processes.
+    /// Number of API processes, and of worker processes. With 0 workers the API processes perform the jobs.
     pub(crate) serves: usize,
     pub(crate) workers: usize,
     /// Whether processes reach Redis and Postgres through proxies that can be slow or stuck, and every worker serves

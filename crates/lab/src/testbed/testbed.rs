@@ -161,7 +161,7 @@ impl Testbed {
                 bail!("{ended}");
             }
             let at_work = self.app.core.store.list_workers().await?.len();
-            if at_work >= workers && self.api.is_ready().await {
+            if at_work >= workers.max(1) && self.api.is_ready().await {
                 return Ok(());
             }
             if Instant::now() >= deadline {

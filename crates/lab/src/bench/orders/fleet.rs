@@ -108,7 +108,7 @@ struct LifeTimes {
 pub(super) async fn measure_lives(options: &OrdersOptions) -> anyhow::Result<Figures> {
     let receiver = OfferReceiver::bind_port().await?;
     let settings = TestbedSettings {
-        workers: options.workers.get(),
+        workers: options.workers,
         offers: Some(WebhookTarget { name: "drivers", url: receiver.url() }),
         durable: true,
         ..TestbedSettings::default()

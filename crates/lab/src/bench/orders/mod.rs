@@ -11,11 +11,7 @@ mod fleet;
 mod partner;
 mod peer;
 
-use std::{
-    num::{NonZeroU32, NonZeroUsize},
-    path::PathBuf,
-    time::Duration,
-};
+use std::{num::NonZeroU32, path::PathBuf, time::Duration};
 
 use clap::Args;
 use partner_sim::{PartnerKnobs, values::EventRate};
@@ -69,9 +65,9 @@ pub struct OrdersOptions {
     #[arg(long, value_name = "N")]
     pub orders: Option<NonZeroU32>,
 
-    /// Number of worker processes
+    /// Number of worker processes; 0 runs the API and the worker in one process, like `dispatchq run`
     #[arg(long, value_name = "N", default_value = "2")]
-    pub workers: NonZeroUsize,
+    pub workers: usize,
 
     /// Limit of partner calls per second of real time; exceeding it is a failure [default: 20 times the rate]
     #[arg(long, value_name = "N")]
@@ -209,7 +205,7 @@ mod tests {
         assert_eq!(options.outage_window(), None);
         let (begin, end) = parse("--scenario outage").unwrap().outage_window().unwrap();
         assert_eq!((begin.as_secs(), end.as_secs()), (30, 50));
-        for bad in ["--rate 0", "--speed NaN", "--scenario odd", "--workers 0", "--trace-sampling 1.1"] {
+        for bad in ["--rate 0", "--speed NaN", "--scenario odd", "--workers -1", "--trace-sampling 1.1"] {
             assert!(parse(bad).is_err(), "{bad}");
         }
     }

@@ -65,7 +65,7 @@ impl OrdersStage {
         let desk = MessageReceivers::start_listening().await?;
         let settings = TestbedSettings {
             speed: options.speed,
-            workers: options.workers.get(),
+            workers: options.workers,
             alerts: Some(desk.webhook_target(ALERTS)),
             partner: Some(served),
             durable: true,
