@@ -1,7 +1,7 @@
 //! Batching: items that arrive while a batch runs form the next batch. Design: docs/design/order-writes.md.
 //!
-//! A lone item starts immediately. Under load the batches grow, and their items share round trips and commits. An item
-//! is processed even if its caller goes away.
+//! A lone item starts immediately. A queue with many items waits a few milliseconds for more of them, so that the items
+//! share round trips and commits. An item is processed even if its caller goes away.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -10,12 +10,15 @@ use std::{
     panic::AssertUnwindSafe,
     pin::Pin,
     sync::Arc,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use futures_util::FutureExt;
 use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::oneshot;
+use tokio::{
+    sync::{Notify, oneshot},
+    time::{Instant, timeout_at},
+};
 use tracing::{Instrument, Span};
 
 type BatchRun<I, O> = Box<dyn Fn(Vec<I>) -> Pin<Box<dyn Future<Output = Vec<O>> + Send>> + Send + Sync>;
@@ -39,6 +42,12 @@ pub struct BatchSize {
 
 /// Wait after which an item starts another lane.
 const SLOW: Duration = Duration::from_millis(50);
+/// Items in a second above which a queue waits for more items before a batch starts.
+const BUSY_PER_S: u32 = 200;
+/// Items that start the batch of a busy queue.
+const ENOUGH: usize = 16;
+/// Age of the first item that starts the batch of a busy queue.
+const GATHER: Duration = Duration::from_millis(4);
 
 /// Queue whose items are processed in batches. Cheap to clone; clones share the queue.
 pub struct BatchQueue<K, I, O>(Arc<SharedQueue<K, I, O>>);
@@ -48,10 +57,13 @@ struct SharedQueue<K, I, O> {
     size: BatchSize,
     run: BatchRun<I, O>,
     waiting: Mutex<WaitingItems<K, I, O>>,
+    /// Signals the lane that waits for [`ENOUGH`] items.
+    enough: Notify,
 }
 
 struct WaitingItems<K, I, O> {
     items: VecDeque<WaitingItem<K, I, O>>,
+    received: ReceivedItems,
     busy_lanes: usize,
     /// Whether a [`watch_wait`](BatchQueue::watch_wait) task is running.
     is_watched: bool,
@@ -72,7 +84,45 @@ impl<K, I, O> WaitingItem<K, I, O> {
     }
 }
 
+/// Numbers of items that a queue received in this and in the previous second.
+#[derive(Debug)]
+struct ReceivedItems {
+    second: Instant,
+    count: u32,
+    before: u32,
+}
+
+impl ReceivedItems {
+    fn new(now: Instant) -> Self {
+        Self { second: now, count: 0, before: 0 }
+    }
+
+    fn add(&mut self, now: Instant) {
+        let elapsed = now.saturating_duration_since(self.second);
+        if elapsed >= Duration::from_secs(1) {
+            let was_last_second = elapsed < Duration::from_secs(2);
+            *self = Self { before: if was_last_second { self.count } else { 0 }, ..Self::new(now) };
+        }
+        self.count = self.count.saturating_add(1);
+    }
+
+    fn is_busy(&self) -> bool {
+        self.count.max(self.before) > BUSY_PER_S
+    }
+}
+
 impl<K, I, O> WaitingItems<K, I, O> {
+    fn new(now: Instant) -> Self {
+        Self { items: VecDeque::new(), received: ReceivedItems::new(now), busy_lanes: 0, is_watched: false }
+    }
+
+    /// Returns until when a lane waits for more items. Returns `None` if a batch starts now.
+    fn gather_until(&self, most: usize, now: Instant) -> Option<Instant> {
+        let is_worthwhile = self.received.is_busy() && self.items.len() < ENOUGH.min(most);
+        let first = self.items.front().filter(|_| is_worthwhile)?;
+        Some(first.since + GATHER).filter(|until| *until > now)
+    }
+
     fn longest_wait(&self) -> Option<Duration> {
         self.items.front().map(|first| first.since.elapsed())
     }
@@ -111,8 +161,8 @@ where
         Fut: Future<Output = Vec<O>> + Send + 'static,
     {
         let run: BatchRun<I, O> = Box::new(move |items| Box::pin(run(items)));
-        let waiting = Mutex::new(WaitingItems { items: VecDeque::new(), busy_lanes: 0, is_watched: false });
-        Self(Arc::new(SharedQueue { name, size, run, waiting }))
+        let waiting = Mutex::new(WaitingItems::new(Instant::now()));
+        Self(Arc::new(SharedQueue { name, size, run, waiting, enough: Notify::new() }))
     }
 
     /// Queues the item and returns its result. An item without keys may share a batch with any other item.
@@ -142,7 +192,11 @@ where
 
     fn push_item(&self, item: WaitingItem<K, I, O>) {
         let mut waiting = self.lock_waiting();
+        waiting.received.add(item.since);
         waiting.items.push_back(item);
+        if waiting.items.len() == ENOUGH {
+            self.0.enough.notify_one();
+        }
         let BatchSize { lanes, crowd, .. } = self.0.size;
         let is_crowded = waiting.items.len() >= crowd * waiting.busy_lanes;
         let is_slow = waiting.longest_wait().is_some_and(|wait| wait > SLOW);
@@ -185,6 +239,7 @@ where
             if self.lock_waiting().items.len() < self.0.size.most {
                 tokio::task::yield_now().await;
             }
+            self.gather_items().await;
             let Some(TakenBatch { items, answers, span }) = self.take_batch() else { return };
             let batch = AssertUnwindSafe(async { (self.0.run)(items).await }).catch_unwind();
             match batch.instrument(span).await {
@@ -201,6 +256,15 @@ where
                     tracing::error!(batch = self.0.name, why, "A batch panicked.");
                 }
             }
+        }
+    }
+
+    /// Waits for more items if the queue is busy: until [`ENOUGH`] items are queued, or the first is [`GATHER`] old.
+    async fn gather_items(&self) {
+        loop {
+            let Some(until) = self.lock_waiting().gather_until(self.0.size.most, Instant::now()) else { return };
+            // An earlier batch may have left a signal, so the condition is checked again.
+            let _ = timeout_at(until, self.0.enough.notified()).await;
         }
     }
 
@@ -319,6 +383,41 @@ mod tests {
         }
         assert_eq!(queue.submit_item([], 4).await, Ok(4));
         hanging.abort();
+    }
+
+    #[tokio::test]
+    async fn busy_queue_gathers_items_into_one_batch() {
+        let (queue, gate, seen) = doubling_queue();
+        gate.add_permits(10_000);
+        for n in 0..=BUSY_PER_S {
+            assert_eq!(queue.submit_item([n], 1).await, Ok(2));
+        }
+        let batches = seen.lock().unwrap().len();
+        let first = queue.submit_item([1], 3);
+        tokio::task::yield_now().await;
+        let second = queue.submit_item([2], 4);
+        assert_eq!((first.await, second.await), (Ok(6), Ok(8)));
+        assert_eq!(seen.lock().unwrap()[batches..], [vec![3, 4]]);
+    }
+
+    #[test]
+    fn lane_gathers_only_for_a_busy_queue_and_a_short_time() {
+        let now = Instant::now();
+        let mut waiting = WaitingItems::<u32, u32, u32>::new(now);
+        for _ in 0..BUSY_PER_S {
+            waiting.received.add(now);
+        }
+        let (answer, _) = oneshot::channel();
+        waiting.items.push_back(WaitingItem { since: now, ..WaitingItem::new(vec![1], 1, answer) });
+        assert_eq!(waiting.gather_until(100, now), None, "the queue is not busy");
+        waiting.received.add(now);
+        assert_eq!(waiting.gather_until(100, now), Some(now + GATHER));
+        assert_eq!(waiting.gather_until(1, now), None, "the batch is full");
+        assert_eq!(waiting.gather_until(100, now + GATHER), None, "the item has waited long enough");
+        waiting.received.add(now + Duration::from_secs(1));
+        assert!(waiting.received.is_busy(), "the last second counts");
+        waiting.received.add(now + Duration::from_secs(3));
+        assert!(!waiting.received.is_busy());
     }
 
     #[tokio::test]
