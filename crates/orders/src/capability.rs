@@ -4,6 +4,7 @@ use std::{ops::Deref, sync::Arc};
 
 use crate::{
     feed::FeedBoard,
+    fleet::candidates::CandidateSearch,
     gate_views::GateViews,
     offers::{board::OfferBoard, free_drivers::FreeDriverSearch},
     order_store::OrderStore,
@@ -27,6 +28,7 @@ pub struct OrdersParts {
     pub areas: Areas,
     pub notify: Notify,
     pub rows: OrderStore,
+    pub candidates: CandidateSearch,
     pub free_drivers: FreeDriverSearch,
     pub offers: OfferBoard,
     pub gate_views: GateViews,
@@ -46,6 +48,7 @@ impl Orders {
             areas: areas.clone(),
             notify: notify.clone(),
             rows: OrderStore::new(&core.batches),
+            candidates: CandidateSearch::new(&core.batches),
             free_drivers: FreeDriverSearch::new(&core.batches),
             offers: OfferBoard::default(),
             gate_views: GateViews::default(),

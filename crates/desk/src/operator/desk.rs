@@ -105,7 +105,12 @@ pub async fn list_takes(db: impl PgExecutor<'_>, orders: &[&str]) -> Result<Vec<
 
 /// Ranks the drivers near the pickup as a search would now, without sending offers.
 pub async fn rank_now(desk: &Desk, s: &Snapshot) -> Result<DriverRanking, sqlx::Error> {
-    let ranking =
-        candidates::rank_drivers(&desk.core, &desk.core.db, s, &desk.areas.policy_for_order(&s.order)).await?;
+    let ranking = candidates::rank_drivers(
+        &desk.core,
+        &desk.partners.orders.candidates,
+        s,
+        &desk.areas.policy_for_order(&s.order),
+    )
+    .await?;
     Ok(ranking.explanation_excerpt())
 }

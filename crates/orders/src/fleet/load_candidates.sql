@@ -1,18 +1,20 @@
 -- candidates
-SELECT d.id AS driver_id, d.lat, d.lng, d.idle_since, held.live_offers,
+SELECT q.place, d.id AS driver_id, d.lat, d.lng, d.idle_since, held.live_offers,
        CASE WHEN (SELECT count(*) FROM orders o
                   WHERE o.driver_id = d.id AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP')
                     AND o.partner IS NULL) > 0 THEN 'busy'
-            WHEN d.id = ANY ($4) THEN 'had_it'
+            WHEN d.id = ANY (q.former_drivers) THEN 'had_it'
             WHEN mine.declined THEN 'declined'
             WHEN mine.asked THEN 'asked'
-            WHEN held.live_offers >= $6 THEN 'enough_offers'
+            WHEN held.live_offers >= q.offers_per_driver THEN 'enough_offers'
             WHEN (SELECT max(f.responded_at) FROM offers f
-                  WHERE f.driver_id = d.id AND f.state IN ('declined', 'expired')) > $7::timestamptz THEN 'cooling_down'
+                  WHERE f.driver_id = d.id AND f.state IN ('declined', 'expired')) > q.warm_since THEN 'cooling_down'
        END AS excluded
-FROM drivers d
+FROM json_to_recordset($1::json) AS q (
+         place bigint, ids text[], service_type text, order_id text, former_drivers text[], round integer,
+         offers_per_driver bigint, warm_since timestamptz)
+JOIN drivers d ON d.id = ANY (q.ids) AND d.available AND q.service_type = ANY (d.service_types)
 CROSS JOIN LATERAL (SELECT count(*) AS live_offers FROM offers f
                     WHERE f.driver_id = d.id AND f.state = 'offered') held
-CROSS JOIN LATERAL (SELECT bool_or(f.state = 'declined') AS declined, bool_or(f.round = $5) AS asked
-                    FROM offers f WHERE f.order_id = $3 AND f.driver_id = d.id) mine
-WHERE d.id = ANY ($1) AND d.available AND $2 = ANY (d.service_types)
+CROSS JOIN LATERAL (SELECT bool_or(f.state = 'declined') AS declined, bool_or(f.round = q.round) AS asked
+                    FROM offers f WHERE f.order_id = q.order_id AND f.driver_id = d.id) mine

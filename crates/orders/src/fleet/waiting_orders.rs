@@ -199,7 +199,7 @@ async fn try_offer_order(orders: &Orders, pair: &OpenPair) -> Result<OfferAttemp
         return Ok(OfferAttemptEnd::LookAgain);
     }
     let policy = orders.areas.policy_for_order(&s.order);
-    let ranking = candidates::rank_driver(&orders.core, &s, &policy, &pair.driver_id).await?;
+    let ranking = candidates::rank_driver(&orders.candidates, &s, &policy, &pair.driver_id).await?;
     if ranking.ranked.is_empty() {
         // The driver is recorded as freed again when the current order or offer ends.
         return Ok(OfferAttemptEnd::Settled);
