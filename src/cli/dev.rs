@@ -151,6 +151,7 @@ impl Args {
             None => None,
         };
         let queues = process::select_queues(&app.config, &[], None)?;
+        app.orders.first_tries.start();
         api::server::raise_open_files();
         // Serve the console on the printed address, whatever `console.bind` is.
         let serve = serve::serve_requests(&app, listener, true, &stop);

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::{serve, service_manager, signals};
@@ -44,8 +45,13 @@ impl Args {
 
 /// Performs jobs until `stop`, then drains.
 pub(super) async fn perform_jobs(app: &App, queues: Queues, stop: &CancellationToken) -> anyhow::Result<()> {
+    app.orders.first_tries.start();
     tracing::info!(?queues, "Performing jobs.");
     let summary = process::run(app.clone(), queues, stop.clone()).await?;
+    app.core.behind_answers.close();
+    if timeout(app.config.worker.drain, app.core.behind_answers.wait()).await.is_err() {
+        tracing::warn!("Messages are still being sent; their jobs send them again.");
+    }
     tracing::info!(settled = summary.settled, refused = summary.refused, handed_back = summary.released, "Drained.");
     Ok(())
 }

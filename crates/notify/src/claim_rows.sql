@@ -11,7 +11,11 @@ claimed AS (
     RETURNING m.*, n.jitter),
 log AS (
     INSERT INTO outbox_attempts (outbox_id, attempt_no, at, error)
-    SELECT id, attempts, dispatchq_now(), $5 FROM claimed)
+    SELECT id, attempts, dispatchq_now(), $5 FROM claimed
+    UNION ALL
+    -- The process that wrote the message claimed its first try with it, and died before it recorded the result.
+    SELECT id, 1, created_at, $5 FROM claimed
+    WHERE attempts = 2 AND NOT EXISTS (SELECT 1 FROM outbox_attempts a WHERE a.outbox_id = claimed.id))
 SELECT m.id, message_id, order_id, binding_id, kind, m.channel, payload, state, attempts, backoff_from,
        now + jitter * interval '1 second' * least($4, $2 * power($3, least(attempts - 1 - backoff_from, 30)))
            AS next_attempt_at,

@@ -31,7 +31,7 @@ pub const BACKOFF: RetryPolicy = RetryPolicy {
 /// Minimum time until a claimed row is due again, so that a job rebuilt after a flush does not send the message a
 /// second time. It is shorter than a lease (8 s): when a dead process's job runs again, the row is due and the lost
 /// delivery counts as a try.
-const CLAIM: Duration = Duration::from_secs(7);
+pub const CLAIM: Duration = Duration::from_secs(7);
 
 /// Error stored for a claimed try until its result is recorded. `dispatchq_end_attempt` replaces only this text.
 const UNRECORDED: &str = "no answer was recorded";
@@ -56,6 +56,8 @@ struct TryEnd {
     next_attempt_at: DateTime<Utc>,
     error: Option<String>,
     ticket: Option<TicketId>,
+    /// Time of a first try that has no row yet.
+    first_at: Option<DateTime<Utc>>,
 }
 
 type LookResult = Result<Option<WaitingMessage>, sqlx::Error>;
@@ -106,6 +108,20 @@ impl DeliveryStore {
 
     /// Records the result of a claimed try, unless a later try was claimed.
     pub async fn record_delivery(&self, row: &OutboxRow, delivery: &DeliveryResult) -> Result<(), sqlx::Error> {
+        self.record_end(row, delivery, None).await
+    }
+
+    /// Records the result of a first try that was claimed by the change that wrote the message, and the try itself.
+    pub async fn record_first_try(&self, row: &OutboxRow, delivery: &DeliveryResult) -> Result<(), sqlx::Error> {
+        self.record_end(row, delivery, Some(row.now)).await
+    }
+
+    async fn record_end(
+        &self,
+        row: &OutboxRow,
+        delivery: &DeliveryResult,
+        first_at: Option<DateTime<Utc>>,
+    ) -> Result<(), sqlx::Error> {
         let (state, next_attempt_at, error) = match delivery {
             DeliveryResult::Delivered(_) => (OutboxState::Delivered, row.next_attempt_at, None),
             DeliveryResult::Again(at, error) => (OutboxState::Pending, *at, Some(error)),
@@ -119,7 +135,7 @@ impl DeliveryStore {
             _ => None,
         };
         let error = error.cloned();
-        let end = TryEnd { id: row.id, attempts: row.attempts, state, next_attempt_at, error, ticket };
+        let end = TryEnd { id: row.id, attempts: row.attempts, state, next_attempt_at, error, ticket, first_at };
         self.ends.submit_item([row.id], end).await.map_err(lost)?
     }
 }
@@ -196,14 +212,18 @@ async fn record_rows(db: &Pool, ends: &[Arc<TryEnd>]) -> Result<(), sqlx::Error>
     sqlx::query(
         "-- record delivery
          WITH n AS MATERIALIZED (
-             SELECT * FROM unnest($1::bigint[], $2::integer[], $3::text[], $4::timestamptz[], $5::text[], $6::text[])
-                 AS n (id, attempts, state, next_attempt_at, error, ticket)),
+             SELECT * FROM unnest($1::bigint[], $2::integer[], $3::text[], $4::timestamptz[], $5::text[], $6::text[],
+                                  $7::timestamptz[])
+                 AS n (id, attempts, state, next_attempt_at, error, ticket, first_at)),
          updated AS (
              UPDATE outbox m SET state = n.state, next_attempt_at = n.next_attempt_at, last_error = n.error, ticket = n.ticket,
                     delivered_at = CASE WHEN n.state = 'delivered' THEN dispatchq_now() END
              FROM n WHERE m.id = n.id AND m.attempts = n.attempts AND m.state || '' = 'pending'
-             RETURNING m.id, m.attempts, n.error)
-         SELECT dispatchq_end_attempt(u.id, u.attempts, u.error) FROM updated u",
+             RETURNING m.id, m.attempts, n.error, n.first_at),
+         first AS (
+             INSERT INTO outbox_attempts (outbox_id, attempt_no, at, error)
+             SELECT id, attempts, first_at, error FROM updated WHERE first_at IS NOT NULL)
+         SELECT dispatchq_end_attempt(u.id, u.attempts, u.error) FROM updated u WHERE u.first_at IS NULL",
     )
     .bind(ends.iter().map(|end| end.id).collect::<Vec<_>>())
     .bind(ends.iter().map(|end| end.attempts).collect::<Vec<_>>())
@@ -211,6 +231,7 @@ async fn record_rows(db: &Pool, ends: &[Arc<TryEnd>]) -> Result<(), sqlx::Error>
     .bind(ends.iter().map(|end| end.next_attempt_at).collect::<Vec<_>>())
     .bind(ends.iter().map(|end| end.error.as_deref()).collect::<Vec<_>>())
     .bind(ends.iter().map(|end| end.ticket.as_deref()).collect::<Vec<_>>())
+    .bind(ends.iter().map(|end| end.first_at).collect::<Vec<_>>())
     .execute(db)
     .await
     .map(drop)

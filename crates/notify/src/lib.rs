@@ -6,7 +6,7 @@
 //! * [`outbox`]: message rows, written in the transaction of the change that causes them.
 //! * `recipients`: the rows of a message, from its route or one per dispatcher.
 //! * [`channels`]: delivery of one message: log, webhook, Slack, e-mail, ticket, call.
-//! * [`deliveries`]: delivery tries, many in one statement.
+//! * [`deliveries`]: delivery tries, many in one statement. [`failed_tries`]: what follows a failed try.
 //! * [`alerts`]: messages that a person acknowledges. [`tickets`]: tickets that alerts opened in ticket systems.
 //! * [`escalation`]: repetition of unacknowledged alerts.
 
@@ -18,6 +18,7 @@ pub mod capability;
 pub mod channels;
 pub mod deliveries;
 pub mod escalation;
+pub mod failed_tries;
 pub mod outbox;
 mod recipients;
 pub mod tickets;

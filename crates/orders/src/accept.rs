@@ -70,7 +70,12 @@ async fn begin_accept(
     by: &Actor,
 ) -> Result<(ChangeOutcome, RestOfChange), ChangeError> {
     let mut loading = None;
-    let when_first = || loading = Some((Instant::now(), orders.rows.begin_load(id, offer)));
+    let is_kept = orders.kept.find(id, Some(offer), orders.core.clock.now()).is_some();
+    let when_first = || {
+        if !is_kept {
+            loading = Some((Instant::now(), orders.rows.begin_load(id, offer)));
+        }
+    };
     let mut entry = accept_gate::present_offer(orders, id, driver, offer, when_first).await;
     let is_looked_up = matches!(entry, GateEntry::Unknown | GateEntry::Silent);
     if is_looked_up && !orders.rows.is_offer_live(offer, id, driver).await? {

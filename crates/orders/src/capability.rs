@@ -4,8 +4,10 @@ use std::{ops::Deref, sync::Arc};
 
 use crate::{
     feed::FeedBoard,
+    first_tries::FirstTries,
     fleet::candidates::CandidateSearch,
     gate_views::GateViews,
+    kept::KeptOrders,
     offers::{board::OfferBoard, free_drivers::FreeDriverSearch},
     order_store::OrderStore,
     payments::PaymentService,
@@ -28,6 +30,8 @@ pub struct OrdersParts {
     pub areas: Areas,
     pub notify: Notify,
     pub rows: OrderStore,
+    pub kept: KeptOrders,
+    pub first_tries: FirstTries,
     pub candidates: CandidateSearch,
     pub free_drivers: FreeDriverSearch,
     pub offers: OfferBoard,
@@ -48,6 +52,8 @@ impl Orders {
             areas: areas.clone(),
             notify: notify.clone(),
             rows: OrderStore::new(&core.batches),
+            kept: KeptOrders::default(),
+            first_tries: FirstTries::default(),
             candidates: CandidateSearch::new(&core.batches),
             free_drivers: FreeDriverSearch::new(&core.batches),
             offers: OfferBoard::default(),

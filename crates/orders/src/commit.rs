@@ -16,7 +16,9 @@ use uuid::Uuid;
 
 use super::{
     accept_gate::{self, GateUpdate},
-    freed_drivers, metrics, retrieval_log,
+    freed_drivers,
+    kept::{AssumedTime, FoundOrder, assert_equals_row},
+    metrics, retrieval_log,
     seen::SeenOrder,
     store::write::{ApplyError, write_change, write_with_others},
 };
@@ -184,8 +186,13 @@ async fn change_until_written(
     mut decide: impl FnMut(&Snapshot) -> Decision,
 ) -> Result<ToldOutcome, ChangeError> {
     let mut read_again = false;
-    for _ in 0..MAX_CONFLICTS {
-        match try_with_others(orders, id, offer, seen.take(), &mut decide).await {
+    for attempt in 0..MAX_CONFLICTS {
+        let basis = match seen.take() {
+            Some(seen) => Basis::Seen(seen),
+            None if attempt == 0 => find_kept(orders, id, offer).await?.map_or(Basis::Fresh, Basis::Kept),
+            None => Basis::Fresh,
+        };
+        match try_with_others(orders, id, offer, basis, &mut decide).await {
             Ok(Some(changed)) => return Ok(changed),
             Ok(None) => {}
             // The connection was lost, possibly after the commit. The row is read and decided on once more, on another
@@ -213,7 +220,8 @@ async fn change_until_written(
         Decision::Unchanged => return Ok(unchanged(before)),
         Decision::Refuse(refusal) => return Err(refusal.into()),
     };
-    let written = match write_change(&mut tx, &orders.config.notifications, &before, &change, Uuid::now_v7()).await {
+    let routes = &orders.config.notifications;
+    let written = match write_change(&mut tx, routes, &before, &change, None, Uuid::now_v7()).await {
         Ok(after) => tx.commit().await.map(|()| after).map_err(ApplyError::from),
         Err(error) => Err(error),
     };
@@ -221,28 +229,54 @@ async fn change_until_written(
     outcome_of(&before, committed)?.ok_or(ChangeError::Busy)
 }
 
-/// Loads, decides and writes once. The load shares a batch with other orders, and so does the write if possible. Skips
-/// the load if there is a `seen` snapshot. Returns `None` if another change was, or may have been, written first.
+/// The order that a decision uses.
+enum Basis {
+    /// The order is loaded.
+    Fresh,
+    /// The order was loaded a moment ago.
+    Seen(Snapshot),
+    /// The order as this process last wrote it.
+    Kept(FoundOrder),
+}
+
+/// Returns the order as this process last wrote it, if it is kept.
+pub(crate) async fn find_kept(
+    orders: &Orders,
+    id: &OrderId,
+    offer: Option<OfferId>,
+) -> Result<Option<FoundOrder>, sqlx::Error> {
+    let found = orders.kept.find(id, offer, orders.core.clock.now());
+    if let Some(found) = found.as_ref().filter(|_| orders.kept.is_checked())
+        && let Some(row) = orders.rows.load_order_with(id, offer).await?
+    {
+        assert_equals_row(&found.snapshot, &row);
+    }
+    Ok(found)
+}
+
+/// Loads, decides and writes once. The load shares a batch with other orders, and so does the write if possible. Only a
+/// `Fresh` order is loaded. Returns `None` if another change was, or may have been, written first.
 async fn try_with_others(
     orders: &Orders,
     id: &OrderId,
     offer: Option<OfferId>,
-    seen: Option<Snapshot>,
+    basis: Basis,
     decide: &mut impl FnMut(&Snapshot) -> Decision,
 ) -> Result<Option<ToldOutcome>, ChangeError> {
-    let is_seen = seen.is_some();
-    let before = match seen {
-        Some(seen) => seen,
-        None => orders.rows.load_order_with(id, offer).await?.ok_or(ChangeError::NotFound)?,
+    let is_fresh = matches!(basis, Basis::Fresh);
+    let (before, assumed) = match basis {
+        Basis::Fresh => (orders.rows.load_order_with(id, offer).await?.ok_or(ChangeError::NotFound)?, None),
+        Basis::Seen(seen) => (seen, None),
+        Basis::Kept(FoundOrder { snapshot, assumed }) => (snapshot, Some(assumed)),
     };
     let change = match decide(&before) {
         Decision::Change(change) => change,
         // Only a write is checked against the row, so a result without a write needs a fresh snapshot.
-        Decision::Unchanged | Decision::Refuse(_) if is_seen => return Ok(None),
+        Decision::Unchanged | Decision::Refuse(_) if !is_fresh => return Ok(None),
         Decision::Unchanged => return Ok(Some(unchanged(before))),
         Decision::Refuse(refusal) => return Err(refusal.into()),
     };
-    outcome_of(&before, commit_change(orders, &before, *change).await)
+    outcome_of(&before, commit_change(orders, &before, *change, assumed).await)
 }
 
 /// Returns an outcome without changes and Redis updates.
@@ -266,16 +300,32 @@ fn outcome_of(
 
 /// Writes a change decided on `before`, completely or not at all. Returns the order after the change.
 pub async fn apply_change(orders: &Orders, before: &Snapshot, change: Change) -> Result<Snapshot, ApplyError> {
-    let committed = commit_change(orders, before, change).instrument(traces::change_span(&before.order.id)).await?;
+    apply_change_at(orders, before, change, None).await
+}
+
+/// Writes a change like [`apply_change`]. `assumed` is the time of a decision on a kept order.
+pub(crate) async fn apply_change_at(
+    orders: &Orders,
+    before: &Snapshot,
+    change: Change,
+    assumed: Option<AssumedTime>,
+) -> Result<Snapshot, ApplyError> {
+    let committed = commit_change(orders, before, change, assumed);
+    let committed = committed.instrument(traces::change_span(&before.order.id)).await?;
     committed.news.tell(orders).await;
     Ok(committed.after)
 }
 
 /// Commits a change, in a batch if possible.
-async fn commit_change(orders: &Orders, before: &Snapshot, change: Change) -> Result<CommittedChange, ApplyError> {
+async fn commit_change(
+    orders: &Orders,
+    before: &Snapshot,
+    change: Change,
+    assumed: Option<AssumedTime>,
+) -> Result<CommittedChange, ApplyError> {
     let change = Arc::new(with_settings(orders, before, change));
     let write_id = Uuid::now_v7();
-    let written = match write_once(orders, before, &change, write_id).await {
+    let written = match write_once(orders, before, &change, assumed, write_id).await {
         // The connection was lost, possibly after the commit. The row shows whether it was written.
         Err(ApplyError::Database(error)) if classify_error(&error) == DatabaseFailure::OutcomeUnknown => {
             match orders.rows.find_written(&before.order.id, write_id).await {
@@ -292,12 +342,13 @@ async fn write_once(
     orders: &Orders,
     before: &Snapshot,
     change: &Arc<Change>,
+    assumed: Option<AssumedTime>,
     write_id: Uuid,
 ) -> Result<Snapshot, ApplyError> {
     let routes = &orders.config.notifications;
-    match write_with_others(&orders.rows, routes, before, change, write_id).await {
+    match write_with_others(orders, before, change, assumed, write_id).await {
         Some(written) => written,
-        None => write_change(&mut orders.core.db.acquire().await?, routes, before, change, write_id).await,
+        None => write_change(&mut orders.core.db.acquire().await?, routes, before, change, assumed, write_id).await,
     }
 }
 
@@ -334,6 +385,7 @@ fn follow_up(
     }
     match written {
         Ok(after) => {
+            orders.kept.keep(&after, orders.core.clock.now());
             metrics::record_update(true);
             let failure = RetrievalFailure::between(before, &after);
             metrics::record_change(before, change, failure);
@@ -354,6 +406,7 @@ fn follow_up(
             Ok(CommittedChange { after, news })
         }
         Err(error) => {
+            orders.kept.forget(&before.order.id);
             if matches!(error, ApplyError::Conflict) {
                 metrics::record_update(false);
             }

@@ -14,7 +14,11 @@ use std::time::Duration;
 use jobs::OrderId;
 use metrics::histogram;
 use model::{
-    decide::{Change, Decision, superseded::superseded_timers, timers},
+    decide::{
+        Change, Decision,
+        superseded::superseded_timers,
+        timers::{self, OrderTimer},
+    },
     fleet::decide::end_lifetime,
     order::Snapshot,
 };
@@ -22,6 +26,7 @@ use model::{
 use crate::{
     capability::Orders,
     commit::{self, ChangeError, ChangeOutcome},
+    kept::FoundOrder,
     seen::SeenOrder,
     store::write::ApplyError,
 };
@@ -89,10 +94,14 @@ async fn try_run_step<F>(
 where
     F: Future<Output = Step>,
 {
-    for _ in 0..MAX_CONFLICTS {
-        let s = match load_if_due(orders, order, job).await? {
-            DueOrder::Due(s) => *s,
-            DueOrder::NotDue(outcome) => return Ok(outcome),
+    for attempt in 0..MAX_CONFLICTS {
+        let kept = if attempt == 0 { find_kept_if_due(orders, order, job).await? } else { None };
+        let (s, assumed) = match kept {
+            Some(FoundOrder { snapshot, assumed }) => (snapshot, Some(assumed)),
+            None => match load_if_due(orders, order, job).await? {
+                DueOrder::Due(s) => (*s, None),
+                DueOrder::NotDue(outcome) => return Ok(outcome),
+            },
         };
         // An order whose lifetime is over ends, whatever the job was to do.
         let step =
@@ -102,7 +111,7 @@ where
             Step::Finish(outcome) => return Ok(outcome),
         };
         crash::reach_point(job.kind(), "decided");
-        match commit::apply_change(orders, &s, change).await {
+        match commit::apply_change_at(orders, &s, change, assumed).await {
             Ok(after) => {
                 let superseded = superseded_timers(&s, &after);
                 return Ok(Outcome::Done { then: timers::derive_jobs(&after), superseded });
@@ -122,6 +131,25 @@ enum DueOrder {
     NotDue(Outcome),
 }
 
+/// Returns the order as this process last wrote it, if it requires this job now. Otherwise the row decides.
+async fn find_kept_if_due(orders: &Orders, order: &OrderId, job: &JobId) -> Result<Option<FoundOrder>, sqlx::Error> {
+    let found = commit::find_kept(orders, order, None).await?;
+    Ok(found.filter(|FoundOrder { snapshot: s, .. }| {
+        let timer = timers::derive_timers(s).into_iter().find(|t| t.id() == job);
+        timer.is_some_and(|timer| {
+            let is_due = timer.is_due(s.now);
+            if is_due {
+                record_lateness(&timer, s);
+            }
+            is_due
+        })
+    }))
+}
+
+fn record_lateness(timer: &OrderTimer, s: &Snapshot) {
+    histogram!("dispatchq_timer_lateness_seconds").record((s.now - timer.due).as_seconds_f64());
+}
+
 async fn load_if_due(orders: &Orders, order: &OrderId, job: &JobId) -> Result<DueOrder, sqlx::Error> {
     let Some(s) = orders.rows.load_order(order).await? else {
         tracing::warn!(order.id = %order, job.id = %job, "The order of this job does not exist; the job is dropped.");
@@ -132,7 +160,7 @@ async fn load_if_due(orders: &Orders, order: &OrderId, job: &JobId) -> Result<Du
     };
     Ok(if s.order.is_past_lifetime(s.now) || timer.is_due(s.now) {
         if timer.is_due(s.now) {
-            histogram!("dispatchq_timer_lateness_seconds").record((s.now - timer.due).as_seconds_f64());
+            record_lateness(&timer, &s);
         }
         DueOrder::Due(Box::new(s))
     } else {

@@ -11,7 +11,8 @@ use std::{
     time::Duration,
 };
 
-use chrono::Utc;
+use chrono::{DateTime, Utc};
+use model::clock::Clock;
 use redis::{AsyncConnectionConfig, FromRedisValue};
 use servers::{PostgresServer, RedisServer};
 use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool};
@@ -20,6 +21,7 @@ use crate::{eventually, route::DatabaseRoute, secs};
 use app::App;
 use foundation::{
     config::database::DatabaseConfig,
+    core::CoreParts,
     db::{self, history_days},
 };
 use maintenance::{
@@ -108,7 +110,7 @@ impl TestApp {
             store = store.with_clock(ScriptClock::Fixed(clock.clone()));
         }
         orders::service_types::publish(&pool, &config).await.unwrap();
-        let app = App::new(config, pool, store).unwrap().with_core(|parts| parts.patience = HINT_TIMEOUT);
+        let app = App::new(config, pool, store).unwrap().with_core(|parts| set_core(parts, clock.as_ref()));
         rebuild_from_nothing(&app).await;
         Self { app, redis, postgres, _route: route, clock, takes: AtomicU64::new(0) }
     }
@@ -119,7 +121,7 @@ impl TestApp {
         let mut config = (*self.app.config).clone();
         configure(&mut config);
         let app = App::new(config, self.app.core.db.clone(), self.app.core.store.clone()).unwrap();
-        app.with_core(|parts| parts.patience = HINT_TIMEOUT)
+        app.with_core(|parts| set_core(parts, self.clock.as_ref()))
     }
 
     pub fn now_ms(&self) -> u64 {
@@ -221,6 +223,24 @@ async fn rebuild_from_nothing(app: &App) {
     let rebuild = Rebuild::begin(&app.maintenance).await.unwrap();
     assert!(rebuild.finish().await.unwrap(), "no other process rebuilds");
     repair::record_report(&app.core, rebuild.report()).await.unwrap();
+}
+
+/// Clock that a test moves by hand, in milliseconds since 1970.
+#[derive(Debug)]
+struct MovedClock(Arc<AtomicU64>);
+
+impl Clock for MovedClock {
+    fn now(&self) -> DateTime<Utc> {
+        DateTime::UNIX_EPOCH + Duration::from_millis(self.0.load(Ordering::SeqCst))
+    }
+}
+
+/// Gives Redis time to answer on a busy machine, and moves this machine's clock with that of the test.
+fn set_core(parts: &mut CoreParts, clock: Option<&Arc<AtomicU64>>) {
+    parts.patience = HINT_TIMEOUT;
+    if let Some(clock) = clock {
+        parts.clock = Arc::new(MovedClock(clock.clone()));
+    }
 }
 
 /// Starts a Postgres with the schema of this build. The template is made again each day, because the schema creates the

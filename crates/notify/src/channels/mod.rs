@@ -124,6 +124,11 @@ impl MessageChannels {
         })
     }
 
+    /// Returns whether the channel needs the phone number or address of a person, which only Postgres has.
+    pub fn needs_recipient(&self, name: &str) -> bool {
+        matches!(self.by_name.get(name), None | Some(MessageChannel::Email(_) | MessageChannel::Voice(_)))
+    }
+
     /// Reserves a place on this channel, or returns how long the message must wait. This keeps a receiver that hangs
     /// from occupying the whole worker.
     pub fn enter_lane(&self, name: &str) -> Result<LanePlace, Duration> {

@@ -15,7 +15,7 @@ pub mod load;
 mod offers;
 pub(crate) mod planned;
 mod statement;
-mod values;
+pub(crate) mod values;
 pub mod write;
 
 use jobs::OrderId;

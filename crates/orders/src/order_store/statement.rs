@@ -71,7 +71,7 @@ impl WriteParts {
             part(self.steps, STEPS),
         ];
         let parts = parts.concat();
-        let messages = if self.messages { NEW_MESSAGES } else { "'{}'::bigint[]" };
+        let messages = if self.messages { NEW_MESSAGES } else { "'[]'::json" };
         let steps = if self.steps { NEW_STEPS } else { "'{}'::bigint[]" };
         let callbacks = if self.matches { MATCHED } else { "'[]'::json" };
         let free_drivers = if self.new_offers { STILL_FREE } else { "'{}'::text[]" };
@@ -84,7 +84,7 @@ impl WriteParts {
                  held_for_review boolean, held_reason text, hold_cause jsonb, closed_at timestamptz,
                  updated_at timestamptz, payment_status text, paid_at timestamptz, job_id text, poll_no integer, next_poll_at timestamptz,
                  job_id_asks integer, partner text, former_drivers text[], trip_deadline timestamptz, callback bigint, result text, ended_offers bigint,
-                 new_offers bigint, freed_driver text)),
+                 new_offers bigint, freed_driver text, assumed_now timestamptz)),
          l AS MATERIALIZED (
              SELECT id, version FROM orders WHERE id = ANY ($3) ORDER BY id FOR NO KEY UPDATE {lock_wait}),{first}
          r AS MATERIALIZED (
@@ -98,7 +98,8 @@ impl WriteParts {
                  payment_status = r.payment_status, paid_at = r.paid_at, job_id = r.job_id, poll_no = r.poll_no,
                  next_poll_at = r.next_poll_at, job_id_asks = r.job_id_asks, partner = r.partner, former_drivers = r.former_drivers, trip_deadline = r.trip_deadline,
                  write_id = r.write_id, version = o.version + 1
-             FROM r WHERE o.id = r.id AND o.version = r.expected AND r.version = r.expected{checks}
+             FROM r WHERE o.id = r.id AND o.version = r.expected AND r.version = r.expected
+               AND (r.assumed_now IS NULL OR abs(extract(epoch FROM dispatchq_now() - r.assumed_now)) < 1){checks}
              RETURNING o.id, o.owner, o.driver_id){parts}
          SELECT n.id, l.version = n.expected AS is_current, r.id IS NOT NULL AS is_ready, u.id IS NOT NULL AS is_written, {free_drivers} AS free_drivers,
                 {messages} AS messages, {callbacks} AS callbacks, {steps} AS steps
@@ -208,14 +209,15 @@ const RANKINGS: &str = ",
 
 const MESSAGES: &str = ",
          m AS (
-             INSERT INTO outbox (order_id, kind, channel, dedupe_key, payload, next_attempt_at, expires_at, created_at)
-             SELECT m.order_id, m.kind, m.channel, m.dedupe_key, m.payload, m.at, m.expires_at, m.at
+             INSERT INTO outbox (message_id, order_id, kind, channel, dedupe_key, payload, attempts, next_attempt_at, expires_at,
+                                 created_at)
+             SELECT m.message_id, m.order_id, m.kind, m.channel, m.dedupe_key, m.payload, m.attempts, m.due_at, m.expires_at, m.at
              FROM ROWS FROM (json_to_recordset($6::json) AS (
-                 order_id text, kind text, channel text, dedupe_key text, payload jsonb, at timestamptz,
-                 expires_at timestamptz)) WITH ORDINALITY
-                 AS m (order_id, kind, channel, dedupe_key, payload, at, expires_at, place)
+                 message_id uuid, order_id text, kind text, channel text, dedupe_key text, payload jsonb, attempts integer,
+                 at timestamptz, due_at timestamptz, expires_at timestamptz)) WITH ORDINALITY
+                 AS m (message_id, order_id, kind, channel, dedupe_key, payload, attempts, at, due_at, expires_at, place)
              JOIN u ON u.id = m.order_id ORDER BY m.place
-             ON CONFLICT DO NOTHING RETURNING id, order_id)";
+             ON CONFLICT DO NOTHING RETURNING id, order_id, message_id)";
 
 const STEPS: &str = ",
          s AS (
@@ -229,7 +231,9 @@ const STEPS: &str = ",
 
 const NEW_STEPS: &str = "array(SELECT s.seq FROM s WHERE s.order_id = n.id ORDER BY s.seq)";
 
-const NEW_MESSAGES: &str = "array(SELECT m.id FROM m WHERE m.order_id = n.id ORDER BY m.id)";
+const NEW_MESSAGES: &str =
+    "(SELECT coalesce(json_agg(json_build_object('id', m.id, 'message_id', m.message_id) ORDER BY m.id), '[]')
+          FROM m WHERE m.order_id = n.id)";
 
 const STILL_FREE: &str = "array(SELECT p.driver_id FROM p WHERE p.order_id = n.id)";
 

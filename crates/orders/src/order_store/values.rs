@@ -12,6 +12,8 @@ use model::{
 use serde::Serialize;
 use uuid::Uuid;
 
+use notify::deliveries::CLAIM;
+
 /// Values for `orders`: every column that a change may set, and the conditions.
 #[derive(Serialize)]
 pub(super) struct OrderValues<'a> {
@@ -58,6 +60,9 @@ pub(super) struct OrderValues<'a> {
     new_offers: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     freed_driver: Option<&'a DriverId>,
+    /// What the clock of Postgres must show, within a second. `None` if the decision read the time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) assumed_now: Option<DateTime<Utc>>,
 }
 
 impl<'a> OrderValues<'a> {
@@ -100,6 +105,7 @@ impl<'a> OrderValues<'a> {
             ended_offers: change.offers.len(),
             new_offers,
             freed_driver,
+            assumed_now: None,
         }
     }
 }
@@ -232,14 +238,19 @@ impl<'a> RankingValues<'a> {
 }
 
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct OutboxValues {
-    order_id: OrderId,
-    kind: String,
-    channel: String,
+pub(crate) struct OutboxValues {
+    pub(crate) message_id: Uuid,
+    pub(crate) order_id: OrderId,
+    pub(crate) kind: String,
+    pub(crate) channel: String,
     dedupe_key: String,
-    payload: serde_json::Value,
-    at: DateTime<Utc>,
-    expires_at: DateTime<Utc>,
+    pub(crate) payload: serde_json::Value,
+    pub(crate) at: DateTime<Utc>,
+    /// Due time of the next try.
+    pub(crate) due_at: DateTime<Utc>,
+    pub(crate) expires_at: DateTime<Utc>,
+    /// Tries that the row counts: 1 if this process sends the message after the commit.
+    attempts: i32,
 }
 
 impl OutboxValues {
@@ -251,14 +262,23 @@ impl OutboxValues {
     ) -> impl Iterator<Item = Self> + 'a {
         let stored = message.to_stored_in(&routes.texts);
         routes.channels_for(&message.audience).iter().map(move |channel| Self {
+            message_id: Uuid::now_v7(),
             order_id: change.order.id.clone(),
             kind: stored.kind.clone(),
             channel: channel.clone(),
             dedupe_key: message.dedupe_key.clone(),
             payload: stored.payload.clone(),
             at: change.at,
+            due_at: change.at,
             expires_at: message.expires_at,
+            attempts: 0,
         })
+    }
+
+    /// Claims the first try for this process.
+    pub(crate) fn claim(&mut self) {
+        self.attempts = 1;
+        self.due_at = self.at + CLAIM;
     }
 }
 

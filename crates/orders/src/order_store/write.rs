@@ -18,6 +18,7 @@ use model::{
     messages::{self, ChannelRoutes, Message, MessageAudience},
     order::{Booking, Offer, PendingCallback, PendingMessage, Snapshot},
 };
+use serde::Deserialize;
 use sqlx::{AssertSqlSafe, PgExecutor, types::Json};
 use uuid::Uuid;
 
@@ -26,6 +27,7 @@ use super::statement::WriteParts;
 use super::values::{
     ArrivalValues, BookingValues, EventValues, OfferValues, OrderValues, OutboxValues, RankingValues, json_of,
 };
+use crate::kept::AssumedTime;
 use foundation::{
     crash,
     db::{Pool, write_or_halve},
@@ -42,7 +44,9 @@ pub struct OrderWrite {
     /// Driver of our own fleet who no longer has an order.
     pub(super) freed_driver: Option<DriverId>,
     pub(super) planned: Vec<PlannedOffer>,
-    pub(super) messages: Vec<OutboxValues>,
+    pub(crate) messages: Vec<OutboxValues>,
+    /// Time that the decision assumed, if its order was kept.
+    assumed: Option<AssumedTime>,
 }
 
 /// Resource that two changes in a batch must not share.
@@ -69,6 +73,7 @@ pub enum WriteVerdict {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct WrittenRows {
     pub messages: Vec<PendingMessage>,
+    pub(crate) written_messages: Vec<WrittenMessage>,
     /// Callbacks that are pending now that their booking is known.
     pub callbacks: Vec<PendingCallback>,
     /// Numbers of the change's steps in the feed, in their order.
@@ -88,7 +93,13 @@ impl OrderWrite {
         let leaves = before.order.status.occupies_driver() && !change.order.status.occupies_driver();
         let is_freed = leaves && before.order.partner.is_none();
         let freed_driver = before.order.driver_id.clone().filter(|_| is_freed);
-        Self { id, change, newly_known, freed_driver, planned: Vec::new(), messages: Vec::new() }
+        Self { id, change, newly_known, freed_driver, planned: Vec::new(), messages: Vec::new(), assumed: None }
+    }
+
+    /// Requires that the time of Postgres agrees with the time that the decision assumed.
+    #[must_use]
+    pub(crate) fn assuming(self, assumed: Option<AssumedTime>) -> Self {
+        Self { assumed, ..self }
     }
 
     /// Creates a write like [`new`](Self::new), with the change's messages and its offers to the best drivers, skipping
@@ -131,7 +142,10 @@ impl OrderWrite {
     }
 
     fn to_values(&self) -> OrderValues<'_> {
-        OrderValues::from_change(self.id, &self.change, self.planned.len(), self.freed_driver.as_ref())
+        let mut values =
+            OrderValues::from_change(self.id, &self.change, self.planned.len(), self.freed_driver.as_ref());
+        values.assumed_now = self.assumed.map(AssumedTime::now);
+        values
     }
 
     fn verdict_of(&self, rows: &mut HashMap<String, WrittenRow>) -> WriteVerdict {
@@ -145,10 +159,16 @@ impl OrderWrite {
             }
             Some(row) if !row.is_written => WriteVerdict::Conflict,
             Some(row) => {
-                let next_attempt_at = self.change.at;
-                let messages = row.messages.into_iter().map(|id| PendingMessage { id, next_attempt_at });
+                let due_at = |written: &WrittenMessage| {
+                    self.messages
+                        .iter()
+                        .find(|m| m.message_id == written.message_id)
+                        .map_or(self.change.at, |m| m.due_at)
+                };
+                let pending = |m: &WrittenMessage| PendingMessage { id: m.id, next_attempt_at: due_at(m) };
                 WriteVerdict::Written(WrittenRows {
-                    messages: messages.collect(),
+                    messages: row.messages.iter().map(pending).collect(),
+                    written_messages: row.messages.0,
                     callbacks: row.callbacks.0,
                     steps: row.steps,
                     offers: self.planned.iter().map(|planned| planned.offer.clone()).collect(),
@@ -204,6 +224,13 @@ pub(super) async fn was_written(db: &Pool, order: &OrderId, write: Uuid) -> Resu
     Ok(is_mine.flatten().unwrap_or(false))
 }
 
+/// Row of a message that a change wrote.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+pub(crate) struct WrittenMessage {
+    pub(crate) id: i64,
+    pub(crate) message_id: Uuid,
+}
+
 #[derive(sqlx::FromRow)]
 struct WrittenRow {
     id: String,
@@ -215,7 +242,7 @@ struct WrittenRow {
     is_written: bool,
     /// Drivers for new offers who are free.
     free_drivers: Vec<DriverId>,
-    messages: Vec<i64>,
+    messages: Json<Vec<WrittenMessage>>,
     callbacks: Json<Vec<PendingCallback>>,
     steps: Vec<i64>,
 }

@@ -22,9 +22,12 @@ use uuid::Uuid;
 
 use super::offers::insert_offers;
 use crate::{
+    capability::Orders,
     feed,
+    first_tries::send_claimed,
+    kept::AssumedTime,
     order_store::{
-        self, OrderStore,
+        self,
         write::{OrderWrite, WriteVerdict, WrittenRows},
     },
 };
@@ -51,12 +54,13 @@ pub enum ApplyError {
 
 /// Writes a change in a batch: one statement and one commit. Returns `None` if [`write_change`] must write it alone.
 pub(crate) async fn write_with_others(
-    orders: &OrderStore,
-    routes: &ChannelRoutes,
+    orders: &Orders,
     before: &Snapshot,
     change: &Arc<Change>,
+    assumed: Option<AssumedTime>,
     write_id: Uuid,
 ) -> Option<Result<Snapshot, ApplyError>> {
+    let routes = &orders.config.notifications;
     if let Err(refusal) = check_transitions(change) {
         return Some(Err(refusal.into()));
     }
@@ -65,10 +69,14 @@ pub(crate) async fn write_with_others(
     }
     let mut taken = Vec::new();
     for _ in 0..MOST_BATCHES {
-        let item = OrderWrite::whole(write_id, before, change, &taken, routes)?;
-        match orders.write_change(item).await {
+        let mut item = OrderWrite::whole(write_id, before, change, &taken, routes)?.assuming(assumed);
+        let claimed = orders.first_tries.claim(&orders.notify, &mut item);
+        match orders.rows.write_change(item).await {
             Ok(WriteVerdict::Taken(drivers)) => taken.extend(drivers),
-            Ok(WriteVerdict::Written(rows)) => return Some(Ok(after_change(before, change, rows))),
+            Ok(WriteVerdict::Written(rows)) => {
+                send_claimed(orders, claimed, &rows.written_messages);
+                return Some(Ok(after_change(before, change, rows)));
+            }
             Ok(WriteVerdict::Conflict) => return Some(Err(ApplyError::Conflict)),
             Ok(WriteVerdict::Locked) => return None,
             // A driver got another offer since the statement started; the next statement sees it.
@@ -79,12 +87,14 @@ pub(crate) async fn write_with_others(
     None
 }
 
-/// Writes a change on `db`, in a new transaction or in the open one.
+/// Writes a change on `db`, in a new transaction or in the open one. `assumed` is the time of a decision on a kept
+/// order.
 pub(crate) async fn write_change(
     db: &mut Connection,
     routes: &ChannelRoutes,
     before: &Snapshot,
     change: &Arc<Change>,
+    assumed: Option<AssumedTime>,
     write_id: Uuid,
 ) -> Result<Snapshot, ApplyError> {
     check_transitions(change)?;
@@ -95,12 +105,13 @@ pub(crate) async fn write_change(
     {
         // A single statement is its own transaction.
         crash::reach_point("update", "commits");
-        let rows = write_core(db, &item).await?;
+        let rows = write_core(db, &item.assuming(assumed)).await?;
         crash::reach_point("update", "committed");
         return Ok(after_change(before, change, rows));
     }
     let mut tx = db.begin().await?;
-    let mut rows = write_core(&mut tx, &OrderWrite::new(write_id, before, change.clone())).await?;
+    let item = OrderWrite::new(write_id, before, change.clone()).assuming(assumed);
+    let mut rows = write_core(&mut tx, &item).await?;
     let offered = insert_offers(&mut tx, change).await?.ok_or(ApplyError::Conflict)?;
     write_payment_event(&mut tx, before, change).await?;
     write_refund(&mut tx, change).await?;
