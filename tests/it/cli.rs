@@ -44,7 +44,7 @@ fn help_is_as_it_was() {
 }
 
 /// Commands that work only on this machine, with their requirements.
-const LOCAL: [&[&str]; 13] = [
+const LOCAL: [&[&str]; 14] = [
     &["migrate"],
     &["config", "show"],
     &["config", "check"],

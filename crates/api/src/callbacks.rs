@@ -18,7 +18,7 @@ use super::{body::WholeBody, error::ApiError, json, openapi::CallErrors};
 use app::App;
 use foundation::crash;
 use model::{decide::timers::callback_timer, ids::PartnerName, partner::observation::CallbackBody};
-use orders::{order_store::inbox::CallbackState, update};
+use orders::{order_store::inbox::CallbackState, timer_sending, update};
 use partner::{callback, inbox};
 use queue::Outcome;
 
@@ -79,7 +79,7 @@ async fn receive_callback(
         crash::reach_point("callback", "enqueues");
         let order = changed.snapshot().order.id.clone();
         if let Outcome::Done { then, superseded } = changed.into_job_outcome() {
-            update::send_jobs(&app.orders, &order, then, superseded).await;
+            timer_sending::send_jobs(&app.orders, &order, then, superseded).await;
         }
         return Ok(Json(CallbackReceipt { status: "processed".to_owned() }));
     }
@@ -110,6 +110,6 @@ async fn receive_callback(
         }
     };
     crash::reach_point("callback", "enqueues");
-    update::send_jobs(&app.orders, &order, follow_ups, superseded).await;
+    timer_sending::send_jobs(&app.orders, &order, follow_ups, superseded).await;
     Ok(Json(CallbackReceipt { status: status.to_owned() }))
 }

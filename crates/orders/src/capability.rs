@@ -5,7 +5,7 @@ use std::{ops::Deref, sync::Arc};
 use crate::{
     feed::FeedBoard,
     first_tries::FirstTries,
-    fleet::candidates::CandidateSearch,
+    fleet::candidate_search::CandidateSearch,
     gate_views::GateViews,
     kept::KeptOrders,
     offers::{board::OfferBoard, free_drivers::FreeDriverSearch},

@@ -10,8 +10,7 @@ use jobs::OrderId;
 use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::store;
-use crate::capability::Orders;
+use crate::{capability::Orders, order_store::load::load_order};
 use foundation::{core::Core, db};
 use model::decide::timers;
 use queue::retry::add_jitter;
@@ -45,7 +44,7 @@ async fn retry_all(orders: Orders) {
 /// Enqueues the current timers of an order. Returns whether the order is done, or left to the reconciler. Returns false
 /// while a server does not respond or Redis is full.
 async fn enqueue_timers(core: Core, order: OrderId) -> bool {
-    let jobs = match store::load_order(&core.db, &order).await {
+    let jobs = match load_order(&core.db, &order).await {
         Ok(snapshot) => snapshot.map(|snapshot| timers::derive_jobs(&snapshot)).unwrap_or_default(),
         Err(error) if db::is_transient(&error) => return false,
         Err(error) => {

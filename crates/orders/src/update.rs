@@ -10,23 +10,20 @@ use model::{
     ids::OfferId,
     order::Snapshot,
 };
-use tokio::{task::JoinHandle, time::timeout};
-use tracing::Instrument;
 
 use crate::{
     accept_gate,
     capability::Orders,
     commit::{self, ChangeError, ChangeNews, ChangeOutcome, ChangedOrder},
     seen::SeenOrder,
+    timer_sending::send_jobs,
     unsent,
 };
 use foundation::{
     core::Core,
-    crash,
     dead_letter_rows::{self, Resolution},
     error::ServiceError,
 };
-use queue::{JobAddress, NewJob};
 
 /// Remaining work of a committed change: the updates in Redis.
 pub type RestOfChange = BoxFuture<'static, ()>;
@@ -144,42 +141,4 @@ pub async fn resend_timers(orders: &Orders, order: &OrderId) {
 pub fn update_jobs(orders: &Orders, changed: &ChangedOrder) -> impl Future<Output = ()> + Send + use<> {
     let order = &changed.after.order.id;
     send_jobs(orders, order, timers::derive_jobs(&changed.after), changed.superseded.clone())
-}
-
-/// Enqueues and cancels jobs of an order like [`update_jobs`], from separate lists.
-pub fn send_jobs(
-    orders: &Orders,
-    order: &OrderId,
-    jobs: Vec<NewJob>,
-    superseded: Vec<JobAddress>,
-) -> impl Future<Output = ()> + Send + use<> {
-    let has_any = !jobs.is_empty() || !superseded.is_empty();
-    let sent = has_any.then(|| begin_sending(orders, order.clone(), jobs, superseded));
-    let patience = orders.core.patience;
-    async move {
-        if let Some(sent) = sent {
-            let _ = timeout(patience, sent).await;
-        }
-    }
-}
-
-fn begin_sending(orders: &Orders, order: OrderId, jobs: Vec<NewJob>, superseded: Vec<JobAddress>) -> JoinHandle<()> {
-    crash::reach_point("request", "enqueues");
-    let only_cancels = jobs.is_empty();
-    let sending = orders.timer_calls.send(&order, jobs, superseded);
-    let orders = orders.clone();
-    let send = async move {
-        match sending.await {
-            Ok(()) => {}
-            // They fire and find that the row does not require them.
-            Err(error) if only_cancels => {
-                tracing::debug!(order.id = %order, %error, "Superseded timers of an order could not be cancelled.");
-            }
-            Err(error) => {
-                tracing::warn!(order.id = %order, %error, "The timers of an order could not be enqueued; retrying.");
-                unsent::remember_unsent(&orders, order);
-            }
-        }
-    };
-    tokio::spawn(send.in_current_span())
 }

@@ -7,11 +7,10 @@ use axum::{
     },
     response::{IntoResponse, Response},
 };
-use model::plan::{Plan, PlanCounts, PlanState};
+use model::plan::{Plan, PlanCounts, PlanKind, PlanState};
 use uuid::Uuid;
 
 use super::{
-    plan::describe_action,
     roles::{ADMINS, OPERATORS, STAFF},
     rows::{Deed, ReasonForm},
 };
@@ -21,7 +20,7 @@ use crate::{
     page::{Shell, go_back, render},
     page_error::PageError,
     session::SignedIn,
-    shown::{Chip, Moment, escape, role_word, sentence},
+    shown::{Chip, Code, Moment, escape, role_word, sentence},
     table::{Action, Cell, Field, TablePage, TableRow},
 };
 use accounts::sessions;
@@ -43,6 +42,11 @@ const PLAN_HEADINGS: [Words; 7] = [
     tr("common.created"),
     tr("common.reason"),
 ];
+
+/// Returns HTML with the kind and the action of a plan.
+pub(super) fn describe_action(kind: PlanKind, action: &str) -> String {
+    format!("{}: {}", Code::new("plan_kind", kind.as_str()), Code::new("plan_action", action))
+}
 
 pub(super) fn state_chip(state: PlanState) -> Chip {
     let (tone, word) = match state {

@@ -6,11 +6,11 @@ use axum::{
     extract::{Path, Query, State, rejection::QueryRejection},
     response::Response,
 };
-use model::plan::{PlanItem, PlanItemState, PlanKind, PlanState};
+use model::plan::{PlanItem, PlanItemState, PlanState};
 use serde::Deserialize;
 
 use super::{
-    control::{actions_on, describe_progress, parse_plan, state_chip},
+    control::{actions_on, describe_action, describe_progress, parse_plan, state_chip},
     roles::STAFF,
 };
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
     page::{Shell, render},
     page_error::PageError,
     session::SignedIn,
-    shown::{Chip, Code, Moment, escape},
+    shown::{Chip, Moment, escape},
     table::{Cell, Field, TablePage, TableRow},
 };
 use app::App;
@@ -43,11 +43,6 @@ impl PlanQuery {
     fn to_query(&self, after: &str) -> String {
         write_query(&[("state", &self.state), ("after", after)])
     }
-}
-
-/// Returns HTML with the kind and the action of a plan.
-pub(super) fn describe_action(kind: PlanKind, action: &str) -> String {
-    format!("{}: {}", Code::new("plan_kind", kind.as_str()), Code::new("plan_action", action))
 }
 
 fn item_chip(state: PlanItemState) -> Chip {

@@ -4,28 +4,27 @@
 //! If a driver is taken between this read and the offer, the unique index on live offers prevents the offer, and the
 //! next driver gets it.
 
-use chrono::{DateTime, TimeDelta, Utc};
-use jobs::OrderId;
+use chrono::{DateTime, Utc};
 use model::{
-    ids::{DriverId, ServiceType},
+    ids::DriverId,
     order::{Order, Snapshot},
     policy::DispatchPolicy,
-    ranking::{DriverCandidate, DriverRanking, SearchCircle, rank_candidates},
+    ranking::{DriverRanking, SearchCircle, rank_candidates},
 };
 
-use serde::Serialize;
-use sqlx::types::Json;
-
-use crate::{capability::Orders, fleet::driver_index};
+use crate::{
+    capability::Orders,
+    fleet::{
+        candidate_search::{CandidateQuery, CandidateSearch, warm_since},
+        driver_index,
+    },
+};
 use areas::admission::check;
 use foundation::{
-    batch::{BatchQueue, BatchSize},
     core::Core,
-    db::{self, Pool, copy_error},
+    db::{self, Pool},
 };
 use queue::Outcome;
-
-const SEARCHES: BatchSize = BatchSize { most: 100, lanes: 4, crowd: 25 };
 
 /// Returns the ranked drivers for this order and its policy, or the outcome of the job if Postgres fails.
 pub async fn rank_for_order(orders: &Orders, s: &Snapshot) -> Result<(DriverRanking, DispatchPolicy), Outcome> {
@@ -71,95 +70,6 @@ pub async fn rank_drivers(
     Ok(ranked(search.load(CandidateQuery::new(s, policy, ids)).await?))
 }
 
-/// Drivers to rank or exclude for an order.
-#[derive(Debug, Serialize)]
-struct CandidateQuery {
-    ids: Vec<DriverId>,
-    service_type: ServiceType,
-    order_id: OrderId,
-    former_drivers: Vec<DriverId>,
-    round: i32,
-    offers_per_driver: u16,
-    /// Start of the cool-down. `None` if there is none.
-    warm_since: Option<DateTime<Utc>>,
-}
-
-impl CandidateQuery {
-    fn new(s: &Snapshot, policy: &DispatchPolicy, ids: Vec<DriverId>) -> Self {
-        Self {
-            ids,
-            service_type: s.order.service_type.clone(),
-            order_id: s.order.id.clone(),
-            former_drivers: s.order.former_drivers.clone(),
-            round: s.order.round,
-            offers_per_driver: policy.offers_per_driver,
-            warm_since: warm_since(s, policy),
-        }
-    }
-}
-
-type CandidateResult = Result<Vec<DriverCandidate>, sqlx::Error>;
-
-/// Batched lookups of the drivers near orders. Cheap to clone.
-#[derive(Debug, Clone)]
-pub struct CandidateSearch(BatchQueue<(), CandidateQuery, CandidateResult>);
-
-impl CandidateSearch {
-    /// Creates the search. `db` caches plans ([`CoreParts::batches`](foundation::core::CoreParts::batches)), because
-    /// planning takes as long as execution.
-    pub fn new(db: &Pool) -> Self {
-        let db = db.clone();
-        Self(BatchQueue::new("load candidates", SEARCHES, move |queries: Vec<CandidateQuery>| {
-            let db = db.clone();
-            async move {
-                load_candidates(&db, &queries)
-                    .await
-                    .unwrap_or_else(|error| queries.iter().map(|_| Err(copy_error(&error))).collect())
-            }
-        }))
-    }
-
-    async fn load(&self, query: CandidateQuery) -> CandidateResult {
-        if query.ids.is_empty() {
-            return Ok(Vec::new());
-        }
-        self.0.submit_item([], query).await.map_err(|_| sqlx::Error::WorkerCrashed)?
-    }
-}
-
-#[derive(Debug, sqlx::FromRow)]
-struct CandidateRow {
-    place: i64,
-    #[sqlx(flatten)]
-    candidate: DriverCandidate,
-}
-
-/// Returns, for each query, its drivers who serve the service type and are available, with the reason why some are
-/// excluded.
-///
-/// The driver's last refusal is read with `max`, which reads one index entry. With `EXISTS` and the start of the
-/// cool-down, Postgres would scan all offers of a small fleet, because it expects to find one early. The driver's
-/// active orders are counted for the same reason: with `EXISTS` Postgres may scan all active orders if it expects few.
-async fn load_candidates(db: &Pool, queries: &[CandidateQuery]) -> Result<Vec<CandidateResult>, sqlx::Error> {
-    #[derive(Serialize)]
-    struct PlacedQuery<'a> {
-        place: usize,
-        #[serde(flatten)]
-        query: &'a CandidateQuery,
-    }
-    let placed: Vec<_> = queries.iter().enumerate().map(|(place, query)| PlacedQuery { place, query }).collect();
-    let rows: Vec<CandidateRow> =
-        sqlx::query_as(include_str!("load_candidates.sql")).bind(Json(placed)).fetch_all(db).await?;
-    let mut found: Vec<CandidateResult> = queries.iter().map(|_| Ok(Vec::new())).collect();
-    for CandidateRow { place, candidate } in rows {
-        let of_query = usize::try_from(place).ok().and_then(|place| found.get_mut(place));
-        if let Some(Ok(candidates)) = of_query {
-            candidates.push(candidate);
-        }
-    }
-    Ok(found)
-}
-
 /// Returns the nearest eligible drivers, even if many ineligible ones are nearer. This case is rare and expensive, so
 /// it does not use the connections that write orders.
 async fn find_eligible(
@@ -184,11 +94,4 @@ async fn find_eligible(
         .bind(warm)
         .fetch_all(db)
         .await
-}
-
-/// Returns the start of the cool-down, or `None` if there is none. Drivers who declined an offer or let it expire after
-/// this time are skipped. It is computed here so that an index can be used.
-fn warm_since(s: &Snapshot, policy: &DispatchPolicy) -> Option<DateTime<Utc>> {
-    let cool_down = TimeDelta::from_std(policy.cool_down).ok().filter(|c| !c.is_zero())?;
-    s.now.checked_sub_signed(cool_down)
 }

@@ -10,6 +10,7 @@
 //! Ranking and decisions are in [`model::ranking`] and [`model::fleet`]. The jobs are in `workers/src`: dispatch.rs,
 //! timeout.rs, lifetime.rs, trip.rs.
 
+pub mod candidate_search;
 pub mod candidates;
 pub mod driver_admin;
 pub mod driver_index;

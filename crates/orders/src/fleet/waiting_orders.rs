@@ -33,7 +33,7 @@ use crate::{
     freed_drivers,
     offers::free_drivers::{self, SearchTerms},
     store::write::ApplyError,
-    update,
+    timer_sending,
 };
 use areas::admission::check;
 use foundation::{db, error::ServiceError, loops::report_progress};
@@ -207,7 +207,7 @@ async fn try_offer_order(orders: &Orders, pair: &OpenPair) -> Result<OfferAttemp
     match commit::apply_change(orders, &s, decide::offer_to_freed(&s, ranking, &policy)).await {
         Ok(after) => {
             let superseded = superseded_timers(&s, &after);
-            update::send_jobs(orders, &pair.order_id, timers::derive_jobs(&after), superseded).await;
+            timer_sending::send_jobs(orders, &pair.order_id, timers::derive_jobs(&after), superseded).await;
             Ok(if policy.offers_per_driver > 1 { OfferAttemptEnd::LookAgain } else { OfferAttemptEnd::Settled })
         }
         // The order has changed or the driver is taken; the next check decides.

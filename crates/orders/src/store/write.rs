@@ -24,8 +24,8 @@ use super::offers::insert_offers;
 use crate::{
     capability::Orders,
     feed,
-    first_tries::send_claimed,
     kept::AssumedTime,
+    message_sending::send_claimed,
     order_store::{
         self,
         write::{OrderWrite, WriteVerdict, WrittenRows},

@@ -1,0 +1,84 @@
+//! Sends the messages of a committed change whose first tries it claimed; see [`first_tries`](crate::first_tries).
+
+use jobs::OrderId;
+use model::{
+    decide::timers::{self, OrderTimer},
+    messages::{DeliveryResult, MessageSubject, OutboxState, StoredMessage},
+};
+use queue::{JobAddress, retry::add_jitter};
+use tracing::Instrument;
+
+use crate::{
+    capability::Orders,
+    first_tries::ClaimedTry,
+    order_store::{values::OutboxValues, write::WrittenMessage},
+    timer_sending::send_jobs,
+};
+use foundation::crash;
+use notify::{
+    channels::{LanePlace, OutgoingMessage},
+    deliveries::BACKOFF,
+    failed_tries::after_failure,
+    outbox::OutboxRow,
+};
+
+/// Sends the claimed messages that were written, in the background.
+pub(crate) fn send_claimed(orders: &Orders, claimed: Vec<ClaimedTry>, written: &[WrittenMessage]) {
+    for ClaimedTry { message, place } in claimed {
+        // A message that was written before is not written again.
+        let Some(written) = written.iter().find(|w| w.message_id == message.message_id) else { continue };
+        let (row, sender) = (to_row(&message, written.id, orders.core.rng.next_unit()), orders.clone());
+        let sent = async move { send_one(&sender, &message.order_id, &row, place).await };
+        orders.core.behind_answers.spawn(sent.in_current_span());
+    }
+}
+
+async fn send_one(orders: &Orders, order: &OrderId, row: &OutboxRow, place: LanePlace) {
+    let parcel =
+        OutgoingMessage { id: row.message_id, subject: &row.subject, content: &row.content, phone: None, email: None };
+    crash::reach_point("first_try", "sends");
+    let delivery = match orders.notify.channels.deliver_message(place, &row.channel, &parcel).await {
+        Ok(ticket) => DeliveryResult::Delivered(ticket),
+        Err(error) => match after_failure(row, &error) {
+            // The job finds the same answer and does what follows from it.
+            DeliveryResult::Unreachable(error) | DeliveryResult::Dead(error) => DeliveryResult::Again(row.now, error),
+            other => other,
+        },
+    };
+    crash::reach_point("first_try", "sent");
+    if let Err(error) = orders.notify.deliveries.record_first_try(row, &delivery).await {
+        tracing::warn!(order.id = %order, message.id = row.id, %error, "The delivery of a message could not be recorded; its job sends it again.");
+        return;
+    }
+    match delivery {
+        DeliveryResult::Again(at, error) => {
+            tracing::warn!(order.id = %order, message.id = row.id, channel = row.channel, error, "A message did not arrive; it will be sent again.");
+            let OrderTimer { job, .. } = timers::message_timer(order.clone().into(), row.id, at, row.now);
+            send_jobs(orders, order, vec![job], Vec::new()).await;
+        }
+        _ => {
+            let OrderTimer { job, .. } = timers::message_timer(order.clone().into(), row.id, row.now, row.now);
+            send_jobs(orders, order, Vec::new(), vec![JobAddress { queue: job.queue, id: job.id }]).await;
+        }
+    }
+}
+
+/// Returns the row as the write stored it. `random` is in 0..1.
+fn to_row(message: &OutboxValues, id: i64, random: f64) -> OutboxRow {
+    OutboxRow {
+        id,
+        message_id: message.message_id,
+        subject: MessageSubject::Order(message.order_id.clone()),
+        content: StoredMessage { kind: message.kind.clone(), payload: message.payload.clone() },
+        channel: message.channel.clone(),
+        state: OutboxState::Pending,
+        attempts: 1,
+        backoff_from: 0,
+        next_attempt_at: message.at + add_jitter(BACKOFF.initial, BACKOFF.jitter, random),
+        expires_at: message.expires_at,
+        offer_is_live: None,
+        phone: None,
+        email: None,
+        now: message.at,
+    }
+}
