@@ -113,6 +113,10 @@ fn parameter_count(statement: &str) -> usize {
     numbers.filter_map(|number| number.parse().ok()).max().unwrap_or(0)
 }
 
+/// Files with statements that search drivers or orders.
+const SEARCH_FILES: [&str; 3] =
+    ["orders/src/fleet/candidate_search.rs", "orders/src/fleet/candidates.rs", "orders/src/offers/free_drivers.rs"];
+
 #[tokio::test]
 async fn batch_statements_use_indexes_on_empty_tables() {
     let t = TestApp::start().await;
@@ -125,7 +129,7 @@ async fn batch_statements_use_indexes_on_empty_tables() {
         statements_of_file(&source.join(file), &mut found);
     }
     let mut looks = Vec::new();
-    for file in ["orders/src/fleet/candidates.rs", "orders/src/offers/free_drivers.rs"] {
+    for file in SEARCH_FILES {
         statements_of_file(&source.join(file), &mut looks);
     }
     let of_searches = ["-- candidates\n", "-- free drivers of waiting orders\n", "-- waiting orders of free drivers\n"];
@@ -176,7 +180,7 @@ async fn candidate_search_never_scans_all_offers() {
     let t = TestApp::start().await;
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates");
     let mut found = Vec::new();
-    for file in ["orders/src/fleet/candidates.rs", "orders/src/offers/free_drivers.rs"] {
+    for file in SEARCH_FILES {
         statements_of_file(&source.join(file), &mut found);
     }
     let mut connection = t.app.core.db.acquire().await.unwrap();

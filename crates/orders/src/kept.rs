@@ -118,6 +118,11 @@ impl KeptOrders {
         self.0.orders.remove(id);
     }
 
+    /// Forgets all orders, after their rows were changed without new versions.
+    pub fn forget_all(&self) {
+        self.0.orders.clear();
+    }
+
     /// Returns the order with the present time of Postgres, as far as this process knows it. With `offer`, returns the
     /// order only if it has this offer. `now` is the time of this machine.
     pub(crate) fn find(&self, id: &OrderId, offer: Option<OfferId>, now: DateTime<Utc>) -> Option<FoundOrder> {

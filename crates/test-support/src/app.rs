@@ -166,12 +166,14 @@ impl TestApp {
         self.redis.restart().await.unwrap();
     }
 
-    /// Runs a statement of the test in a transaction without a statement timeout.
+    /// Runs a statement of the test in a transaction without a statement timeout. The statement may change orders without
+    /// a new version, so the kept orders are forgotten.
     pub async fn sql(&self, statement: &str) -> u64 {
         let mut tx = self.app.core.db.begin().await.unwrap();
         tx.lift_limit().await.unwrap();
         let done = sqlx::raw_sql(AssertSqlSafe(statement)).execute(&mut *tx).await.unwrap();
         tx.commit().await.unwrap();
+        self.app.orders.kept.forget_all();
         done.rows_affected()
     }
 

@@ -144,7 +144,7 @@ async fn order_is_one_trace_even_across_flush() {
     ] {
         assert!(!named(&spans, "serve", name).is_empty(), "{name}: {spans:#?}");
     }
-    for name in ["job dispatch", "job notify", "change", "channel deliver"] {
+    for name in ["job dispatch", "change", "channel deliver"] {
         assert!(!named(&spans, "work", name).is_empty(), "{name}: {spans:#?}");
     }
     // Requests link to callers that record their spans. Changes within a request do not repeat the link.

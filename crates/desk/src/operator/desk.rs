@@ -15,7 +15,7 @@ use foundation::{
     db::Pool,
     staff_actions::{ActionAuthor, ActionValues, StaffAction, record_action},
 };
-use orders::fleet::candidates;
+use orders::fleet::{candidate_search::CandidateSearch, candidates};
 
 /// Duration of a desk claim. Claiming the order again restarts it.
 pub const TAKE_LASTS: Duration = Duration::from_secs(600);
@@ -105,12 +105,9 @@ pub async fn list_takes(db: impl PgExecutor<'_>, orders: &[&str]) -> Result<Vec<
 
 /// Ranks the drivers near the pickup as a search would now, without sending offers.
 pub async fn rank_now(desk: &Desk, s: &Snapshot) -> Result<DriverRanking, sqlx::Error> {
-    let ranking = candidates::rank_drivers(
-        &desk.core,
-        &desk.partners.orders.candidates,
-        s,
-        &desk.areas.policy_for_order(&s.order),
-    )
-    .await?;
+    // On the connections of pages, which must not slow down changes.
+    let search = CandidateSearch::new(&desk.core.db);
+    let policy = desk.areas.policy_for_order(&s.order);
+    let ranking = candidates::rank_drivers(&desk.core, &search, s, &policy).await?;
     Ok(ranking.explanation_excerpt())
 }

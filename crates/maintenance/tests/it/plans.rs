@@ -370,18 +370,14 @@ async fn busy_drivers_are_looked_up_individually() {
                      dispatchq_now(), 1, 7";
     let source = |file: &str, name: &str| statement(&format!("orders/src/{file}"), name);
     let planned = r#"'[{"order_id": "WAITING-1", "driver_id": "D2", "per_driver": 1}]', 7"#;
+    let candidates = r#"'[{"place": 0, "ids": ["D1", "D2", "D3"], "service_type": "RIDE", "order_id": "WAITING-1",
+                          "former_drivers": [], "round": 1, "offers_per_driver": 1}]'"#;
     let near = |drivers: &str, radius: &str| {
         format!("'{{{drivers}}}', '{{RIDE}}', '{{{radius}}}', '{{1}}', '{{0}}', 4, 300, 3000, 144")
     };
     let (narrow, wide) = (near("D2,D3", "2000"), near("D2,D3,D1600,D1700,D1800", "900000"));
     for (name, look, arguments, answers, most) in [
-        (
-            "candidates",
-            source("fleet/candidates.rs", "candidates"),
-            "'{D1,D2,D3}', 'RIDE', 'WAITING-1', '{}', 1, 1, NULL",
-            3,
-            30,
-        ),
+        ("candidates", source("fleet/candidate_search.rs", "candidates"), candidates, 3, 30),
         (
             "free candidates",
             source("fleet/candidates.rs", "free candidates"),

@@ -1,6 +1,6 @@
 //! The tests of messages: recipients, channels, and escalation until a person acts.
 //!
-//! * `outbox`: messages are delivered once or given up. `delivery`: tries, hanging channels, and channels that fail
+//! * `outbox`: messages are delivered once or given up. `first_tries`: sent by the process that wrote them. `delivery`: tries, hanging channels, and channels that fail
 //!   together.
 //! * `channels`, `voice`, `tickets`: channels to people. `languages`: their texts.
 //! * `events`, `steps`: messages for programs. `redeliver`: dead messages are listed and sent again.
@@ -15,6 +15,7 @@ mod alerts;
 mod channels;
 mod delivery;
 mod events;
+mod first_tries;
 mod languages;
 mod outbox;
 mod redeliver;

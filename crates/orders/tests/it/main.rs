@@ -4,7 +4,7 @@
 //!   the driver.
 //! * `scarcity`: the cost of waiting for a driver, and how soon a free driver gets the next order.
 //! * `races`: concurrent requests for one order or one driver. `reservation`: thousands of accepts, and the gate.
-//! * `changes`: answered changes are kept when batches, commits or connections fail.
+//! * `changes`: answered changes are kept when batches, commits or connections fail. `kept`: decisions without a load.
 //! * `refunds`: refunds through a payment service, and by hand. `owners`: an order belongs to the producer that created
 //!   it.
 //! * `metrics`: metrics and when they count. `throughput`: Postgres statements of many concurrent orders.
@@ -15,6 +15,7 @@
 mod accept;
 mod changes;
 mod drivers;
+mod kept;
 mod lifecycle;
 mod metrics;
 mod offers;

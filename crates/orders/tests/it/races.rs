@@ -99,6 +99,7 @@ async fn race(pace: u32, goes_on: bool) -> BTreeMap<&'static str, usize> {
         config.dispatch.lifetime = millis(160) * pace;
     })
     .await;
+    t.app.orders.kept.check_each();
     let drivers: Vec<String> = (0..30).map(|n| format!("D{n}")).collect();
     t.drivers(&drivers.iter().map(|d| (d.as_str(), 100.0)).collect::<Vec<_>>()).await;
     let t = Arc::new(t);
