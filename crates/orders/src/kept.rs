@@ -18,7 +18,7 @@ use std::{
     time::Instant,
 };
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 use jobs::OrderId;
 use model::{
     ids::OfferId,
@@ -132,7 +132,8 @@ impl KeptOrders {
         if offer.is_some_and(|offer| !has_offer(offer)) {
             return None;
         }
-        let time = kept.snapshot.now + age;
+        // Whole milliseconds, as in the rows that are written from it.
+        let time = (kept.snapshot.now + age).trunc_subsecs(3);
         let snapshot = Snapshot { now: time, ..kept.snapshot.clone() };
         Some(FoundOrder { snapshot, assumed: AssumedTime { time, at: Instant::now() } })
     }
