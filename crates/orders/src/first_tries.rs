@@ -32,7 +32,7 @@ impl FirstTries {
         }
         let sends_alone = |m: &&mut OutboxValues| !notify.channels.needs_recipient(&m.channel);
         let claim = |message: &mut OutboxValues| {
-            let place = notify.channels.enter_lane(&message.channel).ok()?;
+            let place = notify.channels.try_enter_lane(&message.channel)?;
             message.claim();
             Some(ClaimedTry { message: message.clone(), place })
         };

@@ -81,13 +81,26 @@ impl ChannelLanes {
 
     /// Reserves a place on this channel, or returns how long the message must wait.
     pub(super) fn enter_lane(&self, channel: &str) -> Result<LanePlace, Duration> {
+        self.enter_or(channel, |lane, now| lane.reserve_return(now, random()))
+    }
+
+    /// Reserves a place on this channel. Returns `None` if it has none; the message then reserves no time to return.
+    pub(super) fn try_enter(&self, channel: &str) -> Option<LanePlace> {
+        self.enter_or(channel, |_, _| ()).ok()
+    }
+
+    fn enter_or<E>(
+        &self,
+        channel: &str,
+        when_full: impl FnOnce(&mut ChannelLane, Instant) -> E,
+    ) -> Result<LanePlace, E> {
         let now = Instant::now();
         let mut lanes = self.lock_lanes();
         let others: usize = lanes.iter().filter(|(name, _)| *name != channel).map(|(_, lane)| lane.in_flight).sum();
         let lane = lanes.entry(channel.to_owned()).or_insert_with(|| ChannelLane::new(now));
         let share = if lane.is_failing() { 1 } else { (self.total.saturating_sub(others) / 2).max(1) };
         if lane.in_flight >= share {
-            return Err(lane.reserve_return(now, random()));
+            return Err(when_full(lane, now));
         }
         lane.in_flight += 1;
         Ok(LanePlace { lanes: self.clone(), channel: channel.to_owned(), tried: None })
@@ -173,6 +186,16 @@ mod tests {
         assert_eq!(held.iter().map(Vec::len).collect::<Vec<_>>(), [16, 8, 4, 2, 1, 1]);
         drop(held);
         assert_eq!(fill(&lanes, "b").len(), 16);
+    }
+
+    #[test]
+    fn trying_a_full_channel_delays_no_message() {
+        let lanes = ChannelLanes::new(2);
+        let _place = lanes.enter_lane("hook").unwrap();
+        for _ in 0..1_000 {
+            assert!(lanes.try_enter("hook").is_none());
+        }
+        assert_eq!(lanes.enter_lane("hook").unwrap_err(), LEAST_PAUSE);
     }
 
     #[test]

@@ -139,6 +139,11 @@ impl MessageChannels {
         place
     }
 
+    /// Reserves a place on this channel for a message that its job sends otherwise. Returns `None` if there is none.
+    pub fn try_enter_lane(&self, name: &str) -> Option<LanePlace> {
+        self.lanes.try_enter(name)
+    }
+
     /// Delivers one message over one channel, using its place on the lane. Returns the ticket that the message opened,
     /// if the response contains one.
     pub async fn deliver_message(
