@@ -22,7 +22,7 @@ use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 use jobs::OrderId;
 use model::{
     ids::OfferId,
-    order::{Offer, Snapshot},
+    order::{Offer, OfferState, Snapshot},
 };
 use quick_cache::{Weighter, sync::Cache};
 
@@ -109,7 +109,10 @@ impl KeptOrders {
             return self.forget(&after.order.id);
         }
         // The jobs of stored messages are enqueued already, and a delivery does not change the order's version.
-        let snapshot = Snapshot { messages: Vec::new(), ..after.clone() };
+        let mut snapshot = Snapshot { messages: Vec::new(), ..after.clone() };
+        // A load reads the same offers.
+        let attempt = after.order.attempt_no;
+        snapshot.offers.retain(|offer| offer.attempt_no == attempt || is_current(offer.state));
         let kept = KeptOrder { snapshot, at: now };
         self.0.orders.insert(after.order.id.clone(), Arc::new(kept));
     }
@@ -146,6 +149,10 @@ impl KeptOrders {
     pub(crate) fn is_checked(&self) -> bool {
         self.0.is_checked.load(Ordering::Relaxed)
     }
+}
+
+fn is_current(state: OfferState) -> bool {
+    matches!(state, OfferState::Offered | OfferState::Accepted)
 }
 
 fn is_keepable(s: &Snapshot) -> bool {
