@@ -265,7 +265,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for RawBody<T> {
     }
 }
 
-/// Reason of a request without a body.
+/// Reason that a caller gives for a request without a body.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct ReasonQuery {

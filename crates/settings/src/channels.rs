@@ -131,7 +131,7 @@ pub struct TicketConfig {
     pub token_env: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_file: Option<PathBuf>,
-    /// URL of a ticket for people, with `{ticket}` in the place of its id.
+    /// URL of the page that shows a ticket to people. `{ticket}` stands for the id of the ticket.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ticket_url: Option<String>,
     /// JSON Pointer to the ticket id in the answer; `/id` by default.

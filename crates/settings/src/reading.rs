@@ -64,7 +64,7 @@ pub(super) fn read_settings(mut tree: Value, defaults: &Value) -> Result<ReadSet
         if reported.insert(path.clone()) {
             problems.push(describe_problem(&path, &text, find(&tree, &path)));
         } else if path.len() > 1 {
-            // The default is invalid there, or there is none: the table is removed.
+            // The setting has no default there, or an invalid one, so the whole table is removed.
             path.pop();
         }
         if let Some((_, list)) = path.split_last()

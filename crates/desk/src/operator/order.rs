@@ -92,8 +92,8 @@ pub async fn act_on_order(
     update_order(&desk.orders, id, |s| action.decide(s, actor, why)).await
 }
 
-/// Returns whether the latest event of the order by a person is this action by this person. If so, an earlier request
-/// made it and lost its response. Events by workers are ignored.
+/// Returns whether the latest event that a person caused on this order is this action by the same person. If so, an
+/// earlier request carried out the action, and its response was lost. Events of workers are ignored.
 pub async fn was_carried_out(
     core: &Core,
     id: &OrderId,

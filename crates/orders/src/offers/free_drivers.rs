@@ -74,7 +74,7 @@ impl FreeDriverSearch {
     }
 }
 
-/// Searches drivers for all orders. Returns one result per search, in their order.
+/// Searches for drivers for all these orders at once. Returns one result per search, in the order of `searches`.
 async fn search_all(db: &Pool, searches: &[WaitingSearch]) -> Vec<SearchResult> {
     match drivers_near(db, searches).await {
         Ok(pairs) => {

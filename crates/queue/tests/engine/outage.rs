@@ -72,7 +72,7 @@ async fn silent_connection_is_replaced() {
 }
 
 // Fault F8
-/// The take in progress gets its answer, so only the replacement can subscribe again.
+/// The running `take` still gets its answer, so only the replacement can subscribe again.
 #[tokio::test]
 async fn replaced_connection_receives_wakes() {
     let redis = servers::RedisServer::start().await.unwrap();

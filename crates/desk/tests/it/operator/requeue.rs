@@ -205,8 +205,8 @@ async fn past_the_lifetime_a_person_must_decide() {
 
 #[tokio::test]
 async fn the_lifetimes_own_job_ends_its_order() {
-    // The order waits for a dispatcher, or a search continues. In the second case its next step is due and dies, in
-    // addition to the lifetime job.
+    // The order of RENT waits for a dispatcher. The order of RIDE searches, so its next step is due too and dies with the
+    // lifetime job.
     for (service_type, dead) in [("RENT", &["lifetime:ORD-1"][..]), ("RIDE", &[DISPATCH, "lifetime:ORD-1"])] {
         let t = TestApp::start().await;
         t.order_of("ORD-1", service_type, "PAID").await;

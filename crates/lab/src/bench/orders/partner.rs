@@ -221,7 +221,7 @@ pub(super) async fn measure_orders(options: &OrdersOptions) -> anyhow::Result<Fi
     Ok(figures)
 }
 
-/// First job ids of orders that got one, and polls for job ids over all attempts that got one.
+/// Arrival of the first job id of each order that got one, and the polls of all attempts that got a job id.
 #[derive(Debug, sqlx::FromRow)]
 struct JobIds {
     orders: i64,
