@@ -45,7 +45,10 @@ impl Args {
 
 /// Performs jobs until `stop`, then drains.
 pub(super) async fn perform_jobs(app: &App, queues: Queues, stop: &CancellationToken) -> anyhow::Result<()> {
-    app.orders.first_tries.start();
+    // A worker without the queue of messages may run where it cannot reach their receivers.
+    if queues.iter().any(|(queue, _)| *queue == jobs::queues::NOTIFY) {
+        app.orders.first_tries.start();
+    }
     tracing::info!(?queues, "Performing jobs.");
     let summary = process::run(app.clone(), queues, stop.clone()).await?;
     app.core.behind_answers.close();

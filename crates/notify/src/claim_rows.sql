@@ -15,7 +15,8 @@ log AS (
     UNION ALL
     -- The process that wrote the message claimed its first try with it, and died before it recorded the result.
     SELECT id, 1, created_at, $5 FROM claimed
-    WHERE attempts = 2 AND NOT EXISTS (SELECT 1 FROM outbox_attempts a WHERE a.outbox_id = claimed.id))
+    WHERE attempts = 2 AND NOT EXISTS (SELECT 1 FROM outbox_attempts a WHERE a.outbox_id = claimed.id)
+    ON CONFLICT DO NOTHING)
 SELECT m.id, message_id, order_id, binding_id, kind, m.channel, payload, state, attempts, backoff_from,
        now + jitter * interval '1 second' * least($4, $2 * power($3, least(attempts - 1 - backoff_from, 30)))
            AS next_attempt_at,

@@ -220,12 +220,12 @@ async fn change_until_written(
         Decision::Unchanged => return Ok(unchanged(before)),
         Decision::Refuse(refusal) => return Err(refusal.into()),
     };
-    let routes = &orders.config.notifications;
-    let written = match write_change(&mut tx, routes, &before, &change, None, Uuid::now_v7()).await {
+    let (routes, write_id) = (&orders.config.notifications, Uuid::now_v7());
+    let written = match write_change(&mut tx, routes, &before, &change, None, write_id).await {
         Ok(after) => tx.commit().await.map(|()| after).map_err(ApplyError::from),
         Err(error) => Err(error),
     };
-    let committed = follow_up(orders, &before, &change, written);
+    let committed = follow_up(orders, &before, &change, write_id, written);
     outcome_of(&before, committed)?.ok_or(ChangeError::Busy)
 }
 
@@ -335,7 +335,7 @@ async fn commit_change(
         }
         written => written,
     };
-    follow_up(orders, before, &change, written)
+    follow_up(orders, before, &change, write_id, written)
 }
 
 async fn write_once(
@@ -378,6 +378,7 @@ fn follow_up(
     orders: &Orders,
     before: &Snapshot,
     change: &Change,
+    write_id: Uuid,
     written: Result<Snapshot, ApplyError>,
 ) -> Result<CommittedChange, ApplyError> {
     if before.order.status == OrderStatus::Compensating && change.order.status.is_closed() {
@@ -385,7 +386,7 @@ fn follow_up(
     }
     match written {
         Ok(after) => {
-            orders.kept.keep(&after, orders.core.clock.now());
+            orders.kept.keep(&after, write_id, orders.core.clock.now());
             metrics::record_update(true);
             let failure = RetrievalFailure::between(before, &after);
             metrics::record_change(before, change, failure);

@@ -330,7 +330,7 @@ async fn admit_and_create(
         }
     };
     place::record_taken(&orders.areas, seeker, &place);
-    orders.kept.keep(&snapshot, orders.core.clock.now());
+    orders.kept.keep(&snapshot, write_id, orders.core.clock.now());
     enqueue_jobs(orders, &snapshot).await;
     Ok(snapshot)
 }

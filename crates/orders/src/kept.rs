@@ -2,7 +2,7 @@
 //!
 //! A decision on a kept order saves a load. It is safe for three reasons:
 //!
-//! * The write requires that the row still has the version of the kept order.
+//! * The write requires that the row still has the version of the kept order, and the id of its write.
 //! * The statement requires that the time of Postgres is within a second of the time that the decision assumed.
 //! * A refusal, or a decision to change nothing, is repeated on a fresh row.
 //!
@@ -25,6 +25,7 @@ use model::{
     order::{Offer, OfferState, Snapshot},
 };
 use quick_cache::{Weighter, sync::Cache};
+use uuid::Uuid;
 
 /// Time for which an order is kept.
 const KEPT_FOR: TimeDelta = TimeDelta::seconds(60);
@@ -33,6 +34,8 @@ const MOST_ORDERS: usize = 50_000;
 const MOST_BYTES: u64 = 64 * 1024 * 1024;
 /// Estimated bytes of an order's texts, and of an offer.
 const TEXT_BYTES: usize = 512;
+/// Maximum payment events of a kept order.
+const MOST_PAYMENTS: usize = 4;
 const OFFER_BYTES: usize = size_of::<Offer>() + 32;
 /// Orders as this process last wrote them. Clones share the orders.
 #[derive(Clone)]
@@ -45,6 +48,8 @@ struct Kept {
 
 struct KeptOrder {
     snapshot: Snapshot,
+    /// Id of the write that made this version. After a failover that lost the write, another write may have its number.
+    write_id: Uuid,
     /// Time of this machine when the order had the time of its snapshot.
     at: DateTime<Utc>,
 }
@@ -67,11 +72,12 @@ impl Weighter<OrderId, Arc<KeptOrder>> for OrderWeight {
     }
 }
 
-/// Time of Postgres that a decision assumed, instead of reading it.
+/// Time of Postgres that a decision assumed instead of reading it, and the write that it is based on.
 #[derive(Debug, Clone, Copy)]
 pub struct AssumedTime {
     time: DateTime<Utc>,
     at: Instant,
+    pub(crate) write_id: Uuid,
 }
 
 impl AssumedTime {
@@ -102,9 +108,9 @@ impl fmt::Debug for KeptOrders {
 }
 
 impl KeptOrders {
-    /// Keeps the order after a committed change, or forgets it if it must be read before each decision. `now` is the
+    /// Keeps the order after this committed write, or forgets it if it must be read before each decision. `now` is the
     /// time of this machine.
-    pub(crate) fn keep(&self, after: &Snapshot, now: DateTime<Utc>) {
+    pub(crate) fn keep(&self, after: &Snapshot, write_id: Uuid, now: DateTime<Utc>) {
         if !is_keepable(after) {
             return self.forget(&after.order.id);
         }
@@ -113,7 +119,7 @@ impl KeptOrders {
         // A load reads the same offers.
         let attempt = after.order.attempt_no;
         snapshot.offers.retain(|offer| offer.attempt_no == attempt || is_current(offer.state));
-        let kept = KeptOrder { snapshot, at: now };
+        let kept = KeptOrder { snapshot, write_id, at: now };
         self.0.orders.insert(after.order.id.clone(), Arc::new(kept));
     }
 
@@ -138,7 +144,7 @@ impl KeptOrders {
         // Whole milliseconds, as in the rows that are written from it.
         let time = (kept.snapshot.now + age).trunc_subsecs(3);
         let snapshot = Snapshot { now: time, ..kept.snapshot.clone() };
-        Some(FoundOrder { snapshot, assumed: AssumedTime { time, at: Instant::now() } })
+        Some(FoundOrder { snapshot, assumed: AssumedTime { time, at: Instant::now(), write_id: kept.write_id } })
     }
 
     /// Makes each decision on a kept order compare it with its row. For tests.
@@ -163,6 +169,7 @@ fn is_keepable(s: &Snapshot) -> bool {
         && s.alerts.is_empty()
         && s.callbacks.is_empty()
         && s.refund.is_none()
+        && s.payments.len() <= MOST_PAYMENTS
 }
 
 /// Panics if a kept order differs from the row of the same version.
@@ -183,7 +190,7 @@ mod tests {
         let mut s = fixture::offered_snapshot();
         s.messages = vec![model::order::PendingMessage { id: 7, next_attempt_at: s.now }];
         let noon: DateTime<Utc> = "2030-01-01T12:00:00Z".parse().unwrap();
-        kept.keep(&s, noon);
+        kept.keep(&s, Uuid::nil(), noon);
         let second = TimeDelta::seconds(1);
         let found = kept.find(&s.order.id, None, noon + second).unwrap();
         assert!(found.snapshot.now == s.now + second && found.snapshot.messages.is_empty());
@@ -191,7 +198,7 @@ mod tests {
             assert!(kept.find(&s.order.id, None, wrong).is_none(), "{wrong}");
         }
         assert_eq!(found.snapshot.order, s.order);
-        let (known, unknown) = (s.offers[0].id, OfferId::from_uuid(uuid::Uuid::from_u128(9)));
+        let (known, unknown) = (s.offers[0].id, OfferId::from_uuid(Uuid::from_u128(9)));
         assert!(kept.find(&s.order.id, Some(known), noon).is_some());
         assert!(kept.find(&s.order.id, Some(unknown), noon).is_none(), "the row must be read for an older offer");
     }
@@ -206,10 +213,10 @@ mod tests {
             |s| s.order.status = model::order::OrderStatus::RefundPending,
             |s| s.alerts = vec![model::order::PendingAlert { id: 1, kind: "X".to_owned(), next_escalation_at: s.now }],
         ] {
-            kept.keep(&own, own.now);
+            kept.keep(&own, Uuid::nil(), own.now);
             let mut changed = own.clone();
             change(&mut changed);
-            kept.keep(&changed, own.now);
+            kept.keep(&changed, Uuid::nil(), own.now);
             assert!(kept.find(&own.order.id, None, own.now).is_none());
         }
     }

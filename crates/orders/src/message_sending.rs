@@ -1,11 +1,14 @@
 //! Sends the messages of a committed change whose first tries it claimed; see [`first_tries`](crate::first_tries).
 
+use std::time::Duration;
+
 use jobs::OrderId;
 use model::{
     decide::timers::{self, OrderTimer},
     messages::{DeliveryResult, MessageSubject, OutboxState, StoredMessage},
 };
 use queue::{JobAddress, retry::add_jitter};
+use tokio::time::timeout;
 use tracing::Instrument;
 
 use crate::{
@@ -16,17 +19,21 @@ use crate::{
 };
 use foundation::crash;
 use notify::{
-    channels::{LanePlace, OutgoingMessage},
+    channels::{DeliveryError, LanePlace, OutgoingMessage},
     deliveries::BACKOFF,
     failed_tries::after_failure,
     outbox::OutboxRow,
 };
 
+/// Timeout of a first try. It ends before the claim, so that the job does not send the message at the same time.
+const TIMEOUT: Duration = Duration::from_secs(6);
+
 /// Sends the claimed messages that were written, in the background.
 pub(crate) fn send_claimed(orders: &Orders, claimed: Vec<ClaimedTry>, written: &[WrittenMessage]) {
     for ClaimedTry { message, place } in claimed {
-        // A message that was written before is not written again.
-        let Some(written) = written.iter().find(|w| w.message_id == message.message_id) else { continue };
+        // A message that was written before is not written again. Nothing is claimed while messages are paused.
+        let is_sent = |w: &&WrittenMessage| w.is_claimed && w.message_id == message.message_id;
+        let Some(written) = written.iter().find(is_sent) else { continue };
         let (row, sender) = (to_row(&message, written.id, orders.core.rng.next_unit()), orders.clone());
         let sent = async move { send_one(&sender, &message.order_id, &row, place).await };
         orders.core.behind_answers.spawn(sent.in_current_span());
@@ -37,7 +44,11 @@ async fn send_one(orders: &Orders, order: &OrderId, row: &OutboxRow, place: Lane
     let parcel =
         OutgoingMessage { id: row.message_id, subject: &row.subject, content: &row.content, phone: None, email: None };
     crash::reach_point("first_try", "sends");
-    let delivery = match orders.notify.channels.deliver_message(place, &row.channel, &parcel).await {
+    let sending = orders.notify.channels.deliver_message(place, &row.channel, &parcel);
+    let sent = timeout(TIMEOUT, sending).await.unwrap_or_else(|_| {
+        Err(DeliveryError::Again { error: format!("no answer within {} s", TIMEOUT.as_secs()), pause: None })
+    });
+    let delivery = match sent {
         Ok(ticket) => DeliveryResult::Delivered(ticket),
         Err(error) => match after_failure(row, &error) {
             // The job finds the same answer and does what follows from it.

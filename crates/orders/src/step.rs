@@ -103,12 +103,17 @@ where
                 DueOrder::NotDue(outcome) => return Ok(outcome),
             },
         };
+        let version = s.order.version;
         // An order whose lifetime is over ends, whatever the job was to do.
         let step =
             if s.order.is_past_lifetime(s.now) { Step::write_change(end_lifetime(&s), s) } else { decide(s).await };
         let (change, s) = match step {
             Step::Write(decided) => *decided,
-            Step::Finish(outcome) => return Ok(outcome),
+            // Only a write is checked against the row, so the row is read before a job ends without one.
+            Step::Finish(outcome) if assumed.is_none() || is_current(orders, order, version).await? => {
+                return Ok(outcome);
+            }
+            Step::Finish(_) => continue,
         };
         crash::reach_point(job.kind(), "decided");
         match commit::apply_change_at(orders, &s, change, assumed).await {
@@ -122,6 +127,11 @@ where
         }
     }
     Ok(retry_when_busy(&orders.core, order, job))
+}
+
+/// Returns whether the order still has this version.
+async fn is_current(orders: &Orders, order: &OrderId, version: i64) -> Result<bool, sqlx::Error> {
+    Ok(orders.rows.load_order(order).await?.is_some_and(|s| s.order.version == version))
 }
 
 enum DueOrder {

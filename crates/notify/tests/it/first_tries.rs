@@ -85,6 +85,16 @@ async fn unsent_claimed_message_is_sent_by_its_job() {
 }
 
 #[tokio::test]
+async fn paused_queue_of_messages_sends_nothing() {
+    let receiver = Receiver::start().await;
+    let t = TestApp::with(|config| receiver.configure(config)).await;
+    t.sql("INSERT INTO paused_queues (queue, paused_by) VALUES ('notify-queue', 'operator:test')").await;
+    offer_at_once(&t).await;
+    assert_eq!(t.texts("SELECT attempts::text FROM outbox").await, ["0"]);
+    assert_eq!(receiver.received().len(), 0);
+}
+
+#[tokio::test]
 async fn full_lane_leaves_messages_to_their_jobs() {
     let receiver = Receiver::start().await;
     let t = TestApp::with(|config| {

@@ -13,7 +13,7 @@ use sqlx::types::Json;
 
 use foundation::{
     batch::{BatchQueue, BatchSize},
-    db::{Pool, copy_error},
+    db::{DatabaseFailure, Pool, classify_error, copy_error},
 };
 
 const SEARCHES: BatchSize = BatchSize { most: 100, lanes: 4, crowd: 25 };
@@ -58,11 +58,7 @@ impl CandidateSearch {
         let db = db.clone();
         Self(BatchQueue::new("load candidates", SEARCHES, move |queries: Vec<CandidateQuery>| {
             let db = db.clone();
-            async move {
-                load_candidates(&db, &queries)
-                    .await
-                    .unwrap_or_else(|error| queries.iter().map(|_| Err(copy_error(&error))).collect())
-            }
+            async move { load_all(&db, &queries).await }
         }))
     }
 
@@ -71,6 +67,22 @@ impl CandidateSearch {
             return Ok(Vec::new());
         }
         self.0.submit_item([], query).await.map_err(|_| sqlx::Error::WorkerCrashed)?
+    }
+}
+
+/// Returns one result per query. A query that fails does not affect the others.
+async fn load_all(db: &Pool, queries: &[CandidateQuery]) -> Vec<CandidateResult> {
+    match load_candidates(db, queries).await {
+        Ok(found) => found,
+        Err(error) if queries.len() > 1 && classify_error(&error) == DatabaseFailure::Own => {
+            let mut results = Vec::with_capacity(queries.len());
+            for query in queries {
+                let found = load_candidates(db, std::slice::from_ref(query)).await;
+                results.push(found.and_then(|mut found| found.pop().unwrap_or_else(|| Ok(Vec::new()))));
+            }
+            results
+        }
+        Err(error) => queries.iter().map(|_| Err(copy_error(&error))).collect(),
     }
 }
 

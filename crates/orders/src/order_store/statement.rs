@@ -84,7 +84,7 @@ impl WriteParts {
                  held_for_review boolean, held_reason text, hold_cause jsonb, closed_at timestamptz,
                  updated_at timestamptz, payment_status text, paid_at timestamptz, job_id text, poll_no integer, next_poll_at timestamptz,
                  job_id_asks integer, partner text, former_drivers text[], trip_deadline timestamptz, callback bigint, result text, ended_offers bigint,
-                 new_offers bigint, freed_driver text, assumed_now timestamptz)),
+                 new_offers bigint, freed_driver text, assumed_now timestamptz, basis_write uuid)),
          l AS MATERIALIZED (
              SELECT id, version FROM orders WHERE id = ANY ($3) ORDER BY id FOR NO KEY UPDATE {lock_wait}),{first}
          r AS MATERIALIZED (
@@ -99,10 +99,11 @@ impl WriteParts {
                  next_poll_at = r.next_poll_at, job_id_asks = r.job_id_asks, partner = r.partner, former_drivers = r.former_drivers, trip_deadline = r.trip_deadline,
                  write_id = r.write_id, version = o.version + 1
              FROM r WHERE o.id = r.id AND o.version = r.expected AND r.version = r.expected
-               AND (r.assumed_now IS NULL OR abs(extract(epoch FROM dispatchq_now() - r.assumed_now)) < 1){checks}
+               AND (r.assumed_now IS NULL OR abs(extract(epoch FROM dispatchq_now() - r.assumed_now)) < 1)
+               AND (r.basis_write IS NULL OR o.write_id = r.basis_write){checks}
              RETURNING o.id, o.owner, o.driver_id){parts}
          SELECT n.id, l.version = n.expected AS is_current, r.id IS NOT NULL AS is_ready, u.id IS NOT NULL AS is_written, {free_drivers} AS free_drivers,
-                {messages} AS messages, {callbacks} AS callbacks, {steps} AS steps
+                {messages} AS messages, {callbacks} AS callbacks, {steps} AS steps, dispatchq_now() AS now
          FROM n LEFT JOIN l ON l.id = n.id LEFT JOIN r ON r.id = n.id LEFT JOIN u ON u.id = n.id"
         )
     }
@@ -211,13 +212,18 @@ const MESSAGES: &str = ",
          m AS (
              INSERT INTO outbox (message_id, order_id, kind, channel, dedupe_key, payload, attempts, next_attempt_at, expires_at,
                                  created_at)
-             SELECT m.message_id, m.order_id, m.kind, m.channel, m.dedupe_key, m.payload, m.attempts, m.due_at, m.expires_at, m.at
+             SELECT m.message_id, m.order_id, m.kind, m.channel, m.dedupe_key, m.payload,
+                    CASE WHEN q.is_paused THEN 0 ELSE m.attempts END, CASE WHEN q.is_paused THEN m.at ELSE m.due_at END,
+                    m.expires_at, m.at
              FROM ROWS FROM (json_to_recordset($6::json) AS (
                  message_id uuid, order_id text, kind text, channel text, dedupe_key text, payload jsonb, attempts integer,
                  at timestamptz, due_at timestamptz, expires_at timestamptz)) WITH ORDINALITY
                  AS m (message_id, order_id, kind, channel, dedupe_key, payload, attempts, at, due_at, expires_at, place)
-             JOIN u ON u.id = m.order_id ORDER BY m.place
-             ON CONFLICT DO NOTHING RETURNING id, order_id, message_id)";
+             JOIN u ON u.id = m.order_id
+             -- While an operator pauses the messages, nothing is claimed.
+             CROSS JOIN (SELECT EXISTS (SELECT 1 FROM paused_queues WHERE queue = 'notify-queue') AS is_paused) q
+             ORDER BY m.place
+             ON CONFLICT DO NOTHING RETURNING id, order_id, message_id, attempts)";
 
 const STEPS: &str = ",
          s AS (
@@ -232,7 +238,7 @@ const STEPS: &str = ",
 const NEW_STEPS: &str = "array(SELECT s.seq FROM s WHERE s.order_id = n.id ORDER BY s.seq)";
 
 const NEW_MESSAGES: &str =
-    "(SELECT coalesce(json_agg(json_build_object('id', m.id, 'message_id', m.message_id) ORDER BY m.id), '[]')
+    "(SELECT coalesce(json_agg(json_build_object('id', m.id, 'message_id', m.message_id, 'is_claimed', m.attempts > 0) ORDER BY m.id), '[]')
           FROM m WHERE m.order_id = n.id)";
 
 const STILL_FREE: &str = "array(SELECT p.driver_id FROM p WHERE p.order_id = n.id)";

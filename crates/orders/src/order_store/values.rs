@@ -63,6 +63,9 @@ pub(super) struct OrderValues<'a> {
     /// What the clock of Postgres must show, within a second. `None` if the decision read the time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) assumed_now: Option<DateTime<Utc>>,
+    /// Write that made the row, if the decision used a kept order.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) basis_write: Option<Uuid>,
 }
 
 impl<'a> OrderValues<'a> {
@@ -106,6 +109,7 @@ impl<'a> OrderValues<'a> {
             new_offers,
             freed_driver,
             assumed_now: None,
+            basis_write: None,
         }
     }
 }

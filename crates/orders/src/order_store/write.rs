@@ -11,6 +11,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
+use chrono::{DateTime, Utc};
 use jobs::OrderId;
 use model::{
     decide::Change,
@@ -79,6 +80,8 @@ pub struct WrittenRows {
     /// Numbers of the change's steps in the feed, in their order.
     pub steps: Vec<i64>,
     pub offers: Vec<Offer>,
+    /// Time of Postgres at the write.
+    pub now: DateTime<Utc>,
 }
 
 pub(super) type WriteResult = Result<WriteVerdict, sqlx::Error>;
@@ -145,6 +148,7 @@ impl OrderWrite {
         let mut values =
             OrderValues::from_change(self.id, &self.change, self.planned.len(), self.freed_driver.as_ref());
         values.assumed_now = self.assumed.map(AssumedTime::now);
+        values.basis_write = self.assumed.map(|assumed| assumed.write_id);
         values
     }
 
@@ -160,10 +164,9 @@ impl OrderWrite {
             Some(row) if !row.is_written => WriteVerdict::Conflict,
             Some(row) => {
                 let due_at = |written: &WrittenMessage| {
-                    self.messages
-                        .iter()
-                        .find(|m| m.message_id == written.message_id)
-                        .map_or(self.change.at, |m| m.due_at)
+                    let claimed =
+                        self.messages.iter().find(|m| written.is_claimed && m.message_id == written.message_id);
+                    claimed.map_or(self.change.at, |message| message.due_at)
                 };
                 let pending = |m: &WrittenMessage| PendingMessage { id: m.id, next_attempt_at: due_at(m) };
                 WriteVerdict::Written(WrittenRows {
@@ -171,6 +174,7 @@ impl OrderWrite {
                     written_messages: row.messages.0,
                     callbacks: row.callbacks.0,
                     steps: row.steps,
+                    now: row.now,
                     offers: self.planned.iter().map(|planned| planned.offer.clone()).collect(),
                 })
             }
@@ -229,6 +233,8 @@ pub(super) async fn was_written(db: &Pool, order: &OrderId, write: Uuid) -> Resu
 pub(crate) struct WrittenMessage {
     pub(crate) id: i64,
     pub(crate) message_id: Uuid,
+    /// Whether the first try belongs to this process.
+    pub(crate) is_claimed: bool,
 }
 
 #[derive(sqlx::FromRow)]
@@ -245,6 +251,7 @@ struct WrittenRow {
     messages: Json<Vec<WrittenMessage>>,
     callbacks: Json<Vec<PendingCallback>>,
     steps: Vec<i64>,
+    now: DateTime<Utc>,
 }
 
 /// Runs the statement. Returns the result of each change by the id of its order. The statement is its own transaction

@@ -184,6 +184,7 @@ fn after_change(before: &Snapshot, change: &Change, rows: WrittenRows) -> Snapsh
     after.offers.extend(rows.offers);
     after.messages.extend(rows.messages);
     after.callbacks.extend(rows.callbacks);
+    after.now = rows.now;
     after
 }
 
