@@ -17,7 +17,7 @@ import (
 
 // Client is the client of one server. Goroutines may share it. Change its fields before the first request.
 type Client struct {
-	HTTP       *http.Client
+	HTTP       *http.Client  // must not follow redirects, because an answer of the API is never one
 	MaxRetries int           // retries of one call
 	MaxWait    time.Duration // maximum wait before a try
 	Timeout    time.Duration // time for each try
@@ -28,7 +28,9 @@ type Client struct {
 // New returns a client with the default limits. The key starts with dq_.
 func New(baseURL, key string) *Client {
 	return &Client{
-		HTTP:       http.DefaultClient,
+		HTTP: &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse
+		}},
 		MaxRetries: 4,
 		MaxWait:    30 * time.Second,
 		// A read of the stream waits up to 50 s. The server ends a request after 60 s and reports the reason.

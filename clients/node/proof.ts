@@ -171,6 +171,8 @@ check("a webhook and the stream report it", seqOf(cancelled.event) === last.even
 const steps = await client.getTimeline("node-2");
 check("its timeline has both", steps[0]!.reason === "ORDER_CREATED" && steps.at(-1)!.to_status === "CANCELLED_BY_USER");
 
+error = await errorOf(() => relayed.getOrder("moved"));
+check("a redirect is an error object", error.status === 301);
 error = await errorOf(() => client.getOrder("node-0"));
 check("a 404 is an error object", error.status === 404 && error.error_code === "ORDER_NOT_FOUND" && error.type === "/errors/ORDER_NOT_FOUND");
 check("it has the id of the request", error.request_id === error.body.request_id && !!error.title && !!error.instance);

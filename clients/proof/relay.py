@@ -2,7 +2,7 @@
 
 It treats the tries of each order by number. The first reaches the server, but the connection ends within its answer. The
 second is answered with 503 and `Retry-After`, the third with 409 because the first still runs. Later tries and all other
-requests pass. It appends a line to REPORT for each try of an order: order, number, key, seconds since the previous try,
+requests pass, except those for the paths in ANSWERS. It appends a line to REPORT for each try of an order: order, number, key, seconds since the previous try,
 hash of the body.
 """
 
@@ -24,6 +24,11 @@ REFUSALS = {
     3: (409, {}, {"error_code": "IDEMPOTENCY_KEY_IN_USE", "message": "refused by the relay"}),
 }
 
+ANSWERS = {
+    # A client that follows it gets a list and no error.
+    "/api/v1/orders/moved": (301, {"location": "/api/v1/orders"}, b""),
+}
+
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
@@ -33,6 +38,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def handle_any(self):
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
+        if self.path in ANSWERS:
+            self.answer(*ANSWERS[self.path])
+            return
         number = self.count_try(body) if (self.command, self.path) == ("POST", "/api/v1/orders") else None
         if number in REFUSALS:
             status, headers, problem = REFUSALS[number]

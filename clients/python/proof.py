@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from dispatchq import ApiError, Client, Location, NewOrder, PaymentEventRequest, WebhookError, verify_webhook
 from dispatchq.openapi.api.areas import check_availability
-from dispatchq.openapi.api.orders import create_order
+from dispatchq.openapi.api.orders import create_order, get_order
 from dispatchq.openapi.models import AvailabilityRequest
 
 settings = json.load(open(sys.argv[1], encoding="utf-8"))
@@ -122,6 +122,8 @@ check("a webhook and the stream report it", event.data["seq"] == step.data.seq)
 steps = client.get_timeline("python-2")
 check("its timeline has both", (steps[0].reason, steps[-1].to_status) == ("ORDER_CREATED", "CANCELLED_BY_USER"))
 
+error = error_of(lambda: relayed.get_order("moved"))
+check("a redirect is an error object", error.status == 301)
 error = error_of(lambda: client.get_order("python-0"))
 check("a 404 is an error object", (error.status, error.error_code, error.type) == (404, "ORDER_NOT_FOUND", "/errors/ORDER_NOT_FOUND"))
 check("it has the id of the request", error.request_id == error.body["request_id"] and error.title and error.instance)
@@ -135,14 +137,20 @@ error = error_of(lambda: check_availability.sync(client=client.api, body=termina
 check("generated functions raise the same error", (error.status, error.body["reason"]) == (503, "a check"))
 
 
-async def create_asynchronously():
+async def use_asynchronously():
     try:
+        try:
+            await get_order.asyncio("moved", client=relayed.api)
+        except ApiError as error:
+            check("asynchronous functions raise the same error", error.status == 301)
+        else:
+            sys.exit("FOUND   python: a redirect raises no ApiError from asynchronous functions")
         return await create_order.asyncio(client=relayed.api, body=new_order("5"), idempotency_key="key-of-python-5")
     finally:
         await relayed.aclose()
 
 
-made = asyncio.run(create_asynchronously())
+made = asyncio.run(use_asynchronously())
 check("asynchronous functions retry in the same way", made.order_id == "python-5")
 receiver.shutdown()
 client.close()

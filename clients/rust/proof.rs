@@ -225,6 +225,8 @@ async fn main() -> Result<(), Error> {
     let ends = steps.first().zip(steps.last()).map(|(first, last)| (first.reason.as_str(), last.to_status.as_str()));
     check("its timeline has both", ends == Some(("ORDER_CREATED", "CANCELLED_BY_USER")));
 
+    let error = api_error(relayed.get_order("moved").await);
+    check("a redirect is an error object", error.status == 301);
     let error = api_error(client.get_order("rust-0").await);
     let known = [error.error_code.as_deref(), error.type_.as_deref()];
     let expected = [Some("ORDER_NOT_FOUND"), Some("/errors/ORDER_NOT_FOUND")];

@@ -213,6 +213,8 @@ func main() {
 	steps := must(client.GetTimeline(ctx, "go-2"))
 	check("its timeline has both", steps[0].Reason == "ORDER_CREATED" && steps[len(steps)-1].ToStatus == "CANCELLED_BY_USER")
 
+	_, err = relayed.GetOrder(ctx, "moved")
+	check("a redirect is an error object", problem(err).Status == 301)
 	_, err = client.GetOrder(ctx, "go-0")
 	missing := problem(err)
 	check("a 404 is an error object", missing.Status == 404 && missing.Code == "ORDER_NOT_FOUND" && missing.Type == "/errors/ORDER_NOT_FOUND")

@@ -13,6 +13,7 @@ export interface Retries {
 
 /**
  * Returns a `fetch` that sends a request again when that is safe and may help, and throws `ApiError` for an error answer.
+ * It does not follow redirects, because an answer of the API is never one.
  * A request may be repeated if it only reads, or if it has an `Idempotency-Key`. The whole body is read, because a
  * connection may also end within it.
  */
@@ -23,7 +24,7 @@ export function retryingFetch(retries: Retries): typeof fetch {
       let wait: number | undefined;
       try {
         const signal = AbortSignal.any([request.signal, AbortSignal.timeout(retries.timeout * 1000)]);
-        const response = await fetch(request.clone(), { signal });
+        const response = await fetch(request.clone(), { signal, redirect: "manual" });
         const content = await response.arrayBuffer();
         if (response.ok) {
           return new Response(response.status === 204 ? null : content, response);

@@ -139,13 +139,14 @@ def _answer(parsed: Any, expected: type) -> Any:
     return parsed
 
 
+# httpx follows no redirect, and an answer of the API is never one.
 def _raise_error(response: httpx.Response) -> None:
-    if response.status_code >= 400:
+    if response.status_code >= 300:
         response.read()
         raise ApiError(response)
 
 
 async def _raise_error_async(response: httpx.Response) -> None:
-    if response.status_code >= 400:
+    if response.status_code >= 300:
         await response.aread()
         raise ApiError(response)
