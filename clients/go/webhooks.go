@@ -34,6 +34,21 @@ type Verifier struct {
 	Now       func() time.Time
 }
 
+// maxSignatures is the maximum number of signatures that are compared. A server sends two during a rotation of its secret.
+const maxSignatures = 8
+
+// signatures returns the first signatures of version 1 that have the length of a SHA-256.
+func signatures(header string) [][]byte {
+	var found [][]byte
+	for _, one := range strings.Split(header, " ") {
+		signature, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(one, "v1,"))
+		if err == nil && strings.HasPrefix(one, "v1,") && len(signature) == sha256.Size && len(found) < maxSignatures {
+			found = append(found, signature)
+		}
+	}
+	return found
+}
+
 // VerifyWebhook returns the event of a webhook, or a WebhookError. The body is given byte for byte. A signature by one of the
 // secrets is enough.
 func VerifyWebhook(body []byte, header http.Header, secrets ...string) (*WebhookEvent, error) {
@@ -71,15 +86,16 @@ func (v Verifier) Verify(body []byte, header http.Header) (*WebhookEvent, error)
 	if sentAt.Before(now.Add(-tolerance)) || sentAt.After(now.Add(tolerance)) {
 		return nil, WebhookError("webhook-timestamp is too far from now")
 	}
+	given := signatures(header.Get("webhook-signature"))
 	found := false
 	for _, key := range keys {
 		mac := hmac.New(sha256.New, key)
 		mac.Write([]byte(id + "." + sent + "."))
 		mac.Write(body)
-		expected := []byte("v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil)))
-		for _, signature := range strings.Split(header.Get("webhook-signature"), " ") {
+		expected := mac.Sum(nil)
+		for _, signature := range given {
 			// Compares in constant time, and all pairs, so that the time does not show which one matches.
-			found = hmac.Equal(expected, []byte(signature)) || found
+			found = hmac.Equal(expected, signature) || found
 		}
 	}
 	if !found {

@@ -43,12 +43,17 @@ def webhook(name, accepted, *, body=BODY, sent=NOW, signature=None, headers=None
 
 
 good = sign(SECRET, NOW, BODY)
+wrong = "v1," + base64.b64encode(bytes(32)).decode()
 flipped = good[:-2] + ("A" if good[-2] != "A" else "B") + good[-1]
 cases = [
     webhook("signed", True),
     webhook("signed by the previous secret", True, trusted=(OTHER, SECRET)),
     webhook("with two signatures", True, signature=f"{sign(OTHER, NOW, BODY)} {good}"),
     webhook("with a signature of a later version", True, signature=f"v2,AAAA {good}"),
+    webhook("with eight signatures", True, signature=" ".join([wrong] * 7 + [good])),
+    webhook("with a ninth signature", False, signature=" ".join([wrong] * 8 + [good])),
+    webhook("with 1,000 empty signatures", False, signature=" ".join(["v1,"] * 1000)),
+    webhook("with a signature after many of other lengths and versions", True, signature=" ".join([good[:15], "v2,AAAA"] * 9 + [good])),
     webhook("300 s old", True, sent=NOW - 300),
     webhook("300 s ahead", True, sent=NOW + 300),
     webhook("301 s old", False, sent=NOW - 301),

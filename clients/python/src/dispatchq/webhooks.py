@@ -11,6 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+# Maximum number of signatures that are compared. A server sends two during a rotation of its secret.
+MAX_SIGNATURES = 8
+
 
 class WebhookError(Exception):
     """Webhook that must be refused."""
@@ -51,10 +54,9 @@ def verify_webhook(
     if abs((time.time() if now is None else now) - int(sent)) > tolerance:
         raise WebhookError("webhook-timestamp is too far from now")
     signed = f"{message_id}.{sent}.".encode() + body
-    expected = [b"v1," + base64.b64encode(hmac.digest(key, signed, hashlib.sha256)) for key in keys]
-    found = [one.encode() for one in signatures.split(" ")]
+    expected = [hmac.digest(key, signed, hashlib.sha256) for key in keys]
     # Compares all pairs, so that the time does not show which one matches.
-    if sum(hmac.compare_digest(one, other) for one in expected for other in found) == 0:
+    if sum(hmac.compare_digest(one, other) for one in expected for other in _signatures(signatures)) == 0:
         raise WebhookError("no signature of webhook-signature matches")
     try:
         event = json.loads(body)
@@ -63,11 +65,22 @@ def verify_webhook(
         raise WebhookError("the body is not an event") from error
 
 
-def _key(secret: str) -> bytes:
+def _signatures(header: str) -> list[bytes]:
+    """Returns the first signatures of version 1 that have the length of a SHA-256."""
+    decoded = (_decode(one.removeprefix("v1,")) for one in header.split(" ") if one.startswith("v1,"))
+    return [one for one in decoded if len(one) == hashlib.sha256().digest_size][:MAX_SIGNATURES]
+
+
+def _decode(text: str) -> bytes:
+    """Returns the bytes, or none if the text is not base64."""
     try:
-        key = base64.b64decode(secret.removeprefix("whsec_"), validate=True)
+        return base64.b64decode(text, validate=True)
     except ValueError:
-        key = b""
+        return b""
+
+
+def _key(secret: str) -> bytes:
+    key = _decode(secret.removeprefix("whsec_"))
     if not key:
         raise ValueError("a secret is whsec_ and base64")
     return key
