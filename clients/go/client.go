@@ -40,7 +40,8 @@ func New(baseURL, key string) *Client {
 	}
 }
 
-// Request is a request for Do. Its path starts with /api/v1.
+// Request is a request for Do. Its path starts with /api/v1. Set IdempotencyKey only for operations whose document has the
+// parameter Idempotency-Key. Others ignore it, and a repeat acts twice.
 type Request struct {
 	Method, Path   string
 	Query          url.Values

@@ -37,7 +37,7 @@ export type OrderFilters = NonNullable<FindOrderData["query"]>;
 export class Client {
   /**
    * For the functions of `dispatchq/openapi`: pass it as `client`. They retry and throw in the same way. Send the header
-   * `Idempotency-Key` with changes.
+   * `Idempotency-Key` only to operations whose document has this parameter. Others ignore it, and a repeat acts twice.
    */
   readonly api: OpenApiClient;
 

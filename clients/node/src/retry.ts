@@ -14,7 +14,8 @@ export interface Retries {
 /**
  * Returns a `fetch` that sends a request again when that is safe and may help, and throws `ApiError` for an error answer.
  * It does not follow redirects, because an answer of the API is never one.
- * A request may be repeated if it only reads, or if it has an `Idempotency-Key`. The whole body is read, because a
+ * It repeats a request that only reads, or that has an `Idempotency-Key`. Send this header only to operations whose document
+ * has the parameter. Others ignore it, and a repeat acts twice. The whole body is read, because a
  * connection may also end within it.
  */
 export function retryingFetch(retries: Retries): typeof fetch {

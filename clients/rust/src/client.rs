@@ -75,7 +75,8 @@ impl Request {
         Ok(self)
     }
 
-    /// Sets the idempotency key. A change with a key is sent again after a network error.
+    /// Sets the idempotency key. A change with a key is sent again after a network error. Set it only for operations whose
+    /// document has the parameter `Idempotency-Key`. Others ignore it, and a repeat acts twice.
     #[must_use]
     pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
         self.idempotency_key = Some(key.into());

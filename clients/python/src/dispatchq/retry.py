@@ -1,6 +1,7 @@
 """Transports that send a request again when that is safe and may help.
 
-A request may be repeated if it only reads, or if it has an `Idempotency-Key`. The transports read the whole body, because a
+They repeat a request that only reads, or that has an `Idempotency-Key`. Send this header only to operations whose document has
+the parameter. Others ignore it, and a repeat acts twice. The transports read the whole body, because a
 connection may also end within it.
 """
 
