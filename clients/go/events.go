@@ -50,7 +50,8 @@ func (c *Client) Events(after string, limit int) *EventIterator {
 	return &EventIterator{client: c, after: after, limit: limit}
 }
 
-// FollowEvents returns an iterator over the pages after a cursor without an end. Each request waits up to 50 s for an event.
+// FollowEvents returns an iterator over the pages after a cursor, until a request has failed in all tries. Each request waits up
+// to 50 s for an event.
 func (c *Client) FollowEvents(after string) *EventIterator {
 	return &EventIterator{client: c, after: after, limit: 100, wait: 50 * time.Second, follow: true}
 }

@@ -101,8 +101,8 @@ export class Client {
   }
 
   /**
-   * Iterates over the pages of the event stream after a cursor without an end. Each request waits up to `wait` seconds for
-   * an event, at most 50.
+   * Iterates over the pages of the event stream after a cursor, until a request has failed in all tries. Each request waits
+   * up to `wait` seconds for an event, at most 50.
    */
   async *followEvents(options: StreamOptions & { wait?: number } = {}): AsyncGenerator<EventPage, never> {
     const { limit = 100, wait = 50, signal } = options;

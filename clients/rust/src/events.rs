@@ -78,7 +78,8 @@ impl Client {
         EventPages { client: self.clone(), after, limit, follow: false, last: false }
     }
 
-    /// Returns the pages of the stream after a cursor without an end. Each request waits up to 50 s for an event.
+    /// Returns the pages of the stream after a cursor without an end. Each request waits up to 50 s for an event. After an
+    /// error, [`EventPages::next`] requests the same page again.
     pub fn follow_events(&self, after: Option<&str>) -> EventPages {
         EventPages { follow: true, ..self.events(after, 100) }
     }

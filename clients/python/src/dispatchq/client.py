@@ -117,8 +117,8 @@ class Client:
             after = page.next_
 
     def follow_events(self, after: str | None = None, *, limit: int = 100, wait: int = 50) -> Iterator[EventPage]:
-        """Iterates over the pages of the event stream after a cursor without an end. Each request waits up to `wait` seconds
-        for an event."""
+        """Iterates over the pages of the event stream after a cursor, until a request has failed in all tries. Each request waits up
+        to `wait` seconds for an event."""
         while True:
             page = self._read_events(after, limit, wait)
             yield page
