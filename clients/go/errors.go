@@ -45,14 +45,14 @@ func newError(response *http.Response, content []byte) *Error {
 	var known struct {
 		Errors []FieldProblem `json:"errors"`
 	}
-	if json.Unmarshal(content, &problem.Body) == nil {
-		_ = json.Unmarshal(content, &known)
+	// A proxy may answer with other members of this name.
+	if json.Unmarshal(content, &problem.Body) == nil && json.Unmarshal(content, &known) == nil {
+		problem.Errors = known.Errors
 	}
 	word := func(name string) string {
 		text, _ := problem.Body[name].(string)
 		return text
 	}
-	problem.Errors = known.Errors
 	problem.Code = word("error_code")
 	problem.Message = word("message")
 	problem.Type = word("type")

@@ -173,6 +173,8 @@ check("its timeline has both", steps[0]!.reason === "ORDER_CREATED" && steps.at(
 
 error = await errorOf(() => relayed.getOrder("moved"));
 check("a redirect is an error object", error.status === 301);
+error = await errorOf(() => relayed.getOrder("odd"));
+check("errors that are no objects are left out", error.message === "odd" && error.errors.length === 0);
 error = await errorOf(() => client.getOrder("node-0"));
 check("a 404 is an error object", error.status === 404 && error.error_code === "ORDER_NOT_FOUND" && error.type === "/errors/ORDER_NOT_FOUND");
 check("it has the id of the request", error.request_id === error.body.request_id && !!error.title && !!error.instance);

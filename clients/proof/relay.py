@@ -27,6 +27,7 @@ REFUSALS = {
 ANSWERS = {
     # A client that follows it gets a list and no error.
     "/api/v1/orders/moved": (301, {"location": "/api/v1/orders"}, b""),
+    "/api/v1/orders/odd": (400, {"content-type": "application/json"}, b'{"message": "odd", "errors": ["no object", 1]}'),
 }
 
 

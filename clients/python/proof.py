@@ -124,6 +124,8 @@ check("its timeline has both", (steps[0].reason, steps[-1].to_status) == ("ORDER
 
 error = error_of(lambda: relayed.get_order("moved"))
 check("a redirect is an error object", error.status == 301)
+error = error_of(lambda: relayed.get_order("odd"))
+check("errors that are no objects are left out", (error.message, error.errors) == ("odd", []))
 error = error_of(lambda: client.get_order("python-0"))
 check("a 404 is an error object", (error.status, error.error_code, error.type) == (404, "ORDER_NOT_FOUND", "/errors/ORDER_NOT_FOUND"))
 check("it has the id of the request", error.request_id == error.body["request_id"] and error.title and error.instance)

@@ -227,6 +227,8 @@ async fn main() -> Result<(), Error> {
 
     let error = api_error(relayed.get_order("moved").await);
     check("a redirect is an error object", error.status == 301);
+    let error = api_error(relayed.get_order("odd").await);
+    check("errors that are no objects are left out", error.message == "odd" && error.errors.is_empty());
     let error = api_error(client.get_order("rust-0").await);
     let known = [error.error_code.as_deref(), error.type_.as_deref()];
     let expected = [Some("ORDER_NOT_FOUND"), Some("/errors/ORDER_NOT_FOUND")];

@@ -215,6 +215,8 @@ func main() {
 
 	_, err = relayed.GetOrder(ctx, "moved")
 	check("a redirect is an error object", problem(err).Status == 301)
+	_, err = relayed.GetOrder(ctx, "odd")
+	check("errors that are no objects are left out", problem(err).Message == "odd" && len(problem(err).Errors) == 0)
 	_, err = client.GetOrder(ctx, "go-0")
 	missing := problem(err)
 	check("a 404 is an error object", missing.Status == 404 && missing.Code == "ORDER_NOT_FOUND" && missing.Type == "/errors/ORDER_NOT_FOUND")

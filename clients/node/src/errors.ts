@@ -34,7 +34,9 @@ export class ApiError extends Error {
     this.instance = word("instance");
     this.request_id = word("request_id") ?? response.headers.get("x-request-id") ?? undefined;
     this.retry_after = retryAfter(response);
-    this.errors = Array.isArray(body.errors) ? (body.errors as FieldProblem[]) : [];
+    // A proxy may answer with other members of this name.
+    const errors: unknown[] = Array.isArray(body.errors) ? body.errors : [];
+    this.errors = errors.filter((one) => typeof one === "object" && one !== null) as FieldProblem[];
   }
 }
 

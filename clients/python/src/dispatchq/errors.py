@@ -36,9 +36,12 @@ class ApiError(Exception):
         self.instance: str | None = self.body.get("instance")
         self.request_id: str | None = self.body.get("request_id") or response.headers.get("x-request-id")
         self.retry_after = retry_after(response)
+        errors = self.body.get("errors")
         self.errors = [
             FieldProblem(one.get("detail", ""), one.get("pointer"), one.get("parameter"), one.get("header"))
-            for one in self.body.get("errors") or []
+            for one in (errors if isinstance(errors, list) else [])
+            # A proxy may answer with other members of this name.
+            if isinstance(one, dict)
         ]
         super().__init__(f"{self.status} {self.error_code or ''}: {self.message}".replace(" :", ":"))
 
