@@ -40,6 +40,12 @@ func New(baseURL, key string) *Client {
 	}
 }
 
+// String returns a text without the key.
+func (c Client) String() string { return "dispatchq.Client(" + c.baseURL + ")" }
+
+// GoString returns a text without the key.
+func (c Client) GoString() string { return c.String() }
+
 // Request is a request for Do. Its path starts with /api/v1. Set IdempotencyKey only for operations whose document has the
 // parameter Idempotency-Key. Others ignore it, and a repeat acts twice.
 type Request struct {

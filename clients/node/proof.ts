@@ -2,6 +2,7 @@
 
 import { readFileSync } from "node:fs";
 import { createServer, type IncomingHttpHeaders } from "node:http";
+import { inspect } from "node:util";
 
 import { ApiError, Client, type NewOrder, WebhookError, type WebhookEvent, verifyWebhook } from "dispatchq";
 import { checkAvailability } from "dispatchq/openapi";
@@ -132,6 +133,9 @@ check(`${settings.webhooks.length} webhooks are accepted or refused as they shou
 
 const relayed = new Client({ baseUrl: settings.relay, key: settings.key });
 const client = new Client({ baseUrl: settings.url, key: settings.key });
+
+const printed = inspect(client, { depth: null, showHidden: true }) + JSON.stringify(client);
+check("a client is printed without its key", printed.startsWith("Client") && !printed.includes(settings.key));
 
 let made = await relayed.createOrder(newOrder("1"));
 check("an order is created although the first answer is lost and the next tries are refused", made.order_id === "node-1");

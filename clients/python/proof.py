@@ -85,6 +85,9 @@ receiver = ThreadingHTTPServer(("127.0.0.1", settings["port"]), Receiver)
 threading.Thread(target=receiver.serve_forever, daemon=True).start()
 relayed, client = Client(settings["relay"], settings["key"]), Client(settings["url"], settings["key"])
 
+printed = f"{client!r} {vars(client)!r} {client.api!s} {client.api.get_httpx_client().headers!r}"
+check("a client is printed without its key", settings["url"] in printed and settings["key"] not in printed)
+
 made = relayed.create_order(new_order("1"))
 check("an order is created although the first answer is lost and the next tries are refused", made.order_id == "python-1")
 

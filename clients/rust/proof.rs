@@ -177,6 +177,11 @@ async fn main() -> Result<(), Error> {
     let relayed = Client::new(&settings.relay, &settings.key)?;
     let client = Client::new(&settings.url, &settings.key)?;
 
+    // The address and the key in the wrong order.
+    let Err(swapped) = Client::new(&settings.key, &settings.url) else { fail("a key is accepted as an address") };
+    let printed = format!("{client:?} {:?} {swapped} {swapped:?}", client.orders(OrderFilter::default()));
+    check("a client is printed without its key", printed.starts_with("Client") && !printed.contains(&settings.key));
+
     let made = relayed.create_order(&new_order("1", PICKUP), None).await?;
     let what = "an order is created although the first answer is lost and the next tries are refused";
     check(what, made.order_id == "rust-1");

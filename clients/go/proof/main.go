@@ -166,6 +166,9 @@ func main() {
 	}()
 	relayed, client := dispatchq.New(settings.Relay, settings.Key), dispatchq.New(settings.URL, settings.Key)
 
+	printed := fmt.Sprintf("%v %+v %#v %s %v %#v", client, client, client, client, *client, *client)
+	check("a client is printed without its key", !strings.Contains(printed, settings.Key) && strings.Contains(printed, settings.URL))
+
 	made := must(relayed.CreateOrder(ctx, newOrder("1", -6.2088, 106.8456), ""))
 	check("an order is created although the first answer is lost and the next tries are refused", made.OrderID == "go-1")
 

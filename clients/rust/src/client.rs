@@ -115,7 +115,7 @@ impl Client {
     /// If `base_url` is not a URL.
     pub fn with_http(http: reqwest::Client, base_url: &str, key: &str) -> Result<Self, Error> {
         let url = Url::parse(base_url).ok().filter(|url| !url.cannot_be_a_base());
-        let base_url = url.ok_or_else(|| Error::Url(base_url.to_owned()))?;
+        let base_url = url.ok_or(Error::Url)?;
         Ok(Self { http, base_url, key: key.to_owned(), retries: Retries::default() })
     }
 

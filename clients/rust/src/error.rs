@@ -17,8 +17,9 @@ pub enum Error {
     /// The answer, or the body of the request, is not the expected JSON.
     #[error("the JSON is not as expected: {0}")]
     Json(#[from] serde_json::Error),
-    #[error("{0} is not a URL")]
-    Url(String),
+    /// The address of the server. Its text is not printed, because it may have a password, or be the key.
+    #[error("the address of the server is not a URL")]
+    Url,
 }
 
 impl Error {

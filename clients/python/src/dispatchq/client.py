@@ -28,6 +28,13 @@ from .retry import AsyncRetryTransport, Retries, RetryTransport
 TIMEOUT = httpx.Timeout(75.0, connect=10.0)
 
 
+class _Api(AuthenticatedClient):
+    """Client for generated functions. The generated class prints its token."""
+
+    def __repr__(self) -> str:
+        return f"AuthenticatedClient(base_url={self._base_url!r})"
+
+
 class Client:
     """Client of one server. Threads may share it. `key` starts with `dq_`.
 
@@ -51,7 +58,7 @@ class Client:
             "headers": {"Authorization": f"Bearer {key}", "User-Agent": "dispatchq-python"},
             "timeout": timeout,
         }
-        self.api = AuthenticatedClient(base_url=base_url.rstrip("/"), token=key, raise_on_unexpected_status=True)
+        self.api: AuthenticatedClient = _Api(base_url=base_url.rstrip("/"), token=key, raise_on_unexpected_status=True)
         self.api.set_httpx_client(
             httpx.Client(**options, transport=RetryTransport(retries), event_hooks={"response": [_raise_error]})
         )
