@@ -135,7 +135,11 @@ func (c *Client) nextWait(request Request, tries, asked int) (time.Duration, boo
 		return 0, false
 	}
 	// Up to a quarter longer, so that clients that failed together do not return together.
-	return wait + wait*time.Duration(time.Now().UnixNano()%1000)/4000, true
+	var random [1]byte
+	if _, err := rand.Read(random[:]); err != nil {
+		return wait, true
+	}
+	return wait + wait/1024*time.Duration(random[0]), true
 }
 
 // newKey returns a random UUID.

@@ -1,9 +1,6 @@
 //! Requests and their retries.
 
-use std::{
-    fmt,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::{fmt, time::Duration};
 
 use reqwest::{Method, Url};
 use serde::{Serialize, de::DeserializeOwned};
@@ -180,7 +177,7 @@ impl Client {
             return None;
         }
         // Up to a quarter longer, so that clients that failed together do not return together.
-        let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.subsec_nanos());
-        Some(wait + wait * (nanos % 1000) / 4000)
+        let random = u32::from(Uuid::new_v4().as_bytes()[15]);
+        Some(wait + wait / 1024 * random)
     }
 }
