@@ -16,7 +16,7 @@ setup: ## Install what is missing: redis-server, Postgres, PgBouncer, Prometheus
 build: ## Build target/release/dispatchq, for production and measurements
 	cargo build --locked --release -p dispatchq
 
-release: ## Build the files of a release into target/release-kit (BINARY=FILE: with this binary instead of compiling; 40 minutes)
+release: ## Build the files of a release into target/release-kit (BINARY=FILE: with this binary instead of compiling)
 	@scripts/setup --release
 	@scripts/release $(PARTS)
 
@@ -90,7 +90,7 @@ fuzz-api: setup ## Test every operation of the API as each role with Schemathesi
 upgrade-test: setup ## Run the previous version next to this one under load: upgrade, rollback, upgrade (REF=COMMIT; two release builds, then 4 minutes)
 	@scripts/upgrade-test $(REF)
 
-night: setup build ## Run the longest tests, prove a release, then the measurements in real time: job id alerts, silent and slow partners (as root; up to 130 minutes)
+night: setup build ## Run the longest tests, prove a release, then the measurements in real time: job id alerts, silent and slow partners (as root; the measurements take up to 80 minutes)
 	cargo nextest run --locked -p dispatchq --test it --ignore-default-filter -E 'not default()'
 	$(MAKE) release prove-release
 	scripts/night $(target)/release/dispatchq $(target)/night
