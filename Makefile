@@ -20,7 +20,7 @@ release: ## Build the files of a release into target/release-kit (BINARY=FILE: w
 	@scripts/setup --release
 	@scripts/release $(PARTS)
 
-prove-release: ## Test the files of target/release-kit on clean systems, without a network (as root; 4 minutes)
+prove-release: ## Test the files of target/release-kit on clean systems, without a network (4 minutes; sudo env PATH="$PATH" HOME="$HOME" make prove-release)
 	@scripts/setup --release
 	@scripts/prove-release
 
@@ -92,7 +92,8 @@ upgrade-test: setup ## Run the previous version next to this one under load: upg
 
 night: setup build ## Run the longest tests, prove a release, then the measurements in real time: job id alerts, silent and slow partners (as root; the measurements take up to 80 minutes)
 	cargo nextest run --locked -p dispatchq --test it --ignore-default-filter -E 'not default()'
-	$(MAKE) release prove-release
+	$(MAKE) release
+	$(MAKE) prove-release
 	scripts/night $(target)/release/dispatchq $(target)/night
 
 check: lint deps kit test ## Run all checks that a change must pass
