@@ -55,8 +55,8 @@ impl Args {
     }
 }
 
-/// Warns at once and then at this interval until `stop`, if alerts to support go only to the log. They would otherwise
-/// be noticed when a customer asks for the money.
+/// Warns at once and then at this interval until `stop`, if alerts to support go only to the log. Without this warning,
+/// the first sign of a lost alert is a customer who asks for a refund.
 async fn warn_while_unheard(config: &Config, every: Duration, stop: &CancellationToken) {
     if !config.ends_in_log(&config.notifications.support) {
         return;
