@@ -57,7 +57,7 @@ CREATE TABLE outbox_attempts (
     error      text,
     PRIMARY KEY (outbox_id, attempt_no)
 );
-COMMENT ON TABLE outbox_attempts IS 'delivery log: one row per try, written before the message is sent; error is null if it was delivered';
+COMMENT ON TABLE outbox_attempts IS 'delivery log: one row per try, written before the message is sent, or with its result if the process that wrote the message also sent it; error is null if it was delivered';
 
 -- Records the result of a claimed try once: its error, or null if the message was delivered. Until then `error` has the text below.
 -- deploy/postgres/roles.sql revokes UPDATE on the table from `dispatchq_run`, so the function runs with the rights of its owner.

@@ -14,6 +14,7 @@ mod clock;
 mod console;
 mod dev;
 mod faults;
+mod first_tries;
 mod healing;
 mod health;
 mod matching;

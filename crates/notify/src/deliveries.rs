@@ -1,6 +1,6 @@
 //! Delivery tries: loading, claiming and recording, each batched into one statement and one commit.
 
-use std::{collections::HashMap, iter, sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use chrono::{DateTime, Utc};
 use model::{
@@ -68,7 +68,7 @@ type ClaimResult = Result<Option<OutboxRow>, sqlx::Error>;
 pub struct DeliveryStore {
     looks: BatchQueue<(), i64, LookResult>,
     claims: BatchQueue<i64, (i64, f64), ClaimResult>,
-    ends: BatchQueue<i64, TryEnd, Result<(), sqlx::Error>>,
+    ends: BatchQueue<i64, TryEnd, Result<bool, sqlx::Error>>,
 }
 
 impl DeliveryStore {
@@ -108,11 +108,12 @@ impl DeliveryStore {
 
     /// Records the result of a claimed try, unless a later try was claimed.
     pub async fn record_delivery(&self, row: &OutboxRow, delivery: &DeliveryResult) -> Result<(), sqlx::Error> {
-        self.record_end(row, delivery, None).await
+        self.record_end(row, delivery, None).await.map(drop)
     }
 
     /// Records the result of a first try that was claimed by the change that wrote the message, and the try itself.
-    pub async fn record_first_try(&self, row: &OutboxRow, delivery: &DeliveryResult) -> Result<(), sqlx::Error> {
+    /// Returns `false` if a later try was claimed, whose job now decides.
+    pub async fn record_first_try(&self, row: &OutboxRow, delivery: &DeliveryResult) -> Result<bool, sqlx::Error> {
         self.record_end(row, delivery, Some(row.now)).await
     }
 
@@ -121,7 +122,7 @@ impl DeliveryStore {
         row: &OutboxRow,
         delivery: &DeliveryResult,
         first_at: Option<DateTime<Utc>>,
-    ) -> Result<(), sqlx::Error> {
+    ) -> Result<bool, sqlx::Error> {
         let (state, next_attempt_at, error) = match delivery {
             DeliveryResult::Delivered(_) => (OutboxState::Delivered, row.next_attempt_at, None),
             DeliveryResult::Again(at, error) => (OutboxState::Pending, *at, Some(error)),
@@ -195,21 +196,18 @@ async fn claim_rows(db: &Pool, tries: &[Arc<(i64, f64)>]) -> Result<Vec<Option<O
     Ok(tries.iter().map(|item| claimed.remove(&item.0)).collect())
 }
 
-/// Returns one result per end, in the same order.
-async fn record_all(db: &Pool, ends: Vec<TryEnd>) -> Vec<Result<(), sqlx::Error>> {
+/// Returns one result per end, in the same order: whether it was recorded.
+async fn record_all(db: &Pool, ends: Vec<TryEnd>) -> Vec<Result<bool, sqlx::Error>> {
     let ends: Vec<_> = ends.into_iter().map(Arc::new).collect();
     write_or_halve(&ends, |ends| {
         let db = db.clone();
-        async move {
-            record_rows(&db, &ends).await?;
-            Ok(iter::repeat_n((), ends.len()).collect())
-        }
+        async move { record_rows(&db, &ends).await }
     })
     .await
 }
 
-async fn record_rows(db: &Pool, ends: &[Arc<TryEnd>]) -> Result<(), sqlx::Error> {
-    sqlx::query(
+async fn record_rows(db: &Pool, ends: &[Arc<TryEnd>]) -> Result<Vec<bool>, sqlx::Error> {
+    let recorded: Vec<i64> = sqlx::query_scalar(
         "-- record delivery
          WITH n AS MATERIALIZED (
              SELECT * FROM unnest($1::bigint[], $2::integer[], $3::text[], $4::timestamptz[], $5::text[], $6::text[],
@@ -223,7 +221,8 @@ async fn record_rows(db: &Pool, ends: &[Arc<TryEnd>]) -> Result<(), sqlx::Error>
          first AS (
              INSERT INTO outbox_attempts (outbox_id, attempt_no, at, error)
              SELECT id, attempts, first_at, error FROM updated WHERE first_at IS NOT NULL)
-         SELECT dispatchq_end_attempt(u.id, u.attempts, u.error) FROM updated u WHERE u.first_at IS NULL",
+         SELECT u.id, CASE WHEN u.first_at IS NULL THEN dispatchq_end_attempt(u.id, u.attempts, u.error) END
+         FROM updated u",
     )
     .bind(ends.iter().map(|end| end.id).collect::<Vec<_>>())
     .bind(ends.iter().map(|end| end.attempts).collect::<Vec<_>>())
@@ -232,7 +231,7 @@ async fn record_rows(db: &Pool, ends: &[Arc<TryEnd>]) -> Result<(), sqlx::Error>
     .bind(ends.iter().map(|end| end.error.as_deref()).collect::<Vec<_>>())
     .bind(ends.iter().map(|end| end.ticket.as_deref()).collect::<Vec<_>>())
     .bind(ends.iter().map(|end| end.first_at).collect::<Vec<_>>())
-    .execute(db)
-    .await
-    .map(drop)
+    .fetch_all(db)
+    .await?;
+    Ok(ends.iter().map(|end| recorded.contains(&end.id)).collect())
 }

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use jobs::OrderId;
 use model::{
-    decide::timers::{self, OrderTimer},
+    decide::timers,
     messages::{DeliveryResult, MessageSubject, OutboxState, StoredMessage},
 };
-use queue::{JobAddress, retry::add_jitter};
+use queue::{JobAddress, NewJob, retry::add_jitter};
 use tokio::time::timeout;
 use tracing::Instrument;
 
@@ -57,20 +57,24 @@ async fn send_one(orders: &Orders, order: &OrderId, row: &OutboxRow, place: Lane
         },
     };
     crash::reach_point("first_try", "sent");
-    if let Err(error) = orders.notify.deliveries.record_first_try(row, &delivery).await {
-        tracing::warn!(order.id = %order, message.id = row.id, %error, "The delivery of a message could not be recorded; its job sends it again.");
-        return;
+    match orders.notify.deliveries.record_first_try(row, &delivery).await {
+        Ok(true) => move_job(orders, order, row, delivery).await,
+        Ok(false) => {}
+        Err(error) => {
+            tracing::warn!(order.id = %order, message.id = row.id, %error, "The delivery of a message could not be recorded; its job sends it again.");
+        }
     }
-    match delivery {
-        DeliveryResult::Again(at, error) => {
-            tracing::warn!(order.id = %order, message.id = row.id, channel = row.channel, error, "A message did not arrive; it will be sent again.");
-            let OrderTimer { job, .. } = timers::message_timer(order.clone().into(), row.id, at, row.now);
-            send_jobs(orders, order, vec![job], Vec::new()).await;
-        }
-        _ => {
-            let OrderTimer { job, .. } = timers::message_timer(order.clone().into(), row.id, row.now, row.now);
-            send_jobs(orders, order, Vec::new(), vec![JobAddress { queue: job.queue, id: job.id }]).await;
-        }
+}
+
+/// Moves the message's job to the next try, or cancels it if there is none.
+async fn move_job(orders: &Orders, order: &OrderId, row: &OutboxRow, delivery: DeliveryResult) {
+    let job_at = |at| timers::message_timer(order.clone().into(), row.id, at, row.now).job;
+    if let DeliveryResult::Again(at, error) = delivery {
+        tracing::warn!(order.id = %order, message.id = row.id, channel = row.channel, error, "A message did not arrive; it will be sent again.");
+        send_jobs(orders, order, vec![job_at(at)], Vec::new()).await;
+    } else {
+        let NewJob { queue, id, .. } = job_at(row.now);
+        send_jobs(orders, order, Vec::new(), vec![JobAddress { queue, id }]).await;
     }
 }
 

@@ -94,6 +94,24 @@ async fn paused_queue_of_messages_sends_nothing() {
     assert_eq!(receiver.received().len(), 0);
 }
 
+/// The job has claimed the next try, for example after a pause of the process. The first try must not cancel it.
+#[tokio::test]
+async fn overtaken_first_try_leaves_the_job() {
+    let receiver = Receiver::start().await;
+    receiver.hold();
+    let t = TestApp::with(|config| receiver.configure(config)).await;
+    offer_at_once(&t).await;
+    eventually("the message is being sent", || async { receiver.received().len() == 1 }).await;
+    t.sql("UPDATE outbox SET attempts = 2").await;
+    receiver.release();
+    let behind = &t.app.core.behind_answers;
+    behind.close();
+    behind.wait().await;
+    assert_eq!(t.texts("SELECT state FROM outbox").await, ["pending"]);
+    let kinds: Vec<String> = t.timers().await.into_keys().collect();
+    assert!(kinds.iter().any(|id| id.starts_with("notify:ORD-1:")), "{kinds:?}");
+}
+
 #[tokio::test]
 async fn full_lane_leaves_messages_to_their_jobs() {
     let receiver = Receiver::start().await;
