@@ -70,7 +70,7 @@ async fn begin_accept(
     by: &Actor,
 ) -> Result<(ChangeOutcome, RestOfChange), ChangeError> {
     let mut loading = None;
-    let is_kept = orders.kept.find(id, Some(offer), orders.core.clock.now()).is_some();
+    let is_kept = orders.kept.has(id, offer, orders.core.clock.now());
     let when_first = || {
         if !is_kept {
             loading = Some((Instant::now(), orders.rows.begin_load(id, offer)));

@@ -239,13 +239,14 @@ enum Basis {
     Kept(FoundOrder),
 }
 
-/// Returns the order as this process last wrote it, if it is kept.
+/// Returns the order as this process last wrote it, if it is kept. Returns `None` while Postgres is slow: the write of a
+/// decision on a kept order would then find that its time is wrong, and be made twice.
 pub(crate) async fn find_kept(
     orders: &Orders,
     id: &OrderId,
     offer: Option<OfferId>,
 ) -> Result<Option<FoundOrder>, sqlx::Error> {
-    let found = orders.kept.find(id, offer, orders.core.clock.now());
+    let found = orders.kept.find(id, offer, orders.core.clock.now()).filter(|_| !orders.is_overloaded());
     if let Some(found) = found.as_ref().filter(|_| orders.kept.is_checked())
         && let Some(row) = orders.rows.load_order_with(id, offer).await?
     {

@@ -34,9 +34,10 @@ const MOST_ORDERS: usize = 50_000;
 const MOST_BYTES: u64 = 64 * 1024 * 1024;
 /// Estimated bytes of an order's texts, and of an offer.
 const TEXT_BYTES: usize = 512;
+const OFFER_BYTES: usize = size_of::<Offer>() + 32;
 /// Maximum payment events of a kept order.
 const MOST_PAYMENTS: usize = 4;
-const OFFER_BYTES: usize = size_of::<Offer>() + 32;
+
 /// Orders as this process last wrote them. Clones share the orders.
 #[derive(Clone)]
 pub struct KeptOrders(Arc<Kept>);
@@ -135,16 +136,23 @@ impl KeptOrders {
     /// Returns the order with the present time of Postgres, as far as this process knows it. With `offer`, returns the
     /// order only if it has this offer. `now` is the time of this machine.
     pub(crate) fn find(&self, id: &OrderId, offer: Option<OfferId>, now: DateTime<Utc>) -> Option<FoundOrder> {
-        let kept = self.0.orders.get(id)?;
-        let age = kept.age(now)?;
-        let has_offer = |offer: OfferId| kept.snapshot.offers.iter().any(|o| o.id == offer);
-        if offer.is_some_and(|offer| !has_offer(offer)) {
-            return None;
-        }
+        let (kept, age) = self.look_up(id, offer, now)?;
         // Whole milliseconds, as in the rows that are written from it.
         let time = (kept.snapshot.now + age).trunc_subsecs(3);
         let snapshot = Snapshot { now: time, ..kept.snapshot.clone() };
         Some(FoundOrder { snapshot, assumed: AssumedTime { time, at: Instant::now(), write_id: kept.write_id } })
+    }
+
+    /// Returns whether [`find`](Self::find) returns an order.
+    pub(crate) fn has(&self, id: &OrderId, offer: OfferId, now: DateTime<Utc>) -> bool {
+        self.look_up(id, Some(offer), now).is_some()
+    }
+
+    fn look_up(&self, id: &OrderId, offer: Option<OfferId>, now: DateTime<Utc>) -> Option<(Arc<KeptOrder>, TimeDelta)> {
+        let kept = self.0.orders.get(id)?;
+        let age = kept.age(now)?;
+        let is_wanted = offer.is_none_or(|offer| kept.snapshot.offers.iter().any(|o| o.id == offer));
+        is_wanted.then_some((kept, age))
     }
 
     /// Makes each decision on a kept order compare it with its row. For tests.

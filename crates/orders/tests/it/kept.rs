@@ -34,6 +34,20 @@ async fn order_changed_by_another_process_is_read_again() {
     t.assert_sound().await;
 }
 
+/// After a failover to a server without the last write, another write has its version number.
+#[tokio::test]
+async fn write_with_the_same_version_is_not_continued() {
+    let t = TestApp::start().await;
+    t.order("ORD-1").await;
+    t.run_due().await;
+    let other = "UPDATE orders SET round = 7, write_id = gen_random_uuid() WHERE id = 'ORD-1'";
+    sqlx::query(other).execute(&t.app.core.db).await.unwrap();
+    t.cancel("ORD-1").await.unwrap();
+    let order = t.snapshot("ORD-1").await.order;
+    assert_eq!((order.round, order.status), (7, OrderStatus::CancelledByUser), "the kept order has another round");
+    t.assert_sound().await;
+}
+
 #[tokio::test]
 async fn fast_clock_ends_no_attempt_early() {
     let t = TestApp::with(|config| config.dispatch.attempt = secs(30)).await;
