@@ -45,8 +45,7 @@ pub async fn play(cast: &Cast) {
     // OTPs without input and open transactions time out.
     cast.world.jump(TOO_LONG).await;
     for binding in bindings("open").into_iter().chain(bindings("open-stop")) {
-        let query = "SELECT status FROM audit_transactions WHERE binding_id = $1 AND cycle = 1";
-        cast.world.until_row(query, &binding, "UNRESOLVED").await;
+        until_unresolved(cast, &binding, 1).await;
     }
     for cycle in 2..4 {
         cast.world.jump(NEXT_CYCLE).await;
@@ -58,7 +57,16 @@ pub async fn play(cast: &Cast) {
             }
         }
     }
+    // Their third cycle is never due.
+    for binding in bindings("open") {
+        until_unresolved(cast, &binding, 2).await;
+    }
     stop(cast).await;
+}
+
+async fn until_unresolved(cast: &Cast, binding: &str, cycle: usize) {
+    let query = format!("SELECT status FROM audit_transactions WHERE binding_id = $1 AND cycle = {cycle}");
+    cast.world.until_row(&query, binding, "UNRESOLVED").await;
 }
 
 async fn create(cast: &Cast) {
