@@ -7,7 +7,8 @@
 //! process and removes throw-away data. `detach` leaves the server running instead.
 //!
 //! Layout:
-//! - [`redis`], [`postgres`]: setup, readiness and signals of each server; backups, standbys and a pooler of Postgres;
+//! - [`redis`], [`postgres`]: setup, readiness and signals of each server; backups, standbys and a pooler of Postgres,
+//!   and counts of its work;
 //! - [`sentinel`], [`cluster`], [`tls`]: other setups of a production Redis: sentinels with failover, several masters,
 //!   and encryption;
 //! - [`prometheus`]: a Prometheus that scrapes the processes of a run;
@@ -43,7 +44,7 @@ mod watchdog;
 pub use cluster::RedisCluster;
 pub use error::ServerError;
 pub use ports::free_port;
-pub use postgres::{PgBouncer, PostgresBackup, PostgresServer};
+pub use postgres::{PgBouncer, PostgresBackup, PostgresServer, StatementWork, TableWork, WorkCounts, WorkStart};
 pub use programs::check_installed;
 pub use prometheus::{PrometheusServer, ScrapeSettings};
 pub use proxy::TcpProxy;

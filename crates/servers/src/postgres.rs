@@ -11,6 +11,7 @@
 
 mod backup;
 mod pooler;
+mod work;
 
 use std::env;
 use std::fs;
@@ -24,7 +25,11 @@ use std::process::{Command, Stdio};
 use nix::sys::signal::Signal;
 use nix::sys::statvfs::statvfs;
 
-pub use self::{backup::PostgresBackup, pooler::PgBouncer};
+pub use self::{
+    backup::PostgresBackup,
+    pooler::PgBouncer,
+    work::{StatementWork, TableWork, WorkCounts, WorkStart},
+};
 use crate::{
     ServerError,
     account::UnprivilegedAccount,

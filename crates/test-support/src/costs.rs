@@ -15,12 +15,9 @@ pub const ORDERS: usize = 100;
 const MOST_ROUND_TRIPS: f64 = 12.0;
 const MOST_WRITES: f64 = 4.0;
 
-/// Enables `pg_stat_statements` on this server and restarts it.
+/// Restarts this server with `pg_stat_statements`.
 pub async fn count_statements(postgres: &mut PostgresServer) {
-    postgres.run_statement("ALTER SYSTEM SET shared_preload_libraries = 'pg_stat_statements'").await.unwrap();
-    postgres.stop().await.unwrap();
-    postgres.restart().await.unwrap();
-    postgres.run_statement("CREATE EXTENSION pg_stat_statements").await.unwrap();
+    postgres.restart_for_counting().await.unwrap();
 }
 
 /// Next transaction id. Each transaction that writes takes one.

@@ -33,6 +33,8 @@ pub(crate) struct TestbedSettings {
     pub(crate) partner: Option<ServedBy>,
     /// Whether Postgres uses fsync, full_page_writes and synchronous_commit, as in production.
     pub(crate) durable: bool,
+    /// Whether the work of Postgres can be counted.
+    pub(crate) counts_work: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -61,6 +63,7 @@ impl Default for TestbedSettings {
             alerts: None,
             partner: None,
             durable: false,
+            counts_work: false,
         }
     }
 }

@@ -102,7 +102,10 @@ impl Testbed {
         settings: &TestbedSettings,
         change: impl FnOnce(&mut Config),
     ) -> anyhow::Result<Self> {
-        let (redis, postgres) = start_servers(settings.durable).await?;
+        let (redis, mut postgres) = start_servers(settings.durable).await?;
+        if settings.counts_work {
+            postgres.restart_for_counting().await?;
+        }
         let mut config = settings.build_config(&redis.url(), &postgres.url());
         change(&mut config);
         let mut of_processes = config.clone();

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::{OrdersOptions, partner::per_s, peer};
+use super::{OrdersOptions, partner::per_s, peer, work};
 use crate::{
     bench::{
         collector::TraceCollector,
@@ -111,6 +111,7 @@ pub(super) async fn measure_lives(options: &OrdersOptions) -> anyhow::Result<Fig
         workers: options.workers,
         offers: Some(WebhookTarget { name: "drivers", url: receiver.url() }),
         durable: true,
+        counts_work: options.count_work,
         ..TestbedSettings::default()
     };
     let collector = TraceCollector::start(options.trace_sampling).await?;
@@ -138,9 +139,14 @@ pub(super) async fn measure_lives(options: &OrdersOptions) -> anyhow::Result<Fig
     };
     let orders = order_creations(options.rate.get(), options.order_count());
     let on_look = async |_: &mut Testbed, _: Option<Instant>| Ok(false);
+    let start = if options.count_work { Some(testbed.postgres.start_count().await?) } else { None };
     let played = play_orders(&mut testbed, plan, orders, on_look).await;
     let played = testbed.dir.keep_if_failed(played)?;
     let used = processor.finish(&testbed.pids_by_kind());
+    let work = match &start {
+        Some(start) => Some(testbed.postgres.count_work(start).await?),
+        None => None,
+    };
 
     let answer_times = testbed.api.answer_times();
     let mut ended = testbed.end_processes(played.violations).await;
@@ -189,6 +195,9 @@ pub(super) async fn measure_lives(options: &OrdersOptions) -> anyhow::Result<Fig
         "peer": peer,
         "traces": collector.as_ref().map(TraceCollector::sent_traces),
     }));
+    if let Some(work) = &work {
+        figures.extend(work::figures_per_order(work, producer.created_count()));
+    }
     figures.goal("lateness_p99_ms", lateness.p99 as f64, Bound::Below(HELD_LATENESS_MS as f64));
     figures.goal("rest_s", times.rest_s.unwrap_or(f64::MAX), Bound::Below(HELD_REST_S));
     figures.violations = ended.violations;

@@ -4,12 +4,14 @@
 //! second is the same as at real speed; only fewer orders are open at once.
 //!
 //! * `partner`: the scenarios with a partner. `alerts`: time until the job id alerts fire, at real speed.
-//! * `fleet`: own drivers at real speed. `peer`: another system with the same orders.
+//! * `fleet`: own drivers at real speed. `peer`: another system with the same orders. `work`: what an order costs in
+//!   Postgres.
 
 mod alerts;
 mod fleet;
 mod partner;
 mod peer;
+mod work;
 
 use std::{num::NonZeroU32, path::PathBuf, time::Duration};
 
@@ -89,6 +91,11 @@ pub struct OrdersOptions {
     /// Run a Prometheus with the rules of deploy/prometheus, and report alerts that fired and memory of processes
     #[arg(long)]
     pub prometheus: bool,
+
+    /// With `--scenario fleet`: count statements, row versions, index entries and WAL per order; needs the contrib
+    /// modules pg_stat_statements and pg_walinspect
+    #[arg(long)]
+    pub count_work: bool,
 
     /// Print one JSON object; the table goes to stderr
     #[arg(long)]
