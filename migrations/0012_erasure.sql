@@ -24,7 +24,7 @@ CREATE INDEX erasures_unfinished ON erasures (erased_at) WHERE orders IS NULL;
 CREATE FUNCTION dispatchq_order_in_use(order_id text) RETURNS boolean
     LANGUAGE sql STABLE AS $$
     SELECT EXISTS (SELECT 1 FROM orders o WHERE o.id = $1 AND o.closed_at IS NULL)
-        OR EXISTS (SELECT 1 FROM outbox m WHERE m.order_id = $1 AND m.state = 'pending')
+        OR EXISTS (SELECT 1 FROM outbox m WHERE m.order_id = $1 AND m.state || '' = 'pending')
         OR EXISTS (SELECT 1 FROM alerts a WHERE a.order_id = $1 AND a.acked_at IS NULL)
         OR EXISTS (SELECT 1 FROM bookings b WHERE b.order_id = $1 AND b.state = 'cancel_wanted')
         OR EXISTS (SELECT 1 FROM inbox i WHERE i.order_id = $1 AND i.state = 'pending')

@@ -233,7 +233,7 @@ async fn set_outbox_gauges(core: &Core) {
     let oldest = sqlx::query_scalar::<_, f64>(
         "-- oldest undelivered message
          SELECT coalesce(extract(epoch FROM (SELECT dispatchq_now()) - min(created_at)), 0)::float8
-         FROM outbox WHERE state = 'pending'",
+         FROM (SELECT created_at FROM outbox WHERE state = 'pending' ORDER BY id LIMIT 100) oldest",
     )
     .fetch_one(&core.db);
     gauge!("dispatchq_outbox_oldest_seconds").set(with_timeout(oldest).await.unwrap_or(f64::NAN));

@@ -273,7 +273,7 @@ pub async fn derived_jobs(db: &Pool, order: &OrderId) -> Result<Vec<NewJob>, sql
         "-- messages and alerts that wait
          SELECT dispatchq_now() AS now,
                 (SELECT coalesce(json_agg(m), '[]') FROM (SELECT id, next_attempt_at FROM outbox
-                 WHERE order_id = $1 AND state = 'pending' ORDER BY id) m) AS messages,
+                 WHERE order_id = $1 AND state || '' = 'pending' ORDER BY id) m) AS messages,
                 (SELECT coalesce(json_agg(a), '[]') FROM (SELECT id, kind, next_escalation_at FROM alerts
                  WHERE order_id = $1 AND next_escalation_at IS NOT NULL AND gave_up_at IS NULL ORDER BY id) a) AS alerts",
     )
