@@ -150,7 +150,7 @@ CREATE TRIGGER keep_paid_at BEFORE UPDATE ON orders
     EXECUTE FUNCTION dispatchq_keep_paid_at();
 
 CREATE TABLE offers (
-    id           uuid PRIMARY KEY,
+    id           uuid NOT NULL,
     order_id     text NOT NULL REFERENCES orders (id),
     attempt_no   integer NOT NULL,
     round        integer NOT NULL,
@@ -165,8 +165,9 @@ CREATE TABLE offers (
     offered_at   timestamptz(3) NOT NULL,
     expires_at   timestamptz(3) NOT NULL,
     responded_at timestamptz(3),
-    UNIQUE (order_id, attempt_no, driver_id)
+    PRIMARY KEY (order_id, attempt_no, driver_id)
 );
+COMMENT ON COLUMN offers.id IS 'a random UUID, which clients name together with the order; no index, so statements name the order too';
 COMMENT ON COLUMN offers.slot IS 'offer slot, from 1 to the configured maximum of live offers; a driver''s live offers have different slots, which enforces the maximum';
 COMMENT ON COLUMN offers.rank IS 'rank among the drivers that could be asked, from 1';
 COMMENT ON COLUMN offers.score IS 'the rank is by score, smallest first: distance in metres, minus idle time, plus live offers, both converted to metres';

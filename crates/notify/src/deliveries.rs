@@ -153,7 +153,8 @@ async fn load_all(db: &Pool, ids: &[i64]) -> Vec<LookResult> {
          SELECT id, channel, next_attempt_at, dispatchq_now() AS now,
                 CASE kind
                     WHEN 'OFFER' THEN expires_at <= dispatchq_now() OR NOT EXISTS (
-                        SELECT 1 FROM offers f WHERE f.id = m.dedupe_key::uuid AND f.state = 'offered')
+                        SELECT 1 FROM offers f WHERE f.order_id = m.order_id AND f.id = m.dedupe_key::uuid
+                                             AND f.state || '' = 'offered')
                     WHEN 'OTP_WANTED' THEN expires_at <= dispatchq_now()
                     ELSE false END AS is_worthless
          FROM outbox m WHERE id = ANY ($1) AND state || '' = 'pending'",

@@ -184,7 +184,8 @@ pub async fn load_message(db: &Pool, id: i64) -> Result<Option<OutboxRow>, sqlx:
          SELECT m.id, message_id, order_id, binding_id, kind, m.channel, payload, state, attempts, backoff_from,
                 next_attempt_at, expires_at,
                 CASE WHEN kind = 'OFFER'
-                     THEN EXISTS (SELECT 1 FROM offers f WHERE f.id = m.dedupe_key::uuid AND f.state = 'offered') END
+                     THEN EXISTS (SELECT 1 FROM offers f WHERE f.order_id = m.order_id AND f.id = m.dedupe_key::uuid
+                                 AND f.state || '' = 'offered') END
                      AS offer_is_live,
                 coalesce((SELECT phone FROM drivers d WHERE d.id = m.payload->>'driver_id'), u.phone) AS phone, u.email,
                 dispatchq_now() AS now
@@ -288,7 +289,7 @@ pub async fn offer_of(db: &Pool, channel: &str, message_id: Uuid) -> Result<Opti
     sqlx::query_as(
         "-- offer of message
          SELECT m.id, m.order_id, f.driver_id, f.id AS offer_id, m.attempts
-         FROM outbox m JOIN offers f ON f.id = m.dedupe_key::uuid
+         FROM outbox m JOIN offers f ON f.order_id = m.order_id AND f.id = m.dedupe_key::uuid
          WHERE m.message_id = $1 AND m.channel = $2 AND m.kind = 'OFFER'",
     )
     .bind(message_id)

@@ -158,7 +158,7 @@ const ARRIVAL_CHECK: &str = "
                                WHERE g.order_id = r.id)";
 
 const OFFERS_CHECK: &str = "
-               AND (r.ended_offers = 0 OR r.ended_offers = (SELECT count(*) FROM f JOIN offers x ON x.id = f.id
+               AND (r.ended_offers = 0 OR r.ended_offers = (SELECT count(*) FROM f JOIN offers x ON x.order_id = f.order_id AND x.id = f.id
                                                             WHERE f.order_id = r.id AND x.state = f.from_state))";
 
 const CALLBACKS: &str = ",
@@ -184,7 +184,8 @@ const MATCHES: &str = ",
 const ENDED_OFFERS: &str = ",
          x AS (
              UPDATE offers SET state = f.to_state, reason = f.why, responded_at = f.at
-             FROM f JOIN u ON u.id = f.order_id WHERE offers.id = f.id AND offers.state = f.from_state)";
+             FROM f JOIN u ON u.id = f.order_id
+             WHERE offers.order_id = f.order_id AND offers.id = f.id AND offers.state = f.from_state)";
 
 const NEW_OFFERS: &str = ",
          t AS (

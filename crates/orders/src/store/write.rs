@@ -211,7 +211,7 @@ pub async fn outdate_decisions(db: impl PgExecutor<'_>, id: &OrderId, offer: Off
     sqlx::query(
         "-- outdate decisions
          UPDATE orders SET version = version + 1
-         WHERE id = $1 AND EXISTS (SELECT 1 FROM offers WHERE id = $2 AND order_id = $1 AND state = 'offered')",
+         WHERE id = $1 AND EXISTS (SELECT 1 FROM offers WHERE order_id = $1 AND id = $2 AND state || '' = 'offered')",
     )
     .bind(id.as_str())
     .bind(offer)
