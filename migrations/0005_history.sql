@@ -16,12 +16,11 @@ CREATE TABLE order_events (
     attempt_no  integer,
     detail      text,
     at          timestamptz(3) NOT NULL,
-    PRIMARY KEY (seq, at)
+    PRIMARY KEY (order_id, seq, at)
 ) PARTITION BY RANGE (at);
-COMMENT ON COLUMN order_events.seq IS 'assigned after the order''s row is updated, so it orders the events of one order';
+COMMENT ON COLUMN order_events.seq IS 'from a sequence, so it is unique; assigned after the order''s row is updated, so it orders the events of one order';
 COMMENT ON COLUMN order_events.actor IS 'role:name';
 COMMENT ON COLUMN order_events.key_id IS 'API key of the request; null for workers, partners, the command line and SQL';
-CREATE INDEX order_events_by_order ON order_events (order_id, seq);
 -- The index is partial because changes by staff are a small part of the history.
 CREATE INDEX order_events_by_staff ON order_events (at)
     WHERE split_part(actor, ':', 1) IN ('dispatcher', 'support', 'operator', 'admin', 'cli');
@@ -29,9 +28,8 @@ CREATE INDEX order_events_by_staff ON order_events (at)
 -- Events older than retention.events whose order still exists, because it is open or owes a refund. They move here before their
 -- day is dropped. Otherwise one such order would keep its day and every later day.
 CREATE TABLE order_events_kept (LIKE order_events);
-ALTER TABLE order_events_kept ADD PRIMARY KEY (seq);
+ALTER TABLE order_events_kept ADD PRIMARY KEY (order_id, seq);
 COMMENT ON TABLE order_events_kept IS 'events of dropped days whose order still exists; removed with the order';
-CREATE INDEX order_events_kept_by_order ON order_events_kept (order_id, seq);
 CREATE INDEX order_events_kept_by_staff ON order_events_kept (at)
     WHERE split_part(actor, ':', 1) IN ('dispatcher', 'support', 'operator', 'admin', 'cli');
 

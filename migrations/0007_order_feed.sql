@@ -22,7 +22,8 @@ COMMENT ON COLUMN order_feed.tx IS 'the transaction that wrote the row; readers 
 COMMENT ON COLUMN order_feed.seq IS 'assigned while the order''s row is locked, so it orders the steps of one order';
 COMMENT ON COLUMN order_feed.owner IS 'the producer that owns the order; null: only staff see it';
 CREATE INDEX order_feed_of_owner ON order_feed (owner, tx, seq) WHERE owner IS NOT NULL;
-CREATE INDEX order_feed_of_order ON order_feed (order_id);
+-- For the webhook about the creation of an order in SQL, which is sent with the order's first change.
+CREATE INDEX order_feed_created ON order_feed (order_id) WHERE kind = 'order.created';
 
 -- Adds the creations of orders, by the API or in SQL. The trigger runs once per statement, so a batch of orders costs one call.
 CREATE FUNCTION dispatchq_feed_created_orders() RETURNS trigger
