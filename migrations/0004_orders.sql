@@ -54,6 +54,17 @@ CREATE TABLE orders (
     created_at        timestamptz(3) NOT NULL,
     updated_at        timestamptz(3) NOT NULL,
     closed_at         timestamptz(3),
+    -- Parts of the status for indexes. A step that changes none of them, such as a pickup, writes no index entry.
+    on_trip           boolean NOT NULL GENERATED ALWAYS AS (status IN ('DRIVER_ASSIGNED', 'PICKED_UP')) STORED,
+    searching         boolean NOT NULL GENERATED ALWAYS AS
+                      (status IN ('PENDING_JOB_ID', 'ASSIGNED', 'DISPATCHING', 'PENDING')) STORED,
+    searching_fleet   boolean NOT NULL GENERATED ALWAYS AS (status = 'DISPATCHING' AND partner IS NULL) STORED,
+    needs_decision    boolean NOT NULL GENERATED ALWAYS AS (status = 'PENDING' OR held_for_review) STORED,
+    owes_refund       boolean NOT NULL GENERATED ALWAYS AS (
+        status IN ('CANCELLED_BY_SYSTEM_AFTER_PAYMENT', 'REFUND_PENDING')
+        OR (status IN ('CANCELLED_BY_USER', 'CANCELLED_BY_DRIVER') AND paid_at IS NOT NULL
+            AND amount_minor IS DISTINCT FROM 0)) STORED,
+    closed_status     text GENERATED ALWAYS AS (CASE WHEN closed_at IS NOT NULL THEN status END) STORED,
     CHECK (status NOT IN ('DRIVER_ASSIGNED', 'PICKED_UP', 'COMPLETED') OR driver_id IS NOT NULL),
     CHECK (attempt_deadline IS NULL OR next_attempt_at IS NULL),
     CHECK (held_for_review = (held_reason IS NOT NULL)),
@@ -62,7 +73,7 @@ CREATE TABLE orders (
     CHECK ((closed_at IS NOT NULL) = (status IN (
         'COMPLETED', 'CANCELLED_BY_SYSTEM', 'CANCELLED_BY_SYSTEM_AFTER_PAYMENT', 'REFUND_PENDING', 'REFUNDED',
         'CANCELLED_BY_USER', 'CANCELLED_BY_DRIVER')))
-) WITH (fillfactor = 70);  -- room for HOT updates: no index has a column that changes at every step
+) WITH (fillfactor = 70);  -- room for HOT updates: no index has `status` or another column that changes at every step
 
 COMMENT ON COLUMN orders.owner IS 'name of the producer that owns the order; other producers cannot see it; null: only staff see it';
 COMMENT ON COLUMN orders.language IS 'BCP 47 tag, for messages to the customer; null: texts.customer_language of the configuration';
@@ -85,49 +96,42 @@ COMMENT ON COLUMN orders.trip_deadline IS 'deadline of the next trip step while 
 COMMENT ON COLUMN orders.held_for_review IS 'timers are stopped until a person decides';
 COMMENT ON COLUMN orders.held_reason IS 'reason for the review, as text for people';
 COMMENT ON COLUMN orders.hold_cause IS 'reason for the review, for programs: {"kind": "dead_timer", "job": "dispatch:ORD-1:1"}; null: not under review';
+COMMENT ON COLUMN orders.owes_refund IS 'a paid order that ended without a ride and whose refund is not settled';
+COMMENT ON COLUMN orders.closed_status IS 'status of a closed order; null: the order is open';
 COMMENT ON COLUMN orders.version IS 'incremented by every change; a change names the version that its decision used';
 COMMENT ON COLUMN orders.write_id IS 'id of the latest write; a process that lost the answer to a COMMIT searches for it';
 COMMENT ON COLUMN orders.creation_id IS 'id of the first write; a process that lost the answer to a creation searches for it, also after later changes; null: created in SQL';
 
--- For lists of orders, newest first. Their columns do not change while an order is dispatched, or change only in updates that write
--- other indexes anyway (the driver, the state).
+-- For lists of orders, newest first. No index has the column `status`, in its keys or its predicate: then a change of the status
+-- would write an entry into every index.
 CREATE INDEX orders_by_age ON orders (created_at, id);
-CREATE INDEX orders_by_status ON orders (status, created_at, id);
 CREATE INDEX orders_by_customer ON orders (customer_id, created_at, id) WHERE customer_id IS NOT NULL;
 CREATE INDEX orders_by_driver ON orders (driver_id, created_at, id) WHERE driver_id IS NOT NULL;
 CREATE INDEX orders_by_owner ON orders (owner, created_at, id) WHERE owner IS NOT NULL;
+CREATE INDEX orders_closed_by_status ON orders (closed_status, created_at, id) WHERE closed_status IS NOT NULL;
+-- Lists of open orders by status or service type read this index too. Their cost is bounded by the open orders.
 CREATE INDEX orders_open_by_age ON orders (created_at, id) WHERE closed_at IS NULL;
 CREATE INDEX orders_open_by_area ON orders (area_id, created_at, id) WHERE closed_at IS NULL AND area_id IS NOT NULL;
-CREATE INDEX orders_open_by_service ON orders (service_type, created_at, id) WHERE closed_at IS NULL;
-CREATE INDEX orders_to_decide ON orders (created_at, id) WHERE status = 'PENDING';
-CREATE INDEX orders_held ON orders (id) WHERE held_for_review;
+CREATE INDEX orders_to_decide ON orders (created_at, id) WHERE needs_decision;
 CREATE INDEX orders_open ON orders (id) WHERE closed_at IS NULL;
 CREATE INDEX orders_by_job_id ON orders (job_id) WHERE job_id IS NOT NULL;
 -- For erasures.
 CREATE INDEX orders_by_former_driver ON orders USING gin (former_drivers) WHERE former_drivers <> '{}';
 -- A driver of your own fleet has at most one active order, also under concurrent writes. Partners manage their own drivers.
-CREATE UNIQUE INDEX orders_one_active_per_driver ON orders (driver_id)
-    WHERE status IN ('DRIVER_ASSIGNED', 'PICKED_UP') AND partner IS NULL;
+CREATE UNIQUE INDEX orders_one_active_per_driver ON orders (driver_id) WHERE on_trip AND partner IS NULL;
 -- Orders that wait in an area. Its columns do not change while an order waits.
 CREATE INDEX orders_waiting ON orders (area_id, service_type) INCLUDE (lifetime_deadline)
-    WHERE status IN ('PENDING_JOB_ID', 'ASSIGNED', 'DISPATCHING', 'PENDING') AND area_id IS NOT NULL;
+    WHERE searching AND area_id IS NOT NULL;
 -- Orders that wait for a driver of your own fleet, in cells of a twentieth of a degree, about 5.5 km from south to north. A
 -- statement reads the oldest orders of a few cells in order, so its cost does not depend on the orders that wait elsewhere. Its
 -- columns do not change while an order waits.
 CREATE INDEX orders_waiting_by_place ON orders (service_type, floor(pickup_lat * 20), floor(pickup_lng * 20), created_at, id)
-    WHERE status = 'DISPATCHING' AND partner IS NULL;
--- Refunds that are not settled, oldest first.
-CREATE INDEX orders_refunds_unsettled ON orders (closed_at, id)
-    WHERE status IN ('CANCELLED_BY_SYSTEM_AFTER_PAYMENT', 'REFUND_PENDING')
-       OR (status IN ('CANCELLED_BY_USER', 'CANCELLED_BY_DRIVER') AND paid_at IS NOT NULL);
--- Closed orders that the cleanup may remove. The index lists the statuses, so it excludes orders that still owe a refund and
--- any status that is added later.
+    WHERE searching_fleet;
+-- Closed orders, oldest first: those that owe a refund, and those that the cleanup may remove.
 --
 -- The indexes of sweeps are B-trees. The cleanup removes rows by age, and new rows fill their space, so after a while each
 -- range of a BRIN index would span from the oldest row to the newest.
-CREATE INDEX orders_removable ON orders (closed_at, id)
-    WHERE status IN ('COMPLETED', 'CANCELLED_BY_SYSTEM', 'REFUNDED')
-       OR (status IN ('CANCELLED_BY_USER', 'CANCELLED_BY_DRIVER') AND payment_status NOT IN ('PAID', 'SETTLEMENT'));
+CREATE INDEX orders_closed ON orders (owes_refund, closed_at, id) WHERE closed_at IS NOT NULL;
 
 -- Sets `paid_at`, whichever program writes the order. A later payment status does not clear it. Refunds, their alerts and the
 -- checker read it.

@@ -57,12 +57,12 @@ BEGIN
     IF waits_for IS NULL THEN
         RETURN (SELECT count(*) FROM orders o
                 WHERE o.area_id = $1 AND o.service_type = $2
-                  AND o.status IN ('PENDING_JOB_ID', 'ASSIGNED', 'DISPATCHING', 'PENDING')
+                  AND o.searching
                   AND o.lifetime_deadline > dispatchq_now());
     END IF;
     RETURN (SELECT count(*) FROM orders o
             WHERE o.area_id = $1 AND o.service_type = $2
-              AND o.status IN ('PENDING_JOB_ID', 'ASSIGNED', 'DISPATCHING', 'PENDING')
+              AND o.searching
               AND o.lifetime_deadline > dispatchq_now()
               AND o.created_at > dispatchq_now() - make_interval(secs => waits_for));
 END $$;

@@ -138,7 +138,9 @@ async fn check_postgres(config: &Config) -> Vec<DoctorFinding> {
     }
     found.extend(providers::check_servers(config, &pool).await);
     let held: Result<i64, _> =
-        sqlx::query_scalar("SELECT count(*) FROM orders WHERE held_for_review").fetch_one(&pool).await;
+        sqlx::query_scalar("SELECT count(*) FROM orders WHERE needs_decision AND held_for_review")
+            .fetch_one(&pool)
+            .await;
     if let Ok(n @ 1..) = held {
         found.push(new_finding(
             "review",

@@ -230,10 +230,11 @@ impl<'a> OpenSearch<'a> {
         self.named.as_ref().is_some_and(Vec::is_empty)
     }
 
-    /// Returns whether the condition "is open" can be omitted. A status already implies it. If both are given, Postgres
-    /// treats them as independent and scans all open orders for the few with the status.
+    /// Returns whether the condition "is open" is omitted. A status decides it: only closed orders have an index by
+    /// status, and orders with an open status are found among all open orders.
     fn finds_closed(&self) -> bool {
-        self.search.closed != Some(false) && (self.closed != ClosedOrders::None || self.search.status.is_some())
+        let includes_closed = self.search.status.map_or(self.closed != ClosedOrders::None, OrderStatus::is_closed);
+        self.search.closed != Some(false) && includes_closed
     }
 
     /// Returns the range of creation times for closed orders, if any.
@@ -254,9 +255,10 @@ impl<'a> OpenSearch<'a> {
              SELECT * FROM orders
              WHERE ($1::boolean OR closed_at IS NULL)
                AND ($2::timestamptz IS NULL OR created_at >= $2) AND ($3::timestamptz IS NULL OR created_at < $3)
-               AND ($4::text IS NULL OR status = $4) AND ($5::text IS NULL OR area_id = $5)
+               AND ($4::text IS NULL OR CASE WHEN $1::boolean THEN closed_status ELSE status END = $4)
+               AND ($5::text IS NULL OR area_id = $5)
                AND ($6::text IS NULL OR service_type = $6) AND ($7::text IS NULL OR driver_id = $7)
-               AND ($8::text IS NULL OR customer_id = $8) AND ($9::boolean IS NULL OR held_for_review = $9)
+               AND ($8::text IS NULL OR customer_id = $8) AND ($9::boolean IS NULL OR held_for_review = $9) AND ($9 IS NOT TRUE OR needs_decision)
                AND ($10::text[] IS NULL OR id = ANY ($10))
                AND ($11::timestamptz IS NULL OR (created_at, id) < ($11, $12::text))
                AND ($14::text IS NULL OR owner = $14)
@@ -293,9 +295,10 @@ impl<'a> OpenSearch<'a> {
                  SELECT status FROM orders
                  WHERE ($1::boolean OR closed_at IS NULL)
                    AND ($2::timestamptz IS NULL OR created_at >= $2) AND ($3::timestamptz IS NULL OR created_at < $3)
-                   AND ($4::text IS NULL OR status = $4) AND ($5::text IS NULL OR area_id = $5)
+                   AND ($4::text IS NULL OR CASE WHEN $1::boolean THEN closed_status ELSE status END = $4)
+                   AND ($5::text IS NULL OR area_id = $5)
                    AND ($6::text IS NULL OR service_type = $6) AND ($7::text IS NULL OR driver_id = $7)
-                   AND ($8::text IS NULL OR customer_id = $8) AND ($9::boolean IS NULL OR held_for_review = $9)
+                   AND ($8::text IS NULL OR customer_id = $8) AND ($9::boolean IS NULL OR held_for_review = $9) AND ($9 IS NOT TRUE OR needs_decision)
                    AND ($10::text[] IS NULL OR id = ANY ($10)) AND ($12::text IS NULL OR owner = $12)
                  ORDER BY created_at DESC, id DESC LIMIT $11) page
              GROUP BY status ORDER BY count(*) DESC, status",
@@ -350,8 +353,7 @@ pub async fn list_to_decide(db: &Pool, limit: u32) -> Result<Vec<Order>, sqlx::E
     sqlx::query_as(
         "-- orders to decide on
          SELECT * FROM orders
-         WHERE id IN ((SELECT id FROM orders WHERE status = 'PENDING' ORDER BY created_at, id LIMIT $1)
-                      UNION ALL (SELECT id FROM orders WHERE held_for_review ORDER BY id LIMIT $1)
+         WHERE id IN ((SELECT id FROM orders WHERE needs_decision ORDER BY created_at, id LIMIT 2 * $1)
                       UNION ALL (SELECT a.order_id FROM (SELECT order_id, kind FROM alerts WHERE acked_at IS NULL
                                                          ORDER BY id LIMIT 2000) a
                                  JOIN orders o ON o.id = a.order_id AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP')
@@ -380,9 +382,7 @@ pub async fn list_refunds(
     sqlx::query_as(
         "-- list refunds
          SELECT * FROM orders
-         WHERE (status IN ('CANCELLED_BY_SYSTEM_AFTER_PAYMENT', 'REFUND_PENDING')
-                OR (status IN ('CANCELLED_BY_USER', 'CANCELLED_BY_DRIVER') AND paid_at IS NOT NULL
-                    AND amount_minor IS DISTINCT FROM 0))
+         WHERE owes_refund AND closed_at IS NOT NULL
            AND ($1::boolean OR status = 'REFUND_PENDING') AND ($2::boolean OR status <> 'REFUND_PENDING')
            AND ($3::timestamptz IS NULL OR (closed_at, id) > ($3, $4::text))
          ORDER BY closed_at, id LIMIT $5",
@@ -400,7 +400,7 @@ async fn list_completed_refunds(db: &Pool, after: Option<&TimedPlace>, limit: u3
     sqlx::query_as(
         "-- list completed refunds
          SELECT * FROM orders
-         WHERE status = 'REFUNDED' AND ($1::timestamptz IS NULL OR (created_at, id) < ($1, $2::text))
+         WHERE closed_status = 'REFUNDED' AND ($1::timestamptz IS NULL OR (created_at, id) < ($1, $2::text))
          ORDER BY created_at DESC, id DESC LIMIT $3",
     )
     .bind(after.map(|place| place.at))

@@ -55,7 +55,10 @@ async fn erasures_are_replayed_onto_a_restored_backup() {
         sqlx::query_scalar("SELECT former_drivers[1] FROM orders").fetch_one(&app.core.db).await.unwrap();
 
     // The backup is restored: it contains the people and no erasure.
-    sql("TRUNCATE erasures; DELETE FROM orders; DELETE FROM order_events; INSERT INTO orders SELECT * FROM backup.orders;
+    sql("TRUNCATE erasures; DELETE FROM orders; DELETE FROM order_events;
+         ALTER TABLE backup.orders DROP COLUMN on_trip, DROP COLUMN searching, DROP COLUMN searching_fleet,
+             DROP COLUMN needs_decision, DROP COLUMN owes_refund, DROP COLUMN closed_status;
+         INSERT INTO orders SELECT * FROM backup.orders;
          INSERT INTO order_events SELECT * FROM backup.events; INSERT INTO drivers SELECT * FROM backup.drivers;
          DROP SCHEMA backup CASCADE")
     .await;

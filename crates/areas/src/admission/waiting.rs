@@ -288,7 +288,7 @@ pub async fn repair_waiting_sets(areas: &Areas, suspects: &mut SuspectMembers) -
     let waiters: Vec<WaitingOrder> = sqlx::query_as(
         "-- who waits
          SELECT area_id, service_type, id, created_at, lifetime_deadline FROM orders
-         WHERE status IN ('PENDING_JOB_ID', 'ASSIGNED', 'DISPATCHING', 'PENDING') AND area_id IS NOT NULL
+         WHERE searching AND area_id IS NOT NULL
            AND lifetime_deadline > dispatchq_now()",
     )
     .fetch_all(&areas.core.db)

@@ -132,9 +132,7 @@ pub async fn refunds_to_begin(db: &Pool) -> Result<(u64, Option<TimeDelta>), sql
             "-- count a page of refunds to begin
              WITH page AS MATERIALIZED (
                  SELECT id, closed_at, paid_at FROM orders
-                 WHERE (status = 'CANCELLED_BY_SYSTEM_AFTER_PAYMENT'
-                        OR (status IN ('CANCELLED_BY_USER', 'CANCELLED_BY_DRIVER') AND paid_at IS NOT NULL
-                            AND amount_minor IS DISTINCT FROM 0))
+                 WHERE owes_refund AND closed_at IS NOT NULL AND status <> 'REFUND_PENDING'
                    AND ($1::timestamptz IS NULL OR (closed_at, id) > ($1, $2::text)) ORDER BY closed_at, id LIMIT $3)
              SELECT count(*) AS refunds, min(greatest(closed_at, paid_at)) AS oldest, (SELECT dispatchq_now()) AS now,
                     max(closed_at) AS last_at, (array_agg(id ORDER BY closed_at DESC, id DESC))[1] AS last_id

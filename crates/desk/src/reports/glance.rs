@@ -93,9 +93,7 @@ pub async fn count_refunds(db: &Pool) -> Result<OwedRefunds, sqlx::Error> {
         "-- glance at refunds
          WITH page AS MATERIALIZED (
              SELECT status, currency, amount_minor, closed_at FROM orders
-             WHERE status IN ('CANCELLED_BY_SYSTEM_AFTER_PAYMENT', 'REFUND_PENDING')
-                OR (status IN ('CANCELLED_BY_USER', 'CANCELLED_BY_DRIVER') AND paid_at IS NOT NULL
-                    AND amount_minor IS DISTINCT FROM 0)
+             WHERE owes_refund AND closed_at IS NOT NULL
              ORDER BY closed_at, id LIMIT $1)
          SELECT currency, count(*) AS refunds, count(*) FILTER (WHERE status = 'REFUND_PENDING') AS started,
                 sum(amount_minor)::text AS sum, min(closed_at) AS oldest

@@ -110,7 +110,7 @@ async fn list_waiting_rows(core: &Core, settled_since: DateTime<Utc>) -> Result<
                               AND coalesce(e.from_status, '')
                                   NOT IN ('PENDING_JOB_ID', 'ASSIGNED', 'DISPATCHING', 'PENDING')) AS is_settled
          FROM orders o
-         WHERE o.status IN ('PENDING_JOB_ID', 'ASSIGNED', 'DISPATCHING', 'PENDING') AND o.area_id IS NOT NULL
+         WHERE o.searching AND o.area_id IS NOT NULL
            AND o.lifetime_deadline > dispatchq_now()",
     )
     .bind(settled_since)

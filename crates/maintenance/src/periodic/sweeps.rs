@@ -42,9 +42,8 @@ pub const SWEEPS: [&TableSweep; 26] = [
     &PLANS,
 ];
 
-// Selects closed orders that owe no refund. The first part reads the index `orders_removable`, whose condition for
-// cancelled orders tests the payment status but not `paid_at`. The second part reads `orders_refunds_unsettled` for
-// cancelled paid orders with amount 0.
+// Selects closed orders that owe no refund, by the index `orders_closed`. The list of statuses excludes any status that is
+// added later.
 pub(super) const ORDERS: TableSweep = TableSweep {
     what: "orders",
     count: include_str!("sweeps/count_orders.sql"),

@@ -207,7 +207,7 @@ async fn every_look_at_what_waits_reads_an_index() {
             "orders/src/search.rs",
             "search orders",
             &[
-                "true",
+                "false",
                 "NULL",
                 "NULL",
                 "'PENDING'",
@@ -264,9 +264,9 @@ async fn lists_by_status_or_service_use_indexes() {
     let (_t, mut db) = filled().await;
     const NONE: &str = "NULL";
     for (index, all, from, status, service) in [
-        ("orders_by_status", "true", "'2029-01-01'", "'CANCELLED_BY_DRIVER'", NONE),
-        ("orders_by_status", "true", NONE, "'DRIVER_ASSIGNED'", NONE),
-        ("orders_open_by_service", "false", NONE, NONE, "'RENT'"),
+        ("orders_closed_by_status", "true", "'2029-01-01'", "'CANCELLED_BY_DRIVER'", NONE),
+        ("orders_open", "false", NONE, "'DRIVER_ASSIGNED'", NONE),
+        ("orders_open", "false", NONE, NONE, "'RENT'"),
     ] {
         let filter = [all, from, NONE, status, NONE, service, NONE, NONE, NONE, NONE];
         for (name, rest) in

@@ -180,7 +180,7 @@ pub async fn remove_driver(db: &Pool, id: &DriverId, by: ActionAuthor<'_>) -> Re
     let mut tx = db.begin().await?;
     let order: Option<String> = sqlx::query_scalar(
         "-- order of driver
-         SELECT id FROM orders WHERE driver_id = $1 AND status IN ('DRIVER_ASSIGNED', 'PICKED_UP') AND partner IS NULL",
+         SELECT id FROM orders WHERE driver_id = $1 AND on_trip AND partner IS NULL",
     )
     .bind(id)
     .fetch_optional(&mut *tx)
@@ -278,7 +278,7 @@ pub async fn list_page(
         "-- list page of drivers
          SELECT d.id, d.service_types, d.lat, d.lng, d.available, d.idle_since, o.id AS active_order, d.disabled_at
          FROM drivers d
-         LEFT JOIN orders o ON o.driver_id = d.id AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP')
+         LEFT JOIN orders o ON o.driver_id = d.id AND o.on_trip
               AND o.partner IS NULL
          WHERE ($1::text IS NULL OR $1 = ANY (d.service_types)) AND ($2::boolean IS NULL OR d.available = $2)
            AND ($3::boolean IS NULL OR (d.disabled_at IS NOT NULL) = $3) AND ($4::text IS NULL OR d.id > $4)

@@ -157,7 +157,7 @@ pub async fn find_driver(db: &Pool, id: &DriverId) -> Result<Option<DriverRecord
         "-- find driver
          SELECT d.id, d.service_types, d.lat, d.lng, d.available, d.idle_since, o.id AS active_order, d.disabled_at
          FROM drivers d
-         LEFT JOIN orders o ON o.driver_id = d.id AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP')
+         LEFT JOIN orders o ON o.driver_id = d.id AND o.on_trip
               AND o.partner IS NULL
          WHERE d.id = $1",
     )
@@ -286,7 +286,7 @@ pub async fn list_drivers(db: &Pool, limit: u32) -> Result<Vec<DriverRecord>, sq
         "-- list drivers
          SELECT d.id, d.service_types, d.lat, d.lng, d.available, d.idle_since, o.id AS active_order, d.disabled_at
          FROM drivers d
-         LEFT JOIN orders o ON o.driver_id = d.id AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP')
+         LEFT JOIN orders o ON o.driver_id = d.id AND o.on_trip
               AND o.partner IS NULL
          ORDER BY d.id LIMIT $1",
     )

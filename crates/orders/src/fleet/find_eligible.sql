@@ -3,7 +3,7 @@ SELECT d.id FROM drivers d
 WHERE d.available AND $2 = ANY (d.service_types) AND d.id <> ALL ($9)
   AND d.lat BETWEEN $3 - $5 AND $3 + $5 AND d.lng BETWEEN $4 - $6 AND $4 + $6
   AND (SELECT count(*) FROM orders o
-       WHERE o.driver_id = d.id AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP') AND o.partner IS NULL) = 0
+       WHERE o.driver_id = d.id AND o.on_trip AND o.partner IS NULL) = 0
   AND (SELECT count(*) FROM offers f WHERE f.driver_id = d.id AND f.state = 'offered') < $10
   AND NOT EXISTS (SELECT 1 FROM offers f WHERE f.order_id = $1 AND f.driver_id = d.id
                   AND (f.state = 'declined' OR f.round = $7))

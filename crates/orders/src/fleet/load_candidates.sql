@@ -1,7 +1,7 @@
 -- candidates
 SELECT q.place, d.id AS driver_id, d.lat, d.lng, d.idle_since, held.live_offers,
        CASE WHEN (SELECT count(*) FROM orders o
-                  WHERE o.driver_id = d.id AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP')
+                  WHERE o.driver_id = d.id AND o.on_trip
                     AND o.partner IS NULL) > 0 THEN 'busy'
             WHEN d.id = ANY (q.former_drivers) THEN 'had_it'
             WHEN mine.declined THEN 'declined'

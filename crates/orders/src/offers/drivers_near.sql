@@ -19,7 +19,7 @@ free AS MATERIALIZED (
     JOIN drivers d ON d.available AND s.service_type = ANY (d.service_types)
                   AND d.lat BETWEEN s.south AND s.north AND d.lng BETWEEN s.west AND s.east
     WHERE (SELECT count(*) FROM orders o
-           WHERE o.driver_id = d.id AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP') AND o.partner IS NULL) = 0
+           WHERE o.driver_id = d.id AND o.on_trip AND o.partner IS NULL) = 0
       AND (SELECT count(*) FROM offers f WHERE f.driver_id = d.id AND f.state = 'offered') < s.most_offers
       AND (s.cool_down_s = 0
            OR (SELECT max(f.responded_at) FROM offers f

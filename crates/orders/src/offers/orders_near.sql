@@ -3,7 +3,7 @@ WITH p AS MATERIALIZED (
     SELECT t.* FROM unnest($2::text[], $3::float8[], $4::bigint[], $5::float8[])
                     AS t (service_type, radius_m, most_offers, cool_down_s)
     WHERE (SELECT o.id FROM orders o
-           WHERE o.service_type = t.service_type AND o.status = 'DISPATCHING' AND o.partner IS NULL
+           WHERE o.service_type = t.service_type AND o.searching_fleet
            ORDER BY floor(o.pickup_lat * 20), floor(o.pickup_lng * 20), o.created_at, o.id LIMIT 1) IS NOT NULL),
 d AS MATERIALIZED (
     SELECT d.id, d.lat, d.lng, p.service_type, p.radius_m, (p.radius_m + 1) / 111000 AS lat_span,
@@ -16,7 +16,7 @@ d AS MATERIALIZED (
     -- `IS NOT FALSE` prevents Postgres from scanning the index of all available drivers
     JOIN drivers d ON d.id = ANY ($1::text[]) AND d.available IS NOT FALSE AND p.service_type = ANY (d.service_types)
     WHERE (SELECT count(*) FROM orders o
-           WHERE o.driver_id = d.id AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP') AND o.partner IS NULL) = 0
+           WHERE o.driver_id = d.id AND o.on_trip AND o.partner IS NULL) = 0
       AND (SELECT count(*) FROM offers x WHERE x.driver_id = d.id AND x.state = 'offered') < p.most_offers),
 f AS MATERIALIZED (
     SELECT d.*, (40 * lat_span + 1) * (40 * lng_span + 1) > $9 OR abs(lng) + lng_span > 180 AS is_wide FROM d),
@@ -25,10 +25,10 @@ w AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT o.id, o.service_type, o.created_at, o.pickup_lat, o.pickup_lng, o.former_drivers, o.round, o.next_attempt_at
         FROM orders o
-        WHERE o.service_type = t.service_type AND o.status = 'DISPATCHING' AND o.partner IS NULL
+        WHERE o.service_type = t.service_type AND o.searching_fleet
           AND (o.next_attempt_at IS NOT NULL OR o.attempt_deadline <= dispatchq_now()) AND NOT o.held_for_review
           AND (o.lifetime_waived OR o.lifetime_deadline > dispatchq_now())
-        -- uses the index of cells: the index by status also contains the orders of partners
+        -- uses the index of cells: the index of open orders also contains the orders of partners
         ORDER BY o.created_at + interval '0', o.id LIMIT $8) o)
 SELECT f.id AS driver_id, f.cools_for_s, n.id AS order_id, n.created_at, n.distance_m
 FROM f LEFT JOIN LATERAL (
@@ -38,7 +38,7 @@ FROM f LEFT JOIN LATERAL (
      CROSS JOIN LATERAL (
          SELECT o.id, o.created_at, dispatchq_distance_m(f.lat, f.lng, o.pickup_lat, o.pickup_lng) AS distance_m
          FROM (SELECT o.id, o.created_at, o.pickup_lat, o.pickup_lng, o.former_drivers, o.round, o.next_attempt_at FROM orders o
-               WHERE o.service_type = f.service_type AND o.status = 'DISPATCHING' AND o.partner IS NULL
+               WHERE o.service_type = f.service_type AND o.searching_fleet
                  AND floor(o.pickup_lat * 20) = row_no::float8 AND floor(o.pickup_lng * 20) = column_no::float8
                  AND (o.next_attempt_at IS NOT NULL OR o.attempt_deadline <= dispatchq_now()) AND NOT o.held_for_review
                  AND (o.lifetime_waived OR o.lifetime_deadline > dispatchq_now())

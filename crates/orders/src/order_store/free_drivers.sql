@@ -10,5 +10,5 @@ p AS MATERIALIZED (
     WHERE CASE WHEN p.order_id IN (SELECT n.id FROM n JOIN l ON l.id = n.id WHERE l.version = n.expected)
                THEN pg_try_advisory_xact_lock((SELECT dispatchq_lock($11::integer)), hashtext(p.driver_id)) ELSE false END
       AND (SELECT count(*) FROM orders z
-           WHERE z.driver_id = p.driver_id AND z.status IN ('DRIVER_ASSIGNED', 'PICKED_UP')
+           WHERE z.driver_id = p.driver_id AND z.on_trip
              AND z.partner IS NULL) = 0),

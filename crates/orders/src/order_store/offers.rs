@@ -26,7 +26,7 @@ pub(super) async fn find_live(db: &Pool, queries: &[OfferQuery]) -> Vec<Result<b
              AND f.state || '' = 'offered'
          CROSS JOIN LATERAL (SELECT FROM orders o WHERE o.id = q.order_id AND o.status = 'DISPATCHING' OFFSET 0) o
          WHERE (SELECT count(*) FROM orders a WHERE a.driver_id = q.driver_id
-                AND a.status IN ('DRIVER_ASSIGNED', 'PICKED_UP') AND a.partner IS NULL) = 0",
+                AND a.on_trip AND a.partner IS NULL) = 0",
     )
     .bind(queries.iter().map(|query| query.offer).collect::<Vec<_>>())
     .bind(queries.iter().map(|query| query.order.as_str()).collect::<Vec<_>>())

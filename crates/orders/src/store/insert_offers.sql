@@ -13,7 +13,7 @@ CROSS JOIN LATERAL (
                       WHERE f.driver_id = c.driver_id AND f.state = 'offered' AND f.slot = s.n)
     ORDER BY s.n LIMIT 1) free
 WHERE (SELECT count(*) FROM orders o
-       WHERE o.driver_id = c.driver_id AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP')
+       WHERE o.driver_id = c.driver_id AND o.on_trip
          AND o.partner IS NULL) = 0
 -- for a slot that was taken after this statement started
 ON CONFLICT DO NOTHING

@@ -1,17 +1,8 @@
 -- count old orders
 WITH seen AS MATERIALIZED (
-    (SELECT id, closed_at FROM orders
-     WHERE (status IN ('COMPLETED', 'CANCELLED_BY_SYSTEM', 'REFUNDED')
-            OR (status IN ('CANCELLED_BY_USER', 'CANCELLED_BY_DRIVER')
-                AND payment_status NOT IN ('PAID', 'SETTLEMENT')))
-       AND (status IN ('COMPLETED', 'CANCELLED_BY_SYSTEM', 'REFUNDED') OR paid_at IS NULL OR amount_minor = 0)
-       AND closed_at < $1 AND (closed_at, id) > ($3, $4)
-     ORDER BY closed_at, id LIMIT $2)
-    UNION
-    (SELECT id, closed_at FROM orders
-     WHERE status IN ('CANCELLED_BY_USER', 'CANCELLED_BY_DRIVER') AND paid_at IS NOT NULL AND amount_minor = 0
-       AND closed_at < $1 AND (closed_at, id) > ($3, $4)
-     ORDER BY closed_at, id LIMIT $2)
+    SELECT id, closed_at FROM orders
+    WHERE NOT owes_refund AND closed_at < $1 AND (closed_at, id) > ($3, $4)
+      AND closed_status IN ('COMPLETED', 'CANCELLED_BY_SYSTEM', 'REFUNDED', 'CANCELLED_BY_USER', 'CANCELLED_BY_DRIVER')
     ORDER BY closed_at, id LIMIT $2),
 old AS (
     SELECT id FROM seen s
