@@ -143,6 +143,7 @@ CREATE TABLE idempotency_keys (
 );
 COMMENT ON COLUMN idempotency_keys.holder_id IS 'api_keys.holder_id of the caller; it stays the same when a key is rotated';
 COMMENT ON COLUMN idempotency_keys.status IS 'HTTP status of the stored answer; null while the first request is running';
+COMMENT ON COLUMN idempotency_keys.body IS 'the stored answer; of a creation only the values that later changes of the order replace';
 COMMENT ON COLUMN idempotency_keys.work_id IS 'id of the work; it stays the same when the work is repeated after a crash';
 CREATE INDEX idempotency_keys_by_age ON idempotency_keys (created_at);
 

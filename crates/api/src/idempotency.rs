@@ -11,7 +11,8 @@ use axum::{
     http::{HeaderMap, StatusCode},
     response::{IntoResponse, Response},
 };
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use sqlx::Row;
 use utoipa::IntoParams;
@@ -22,7 +23,10 @@ use foundation::{
     db::Pool,
     idempotency_rows::{ClaimedKey, IdempotencyStore, NewClaim},
 };
-use orders::order_store::create::CreationKey;
+use orders::{
+    created_answer::{self, StoredCreation},
+    order_store::create::CreationKey,
+};
 
 const HEADER: &str = "idempotency-key";
 const MAX_KEY_BYTES: usize = 255;
@@ -169,9 +173,16 @@ async fn claim_key(
     }
     let status: Option<i16> = earlier.try_get("status")?;
     let status = status.ok_or(ApiError::IdempotencyRunning)?;
-    let body: Option<Value> = earlier.try_get("body")?;
+    let body = render_body(&rows.db, earlier.try_get::<Option<Value>, _>("body")?.unwrap_or_default()).await?;
     let status = u16::try_from(status).ok().and_then(|s| StatusCode::from_u16(s).ok()).unwrap_or(StatusCode::OK);
-    Ok(ClaimOutcome::Answered((status, body.unwrap_or_default())))
+    Ok(ClaimOutcome::Answered((status, body)))
+}
+
+/// Returns the body of a stored answer. The answer to a creation is rendered from its order.
+async fn render_body(db: &Pool, stored: Value) -> Result<Value, ApiError> {
+    let Ok(creation) = StoredCreation::deserialize(&stored) else { return Ok(stored) };
+    let created = created_answer::render_creation(db, creation).await?.ok_or(ApiError::NoSuchOrder)?;
+    Ok(json!(created))
 }
 
 /// Hashes each part with its length, so that different requests cannot have the same bytes.

@@ -2,7 +2,7 @@
 //! [`model::order`] and [`model::decide`].
 //!
 //! * [`capability`]: the struct through which other crates use orders.
-//! * [`create`]: creates orders. [`service_types`]: copies the configured service types to Postgres, for orders created
+//! * [`create`]: creates orders. [`created_answer`]: answers to repeated creations. [`service_types`]: copies the configured service types to Postgres, for orders created
 //!   in SQL.
 //! * [`update`]: changes an order on request and enqueues its timers. [`timer_calls`]: batches the calls to Redis for
 //!   timers. [`unsent`], [`unsent_timers`]: orders whose timers Redis did not accept.
@@ -28,6 +28,7 @@ pub mod capability;
 pub mod commit;
 pub mod compensation;
 pub mod create;
+pub mod created_answer;
 pub mod feed;
 pub mod first_tries;
 pub mod fleet;

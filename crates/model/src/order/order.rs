@@ -127,6 +127,28 @@ impl Order {
         }
     }
 
+    /// Returns the order as it was created, with this payment status and partner.
+    pub fn at_creation(self, payment_status: PaymentStatus, partner: Option<PartnerName>) -> Self {
+        let new = Self::new_unpaid(self.id.clone(), self.service_type.clone(), self.pickup(), self.created_at);
+        Self {
+            area_id: self.area_id,
+            customer_id: self.customer_id,
+            language: self.language,
+            channel: self.channel,
+            loyalty_level: self.loyalty_level,
+            admission: self.admission,
+            owner: self.owner,
+            amount_minor: self.amount_minor,
+            currency: self.currency,
+            lifetime_deadline: self.lifetime_deadline,
+            paid_at: payment_status.is_paid().then_some(self.created_at),
+            status: if partner.is_none() { OrderStatus::Dispatching } else { OrderStatus::PendingJobId },
+            payment_status,
+            partner,
+            ..new
+        }
+    }
+
     pub fn pickup(&self) -> LatLng {
         LatLng::new(self.pickup_lat, self.pickup_lng)
     }

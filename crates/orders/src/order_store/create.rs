@@ -196,7 +196,7 @@ const INSERT: &str = include_str!("insert.sql");
 const UNKNOWN_KEY: &str = "
              WHERE NOT EXISTS (SELECT 1 FROM idempotency_keys i WHERE i.holder_id = c.holder AND i.key = c.key)";
 
-/// The response to the request: the `OrderView` of a new order. A test compares both.
+/// The key with the values that [`created_answer`](crate::created_answer) needs besides the order.
 const KEPT_ANSWERS: &str = include_str!("kept_answers.sql");
 
 const CALL_FUNCTIONS: &str = include_str!("call_functions.sql");

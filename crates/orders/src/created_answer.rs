@@ -1,0 +1,40 @@
+//! Answers to repeated creations. The row of an idempotency key keeps only the values that later changes of the order
+//! replace. The rest of the answer is rendered from the order.
+//!
+//! An order is kept at least a day after its end, and the key is valid for a day, so the order exists as long as its key
+//! is valid. An erasure of the order removes the key.
+
+use jobs::OrderId;
+use model::{
+    ids::PartnerName,
+    order::{PaymentStatus, Snapshot},
+    view::OrderView,
+};
+use serde::Deserialize;
+
+use crate::store;
+use foundation::db::Pool;
+
+/// Values of a creation, as `order_store/kept_answers.sql` stores them. No other answer has exactly these members.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StoredCreation {
+    order_id: OrderId,
+    created: CreatedValues,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CreatedValues {
+    payment_status: PaymentStatus,
+    partner: Option<PartnerName>,
+}
+
+/// Returns the order as its creation answered. `None` if it does not exist.
+pub async fn render_creation(db: &Pool, stored: StoredCreation) -> Result<Option<OrderView>, sqlx::Error> {
+    let Some(now) = store::load_order(db, &stored.order_id).await? else { return Ok(None) };
+    let CreatedValues { payment_status, partner } = stored.created;
+    let order = now.order.at_creation(payment_status, partner);
+    let created_at = order.created_at;
+    Ok(Some(OrderView::from(&Snapshot::from_order(order, created_at))))
+}
