@@ -182,15 +182,26 @@ CREATE UNIQUE INDEX offers_live_by_driver ON offers (driver_id, slot) WHERE stat
 CREATE INDEX offers_unwanted ON offers (driver_id, responded_at) WHERE state IN ('declined', 'expired');
 CREATE INDEX offers_settled ON offers (driver_id, responded_at) WHERE state IN ('accepted', 'superseded', 'withdrawn');
 
--- Drivers considered for an attempt, with the reason for each rank.
+-- Drivers considered for an attempt, with the reason for each rank. Arrays take half the space of JSON, which repeats the names of
+-- its members for each driver. The table is separate from the history because it is kept for a shorter time (retention.messages)
+-- and because the erasure of a driver scans it.
 CREATE TABLE rankings (
-    order_id   text NOT NULL REFERENCES orders (id) ON DELETE CASCADE,
-    attempt_no integer NOT NULL,
-    at         timestamptz(3) NOT NULL,
-    candidates jsonb NOT NULL,
+    order_id     text NOT NULL REFERENCES orders (id) ON DELETE CASCADE,
+    attempt_no   integer NOT NULL,
+    at           timestamptz(3) NOT NULL,
+    drivers      text[] NOT NULL DEFAULT '{}',
+    distances_m  real[] NOT NULL DEFAULT '{}',
+    idle_min     real[] NOT NULL DEFAULT '{}',
+    live_offers  smallint[] NOT NULL DEFAULT '{}',
+    scores       double precision[] NOT NULL DEFAULT '{}',
+    excluded_why text[] NOT NULL DEFAULT '{}',
     PRIMARY KEY (order_id, attempt_no)
 );
 COMMENT ON TABLE rankings IS 'the latest search of each attempt, even one that found no driver';
+COMMENT ON COLUMN rankings.drivers IS 'drivers who could be asked, best first, followed by those who were excluded, nearest first';
+COMMENT ON COLUMN rankings.distances_m IS 'one distance per driver';
+COMMENT ON COLUMN rankings.scores IS 'one score per driver who could be asked, like idle_min and live_offers';
+COMMENT ON COLUMN rankings.excluded_why IS 'one reason per excluded driver';
 CREATE INDEX rankings_by_age ON rankings (at);
 
 -- Returns the distance between two locations in metres, on the same sphere as the ranking of drivers.

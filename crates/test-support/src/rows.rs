@@ -32,7 +32,7 @@ pub const FILL: &str = "
     INSERT INTO order_events_kept (seq, order_id, to_status, reason, actor, at) SELECT n, id, 'COMPLETED', 'COMPLETED', 'x', at FROM n;
     INSERT INTO order_feed (order_id, owner, kind, status, reason, at)
         SELECT id, 'shop-' || n % 50, 'order.created', 'DISPATCHING', 'ORDER_CREATED', at FROM n ORDER BY at;
-    INSERT INTO rankings (order_id, attempt_no, at, candidates) SELECT id, 1, at, '{\"ranked\": [], \"excluded\": []}' FROM n;
+    INSERT INTO rankings (order_id, attempt_no, at) SELECT id, 1, at FROM n;
     INSERT INTO admission_audit (at, actor, what) SELECT at, 'x', 'flag' FROM n;
     INSERT INTO staff_actions (at, actor, action, subject) SELECT at, 'x', 'QUEUE_PAUSED', 'q' FROM n;
     INSERT INTO staff_requests (at, key_id, address, request) SELECT at, gen_random_uuid(), '10.0.0.1', 'POST /x' FROM n;

@@ -133,7 +133,19 @@ async fn open_partners(desk: &Desk, s: &Snapshot, listed: &[PartnerName]) -> Res
 async fn list_rankings(core: &Core, id: &OrderId) -> Result<Vec<LatestRanking>, sqlx::Error> {
     sqlx::query_as(
         "-- latest rankings
-         SELECT attempt_no, at, candidates FROM rankings WHERE order_id = $1 ORDER BY attempt_no DESC LIMIT $2",
+         SELECT r.attempt_no, r.at,
+                (SELECT json_build_object(
+                     'ranked', coalesce(json_agg(json_build_object(
+                         'driver_id', d.driver_id, 'distance_m', d.distance_m, 'idle_min', d.idle_min,
+                         'live_offers', d.live_offers, 'score', d.score) ORDER BY d.place)
+                         FILTER (WHERE d.place <= cardinality(r.scores)), '[]'),
+                     'excluded', coalesce(json_agg(json_build_object(
+                         'driver_id', d.driver_id, 'distance_m', d.distance_m,
+                         'why', r.excluded_why[d.place - cardinality(r.scores)]) ORDER BY d.place)
+                         FILTER (WHERE d.place > cardinality(r.scores)), '[]'))
+                 FROM unnest(r.drivers, r.distances_m, r.idle_min, r.live_offers, r.scores)
+                      WITH ORDINALITY AS d (driver_id, distance_m, idle_min, live_offers, score, place)) AS candidates
+         FROM rankings r WHERE r.order_id = $1 ORDER BY r.attempt_no DESC LIMIT $2",
     )
     .bind(id.as_str())
     .bind(MOST_RANKINGS)

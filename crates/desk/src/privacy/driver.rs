@@ -70,10 +70,9 @@ pub const WALKS: [TableWalk; 6] = [
         table: "rankings",
         first: &["", "0"],
         is_renamed: false,
-        // Names are compared in their JSON form, so that D1 does not match D10.
         statement: "-- erase driver from rankings
             WITH page AS MATERIALIZED (
-                SELECT order_id, attempt_no, strpos(candidates::text, to_json($1::text)::text) > 0 AS names_driver FROM rankings
+                SELECT order_id, attempt_no, $1::text = ANY (drivers) AS names_driver FROM rankings
                 WHERE (order_id, attempt_no) > (($2::text[])[1], ($2::text[])[2]::integer)
                 ORDER BY order_id, attempt_no LIMIT $3),
             gone AS (
@@ -93,6 +92,7 @@ pub const WALKS: [TableWalk; 6] = [
         table: "alerts",
         first: &["0"],
         is_renamed: true,
+        // Names are compared in their JSON form, so that D1 does not match D10.
         statement: "-- erase driver from alerts
             WITH page AS MATERIALIZED (
                 SELECT id, strpos(payload::text, to_json($1::text)::text) > 0 AS names_driver

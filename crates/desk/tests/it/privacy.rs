@@ -224,8 +224,8 @@ async fn locked_erasure_does_not_block_others() {
     let t = TestApp::start().await;
     t.order("ORD-1").await;
     t.sql(
-        "INSERT INTO rankings (order_id, attempt_no, at, candidates)
-         VALUES ('ORD-1', 1, dispatchq_now(), '[\"MARK-D1\"]'), ('ORD-1', 2, dispatchq_now(), '[\"MARK-D2\"]');
+        "INSERT INTO rankings (order_id, attempt_no, at, drivers)
+         VALUES ('ORD-1', 1, dispatchq_now(), '{MARK-D1}'), ('ORD-1', 2, dispatchq_now(), '{MARK-D2}');
          INSERT INTO erasures (subject, subject_id, pseudonym, reason, actor, erased_at)
          SELECT 'driver', 'MARK-D' || n, 'erased-' || n, 'a request', 'cli:eve', dispatchq_now() + n * interval '1 second'
          FROM generate_series(1, 2) n;
@@ -260,8 +260,8 @@ async fn an_erasure_that_is_interrupted_is_finished_by_cleanup() {
          SELECT 'ORD-' || n, 'RIDE', 0, 0, 'COMPLETED', CASE WHEN n % 2 = 0 THEN 'MARK-D1' ELSE 'D2' END,
                 CASE WHEN n % 2 = 0 THEN '{}'::text[] ELSE '{MARK-D1}' END, dispatchq_now(), dispatchq_now(), dispatchq_now(), dispatchq_now()
          FROM generate_series(1, 120) n;
-         INSERT INTO rankings (order_id, attempt_no, at, candidates)
-         SELECT 'ORD-1', n, dispatchq_now(), CASE WHEN n % 2 = 0 THEN '[\"MARK-D1\"]' ELSE '[\"MARK-D10\"]' END::jsonb
+         INSERT INTO rankings (order_id, attempt_no, at, drivers)
+         SELECT 'ORD-1', n, dispatchq_now(), CASE WHEN n % 2 = 0 THEN '{MARK-D1}' ELSE '{MARK-D10}' END::text[]
          FROM generate_series(1, 2500) n",
     )
     .await;
@@ -272,7 +272,7 @@ async fn an_erasure_that_is_interrupted_is_finished_by_cleanup() {
     let erasing = tokio::spawn(async move { privacy::erase_subject(&app.core, &of_task).await });
     let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '-- erase driver from rankings%'";
     eventually("the last page waits for the lock", || async { t.count(waiting).await == 1 }).await;
-    let named = "SELECT count(*) FROM rankings WHERE candidates::text LIKE '%MARK-D1\"%'";
+    let named = "SELECT count(*) FROM rankings WHERE 'MARK-D1' = ANY (drivers)";
     assert_eq!(t.count(named).await, 250, "two pages of a thousand rows are committed");
     assert_eq!(t.count("SELECT count(*) FROM drivers WHERE id = 'MARK-D1'").await, 0);
     erasing.abort();
@@ -290,7 +290,7 @@ async fn an_erasure_that_is_interrupted_is_finished_by_cleanup() {
         "those before the interruption, too"
     );
     assert_eq!(t.count("SELECT count(*) FROM erasures WHERE progress IS NOT NULL").await, 0);
-    assert_eq!(t.count("SELECT count(*) FROM rankings WHERE candidates::text LIKE '%MARK-D10%'").await, 1250);
+    assert_eq!(t.count("SELECT count(*) FROM rankings WHERE 'MARK-D10' = ANY (drivers)").await, 1250);
     t.sql("DELETE FROM rankings").await;
     assert_eq!(tables_with(&t, "MARK-D1").await, Vec::<String>::new());
 }

@@ -194,7 +194,7 @@ async fn slow_sweep_fails_alone_and_visibly() {
     let t = TestApp::with(|config| config.database.statement_timeout = secs(3)).await;
     t.order("ORD-1").await;
     t.sql(
-        "INSERT INTO rankings (order_id, attempt_no, at, candidates) VALUES ('ORD-1', 1, dispatchq_now(), '[]');
+        "INSERT INTO rankings (order_id, attempt_no, at) VALUES ('ORD-1', 1, dispatchq_now());
            INSERT INTO idempotency_keys (holder_id, key, request_hash, work_id)
            VALUES (gen_random_uuid(), 'k', '', gen_random_uuid());
            CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(60); RETURN OLD; END $$;

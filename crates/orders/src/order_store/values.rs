@@ -7,7 +7,7 @@ use model::{
     ids::{DriverId, OfferId, PartnerName},
     messages::{ChannelRoutes, Message},
     order::{Booking, HoldCause, OrderStep},
-    ranking::DriverRanking,
+    ranking::{DriverRanking, ExclusionReason},
 };
 use serde::Serialize;
 use uuid::Uuid;
@@ -231,13 +231,29 @@ pub(super) struct RankingValues<'a> {
     order_id: &'a str,
     attempt_no: i32,
     at: DateTime<Utc>,
-    candidates: &'a DriverRanking,
+    /// Ranked drivers, then excluded ones.
+    drivers: Vec<&'a DriverId>,
+    distances_m: Vec<f64>,
+    idle_min: Vec<f64>,
+    live_offers: Vec<i64>,
+    scores: Vec<f64>,
+    excluded_why: Vec<ExclusionReason>,
 }
 
 impl<'a> RankingValues<'a> {
     pub(super) fn from_change(change: &'a Change) -> Option<Self> {
-        let (attempt_no, candidates) = change.ranking.as_ref()?;
-        Some(Self { order_id: change.order.id.as_str(), attempt_no: *attempt_no, at: change.at, candidates })
+        let (attempt_no, DriverRanking { ranked, excluded }) = change.ranking.as_ref()?;
+        Some(Self {
+            order_id: change.order.id.as_str(),
+            attempt_no: *attempt_no,
+            at: change.at,
+            drivers: ranked.iter().map(|d| &d.driver_id).chain(excluded.iter().map(|d| &d.driver_id)).collect(),
+            distances_m: ranked.iter().map(|d| d.distance_m).chain(excluded.iter().map(|d| d.distance_m)).collect(),
+            idle_min: ranked.iter().map(|d| d.idle_min).collect(),
+            live_offers: ranked.iter().map(|d| d.live_offers).collect(),
+            scores: ranked.iter().map(|d| d.score).collect(),
+            excluded_why: excluded.iter().map(|d| d.why).collect(),
+        })
     }
 }
 

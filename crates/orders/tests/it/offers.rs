@@ -139,8 +139,7 @@ async fn concurrent_orders_get_different_drivers() {
     t.order("ORD-2").await;
     let jobs = t.take().await;
     let mut other = lasting_transaction(&t.postgres).await;
-    let rankings = "INSERT INTO rankings (order_id, attempt_no, at, candidates)
-                    SELECT id, 1, dispatchq_now(), '[]' FROM orders";
+    let rankings = "INSERT INTO rankings (order_id, attempt_no, at) SELECT id, 1, dispatchq_now() FROM orders";
     sqlx::query(rankings).execute(&mut *other).await.unwrap();
     let waiting =
         "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '-- write change%'";

@@ -48,11 +48,9 @@ INSERT INTO alerts (order_id, kind, dedupe_key, payload, raised_at, acked_at, ac
 SELECT id, 'DISPATCH_FAILED', '', '{}', created_at, created_at, 'anna'
 FROM (SELECT * FROM orders ORDER BY id LIMIT 40000) o WHERE right(id, 1) = '0';
 
-INSERT INTO rankings (order_id, attempt_no, at, candidates)
-SELECT o.id, 1, o.created_at, r.ranking
-FROM (SELECT jsonb_build_object('excluded', jsonb '[]', 'ranked', jsonb_agg(jsonb_build_object(
-          'driver_id', 'D' || k, 'distance_m', k * 100, 'idle_min', 1, 'live_offers', 0, 'score', k * 100))) AS ranking
-      FROM generate_series(1, 10) k) r,
+INSERT INTO rankings (order_id, attempt_no, at, drivers, distances_m, idle_min, live_offers, scores)
+SELECT o.id, 1, o.created_at, r.drivers, r.metres, array_fill(1, '{10}'), array_fill(0, '{10}'), r.metres
+FROM (SELECT array_agg('D' || k) AS drivers, array_agg(k * 100) AS metres FROM generate_series(1, 10) k) r,
      (SELECT id, created_at FROM orders ORDER BY id LIMIT 40000) o;
 
 -- Open orders of the last ten hours. Of ten orders one is PENDING, one is under review, four have a driver and four are
