@@ -8,6 +8,7 @@
 //! * `refunds`: refunds through a payment service, and by hand. `owners`: an order belongs to the producer that created
 //!   it.
 //! * `metrics`: metrics and when they count. `throughput`: Postgres statements of many concurrent orders.
+//!   `life_work`: limits of what one order costs in Postgres.
 
 // Nested request futures exceed the default limit.
 #![recursion_limit = "256"]
@@ -16,6 +17,7 @@ mod accept;
 mod changes;
 mod drivers;
 mod kept;
+mod life_work;
 mod lifecycle;
 mod metrics;
 mod offers;
