@@ -20,6 +20,7 @@ mod area;
 #[cfg(feature = "lab")]
 mod bench;
 mod binding;
+mod build_info;
 mod check;
 mod cleanup;
 mod completions;
@@ -77,7 +78,7 @@ use lab::replay;
 
 /// Durable order dispatch: every wait of an order is a job in Redis, and Postgres is the source of truth
 #[derive(Debug, Parser)]
-#[command(name = "dispatchq", version, propagate_version = true, max_term_width = 100)]
+#[command(name = "dispatchq", version = build_info::version_text(), propagate_version = true, max_term_width = 100)]
 pub struct Cli {
     /// Configuration file [default: ./config.toml if it exists]
     #[arg(long, global = true, value_name = "FILE")]

@@ -5,7 +5,7 @@ use std::{process::ExitCode, time::Duration};
 use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
-use super::{service_manager, signals};
+use super::{build_info, service_manager, signals};
 use api::ProcessKind;
 use app::{App, metrics_list};
 use foundation::telemetry;
@@ -137,6 +137,7 @@ pub(super) fn serve_admin(
 ) -> anyhow::Result<JoinHandle<anyhow::Result<()>>> {
     let metrics = telemetry::init_metrics()?;
     metrics_list::register_metrics(&app.config);
+    build_info::export_build_info();
     tracing::info!(address = %listener.local_addr()?, "Serving health and metrics.");
     let router = api::admin_router(app.clone(), metrics, process);
     Ok(tokio::spawn(api::server::serve_router(listener, router, app.config.http.clone(), stop.clone())))

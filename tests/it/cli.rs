@@ -12,6 +12,8 @@ mod outbox;
 mod people;
 mod remote;
 
+use std::path::Path;
+
 use dispatchq::cli;
 use serde_json::Value;
 
@@ -41,6 +43,20 @@ fn help_is_as_it_was() {
         let name = command.get_name();
         insta::assert_snapshot!(format!("help_{name}"), help(command, &[name]));
     }
+}
+
+#[test]
+fn version_names_commit_and_schema() {
+    let migrations = std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations")).unwrap();
+    let numbers = migrations.filter_map(|entry| entry.unwrap().file_name().to_str()?.get(..4)?.parse::<u32>().ok());
+    let text = format!(
+        "dispatchq {} \\(commit (unknown|[0-9a-f]{{12}}), schema {}\\)\n",
+        env!("CARGO_PKG_VERSION"),
+        numbers.max().unwrap()
+    );
+    let dir = tempfile::tempdir().unwrap();
+    let printed = run_binary(dir.path(), &["--version"], &[]);
+    assert!(regex_lite::Regex::new(&format!("^{text}$")).unwrap().is_match(&printed.stdout), "{text}: {printed:?}");
 }
 
 /// Commands that work only on this machine, with their requirements.

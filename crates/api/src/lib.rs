@@ -27,6 +27,7 @@
 //! * [`error`]: errors as `{error_code, message}` with a status and the members of RFC 9457, and a page for each code.
 //! * [`body`]: extractors that validate bodies and paths. `json`: reads JSON. `json_lines`: reads imports.
 //!   `ignored_fields`: reports unread members.
+//! * `version`: the version of the API in every answer.
 //! * `observe`: request ids, metrics by route and status, and the log of refusals.
 //! * [`health`]: /healthz and /readyz.
 //! * [`metrics`]: /metrics. `scale`: the number of workers wanted. `scrape`: the time limit of both.
@@ -76,6 +77,7 @@ mod roles;
 mod scale;
 mod scrape;
 pub mod server;
+mod version;
 pub mod voice;
 pub mod webhooks;
 mod write_deadline;
@@ -190,6 +192,7 @@ pub fn router_with_pages(app: App, pages: Router<App>) -> Router {
         .layer(from_fn(roles::printable_url))
         .layer(from_fn_with_state(app.clone(), limits::limit_failures))
         .layer(map_response(error::adopt_refusal))
+        .layer(map_response(version::add_version))
         .merge(pages)
         .layer(from_fn_with_state(observer, observe::observe_request))
         .with_state(app)

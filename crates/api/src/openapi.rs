@@ -108,7 +108,7 @@ impl Modify for DocumentFinish {
         components.add_security_scheme("key", SecurityScheme::Http(bearer));
         error_answers::add_error_answers(components);
         for answer in components.responses.values_mut() {
-            add_request_id(answer);
+            add_common_headers(answer);
         }
         drop_defaults(components);
         for operation in document.paths.paths.values_mut().flat_map(list_operations) {
@@ -117,7 +117,7 @@ impl Modify for DocumentFinish {
             for parameter in operation.parameters.iter_mut().flatten() {
                 forbid_null(parameter);
             }
-            operation.responses.responses.values_mut().for_each(add_request_id);
+            operation.responses.responses.values_mut().for_each(add_common_headers);
             let body = operation.request_body.iter_mut().flat_map(|body| body.content.values_mut());
             for schema in body.filter_map(|content| content.schema.as_mut()) {
                 leave_out_null(schema);
@@ -155,8 +155,9 @@ fn add_replay_header(operation: &mut Operation) {
     }
 }
 
-fn add_request_id(answer: &mut RefOr<Response>) {
+fn add_common_headers(answer: &mut RefOr<Response>) {
     add_header(answer, "X-Request-Id", "the id of the request in the logs");
+    add_header(answer, "dispatchq-version", "the version of the API, as in this document");
 }
 
 fn add_header(answer: &mut RefOr<Response>, name: &str, meaning: &str) {

@@ -116,6 +116,10 @@ const GAUGES: Words = &[
     ("dispatchq_bindings_parked", "Bindings that wait for a call because the limit of open calls is reached"),
     ("dispatchq_bindings_waiting_otp", "Bindings that wait for a person to submit an OTP"),
     (
+        "dispatchq_build_info",
+        "Always 1; the labels are the version, the commit and the newest migration of this process",
+    ),
+    (
         "dispatchq_degraded",
         "1 while this process accepts requests without Redis, otherwise 0; workers do not export it",
     ),

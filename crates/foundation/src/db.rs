@@ -239,6 +239,11 @@ fn spares_older_binary(description: &str, known: &[i64]) -> bool {
     words.next().and_then(|number| number.parse().ok()).is_some_and(|number: i64| known.contains(&number))
 }
 
+/// Returns the number of the newest migration of this binary.
+pub fn newest_migration() -> i64 {
+    MIGRATOR.iter().map(|migration| migration.version).max().unwrap_or_default()
+}
+
 /// Returns a hash of the migrations. Builds with different migrations have different fingerprints.
 pub fn schema_fingerprint() -> u64 {
     let mut hasher = DefaultHasher::new();

@@ -121,6 +121,11 @@ async fn metrics_match_the_page_and_fill_every_panel() {
     eventually("the worker performs jobs", runs).await;
     let prometheus = Prometheus::start(&[&at_api, &at_worker]).await;
     let first = Scrape::ask(&at_worker).await;
+    for process in [&first, &Scrape::ask(&at_api).await] {
+        let build = process.families.get("dispatchq_build_info").unwrap();
+        let labels: Vec<_> = build.labels.iter().map(String::as_str).collect();
+        assert_eq!(labels, ["commit", "schema", "version"]);
+    }
     for series in [
         "order_status_count{status=\"CANCELLED_BY_SYSTEM_AFTER_PAYMENT\",track=\"partner\"}",
         "job_id_retrieval_failed_total{reason=\"never_booked\"}",
@@ -320,6 +325,9 @@ fn assert_labels_name_nobody(scrape: &Scrape, orders: &[String]) {
                         || value.parse::<model::order::OrderStatus>().is_ok()
                         || (value.len() == 3 && value.bytes().all(|b| b.is_ascii_digit()))
                 }
+                "version" => value == env!("CARGO_PKG_VERSION"),
+                "commit" => value == "unknown" || (value.len() == 12 && value.bytes().all(|b| b.is_ascii_hexdigit())),
+                "schema" => value.parse::<u32>().is_ok(),
                 "method" => ["GET", "POST", "PUT", "DELETE"].contains(&value.as_str()),
                 // The route as the API document writes it, with placeholders for ids.
                 "route" => value == "none" || api::OPENAPI.contains(&format!("\"{value}\": {{")),

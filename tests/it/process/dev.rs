@@ -45,7 +45,10 @@ async fn dev_serves_an_order_and_leaves_nothing_running() {
         eventually("dev is up", || async { dev.log().contains("Press Ctrl-C to stop") }).await;
         let metrics = line(&dev, "Metrics");
         assert_ne!(metrics, format!("http://{taken}/metrics"));
-        assert!(client.get(&metrics).send().await.unwrap().text().await.unwrap().contains("dispatchq_"), "{metrics}");
+        assert!(
+            client.get(&metrics).send().await.unwrap().text().await.unwrap().contains("dispatchq_build_info{"),
+            "{metrics}"
+        );
         let (url, key, provider) = (line(&dev, "API"), line(&dev, "Key"), line(&dev, "Provider"));
         // Without OTPs, bindings do not wait while the test checks other parts.
         turn_knobs(&client, &provider, &json!({ "otp_rate": 0 })).await;

@@ -56,7 +56,9 @@ async fn requests_are_counted_by_route_and_status() {
     t.order("ORD-1").await;
     let key = t.key(AccountRole::Producer).await;
     for path in ["/api/v1/orders/ORD-1", "/api/v1/orders/ORD-1", "/api/v1/orders/ORD-404", "/nowhere/at/all"] {
-        assert!(api.send_raw(path, &key).await.headers().contains_key("x-request-id"), "{path}");
+        let answer = api.send_raw(path, &key).await;
+        assert!(answer.headers().contains_key("x-request-id"), "{path}");
+        assert_eq!(answer.headers()["dispatchq-version"], env!("CARGO_PKG_VERSION"), "{path}");
     }
     assert_eq!(api.get("/api/v1/orders/ORD-1", "").await.status, 401);
     let seen = counting.read();
