@@ -387,6 +387,8 @@ pub async fn list_refunds(
            AND ($3::timestamptz IS NULL OR (closed_at, id) > ($3, $4::text))
          ORDER BY closed_at, id LIMIT $5",
     )
+    // A generic plan would read all rows before the position.
+    .persistent(false)
     .bind(owed)
     .bind(started)
     .bind(after.map(|place| place.at))
@@ -403,6 +405,7 @@ async fn list_completed_refunds(db: &Pool, after: Option<&TimedPlace>, limit: u3
          WHERE closed_status = 'REFUNDED' AND ($1::timestamptz IS NULL OR (created_at, id) < ($1, $2::text))
          ORDER BY created_at DESC, id DESC LIMIT $3",
     )
+    .persistent(false)
     .bind(after.map(|place| place.at))
     .bind(after.map(|place| place.id.as_str()))
     .bind(i64::from(limit))

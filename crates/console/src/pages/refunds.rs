@@ -1,9 +1,10 @@
 //! Page of refunds that are due, oldest first, with the steps of support.
 
-use std::{collections::HashMap, fmt::Write as _};
+use std::{collections::HashMap, future::ready};
 
 use askama::Template;
 use axum::{
+    body::Body,
     extract::{
         Form, Path, Query, State,
         rejection::{FormRejection, QueryRejection},
@@ -12,6 +13,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use chrono::{DateTime, SecondsFormat, Utc};
+use futures_util::{StreamExt, stream};
 use model::messages::money::format_plain_amount;
 use serde::Deserialize;
 use settings::Config;
@@ -45,8 +47,10 @@ use orders::{
 
 const PAGE: u32 = 50;
 const REFRESH_S: u32 = 15;
-/// Maximum number of rows in an export.
-const MOST_EXPORTED: u32 = 10_000;
+/// Rows of an export that are read at once.
+const EXPORT_PAGE: u32 = 1_000;
+const CSV_HEADINGS: &str =
+    "order_id,state,order_status,payment_status,amount,currency,customer_id,service_type,area_id,closed_at,tickets\r\n";
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -189,7 +193,9 @@ async fn list_tickets(app: &App, orders: &[Order]) -> Result<HashMap<String, Vec
     tickets::list_refund_tickets(&app.core.db, &app.notify.channels, &ids).await
 }
 
-/// Exports the refunds that match the filter as CSV for a spreadsheet: at most 10,000, oldest first.
+/// Exports the refunds that match the filter as CSV for a spreadsheet, in the order of the page. Rows are read and sent
+/// page by page, so the memory does not depend on their number. If a later page cannot be read, the connection is
+/// closed before the end of the file, so the download fails.
 pub(crate) async fn export_csv(
     State(app): State<App>,
     person: SignedIn,
@@ -198,39 +204,63 @@ pub(crate) async fn export_csv(
     person.require_role(&STAFF)?;
     let app = app.showing();
     let only = read_query(query)?.progress()?;
-    let orders = search::list_refunds(&app.core.db, only, None, MOST_EXPORTED).await?;
-    let tickets = list_tickets(&app, &orders).await?;
-    let mut text = "order_id,state,order_status,payment_status,amount,currency,customer_id,service_type,area_id,closed_at,tickets\r\n".to_owned();
-    for order in orders {
-        let state = order.refund_progress().unwrap_or(RefundProgress::Owed);
-        let closed = order.closed_at.map(|at| at.to_rfc3339_opts(SecondsFormat::Millis, true)).unwrap_or_default();
-        let amount = order.amount_minor.map(|minor| match order.currency.as_deref() {
-            Some(currency) => format_plain_amount(minor, currency),
-            None => minor.to_string(),
-        });
-        let amount = amount.unwrap_or_default();
-        let tickets = tickets.get(order.id.as_str()).map(Vec::as_slice).unwrap_or_default();
-        let tickets: Vec<&str> =
-            tickets.iter().map(|ticket| ticket.url.as_deref().unwrap_or(ticket.ticket.as_str())).collect();
-        let tickets = tickets.join(" ");
-        let cells = [
-            order.id.as_str(),
-            state.as_str(),
-            order.status.as_str(),
-            order.payment_status.as_str(),
-            &amount,
-            order.currency.as_deref().unwrap_or_default(),
-            order.customer_id.as_deref().unwrap_or_default(),
-            order.service_type.as_str(),
-            order.area_id.as_deref().unwrap_or_default(),
-            &closed,
-            &tickets,
-        ];
-        let line: Vec<String> = cells.into_iter().map(quote_cell).collect();
-        let _ = write!(text, "{}\r\n", line.join(","));
-    }
+    let (rows, next) = read_csv_rows(&app, only, None).await?;
+    let first = stream::once(ready(Ok(CSV_HEADINGS.to_owned() + &rows)));
+    let others = stream::try_unfold(next, move |next| {
+        let app = app.clone();
+        async move {
+            let Some(place) = next else { return Ok(None) };
+            read_csv_rows(&app, only, Some(&place))
+                .await
+                .map(Some)
+                .inspect_err(|error| tracing::warn!(error = %error, "An export of refunds was not sent completely."))
+        }
+    });
     let name = "attachment; filename=\"refunds.csv\"";
-    Ok(([(CONTENT_TYPE, "text/csv; charset=utf-8"), (CONTENT_DISPOSITION, name)], text).into_response())
+    let headers = [(CONTENT_TYPE, "text/csv; charset=utf-8"), (CONTENT_DISPOSITION, name)];
+    Ok((headers, Body::from_stream(first.chain(others))).into_response())
+}
+
+/// Returns the lines of one page of refunds, and the position after it. Returns `None` as position after the last page.
+async fn read_csv_rows(
+    app: &App,
+    only: Option<RefundProgress>,
+    after: Option<&TimedPlace>,
+) -> Result<(String, Option<TimedPlace>), sqlx::Error> {
+    let orders = search::list_refunds(&app.core.db, only, after, EXPORT_PAGE).await?;
+    let tickets = list_tickets(app, &orders).await?;
+    let is_full = u32::try_from(orders.len()).is_ok_and(|n| n == EXPORT_PAGE);
+    let next = orders.last().filter(|_| is_full).map(search::refund_place);
+    let lines = orders.iter().map(|order| {
+        let tickets = tickets.get(order.id.as_str()).map(Vec::as_slice).unwrap_or_default();
+        csv_line(order, tickets)
+    });
+    Ok((lines.collect(), next))
+}
+
+fn csv_line(order: &Order, tickets: &[AlertTicket]) -> String {
+    let state = order.refund_progress().unwrap_or(RefundProgress::Owed);
+    let closed = order.closed_at.map(|at| at.to_rfc3339_opts(SecondsFormat::Millis, true)).unwrap_or_default();
+    let amount = order.amount_minor.map(|minor| match order.currency.as_deref() {
+        Some(currency) => format_plain_amount(minor, currency),
+        None => minor.to_string(),
+    });
+    let tickets: Vec<&str> =
+        tickets.iter().map(|ticket| ticket.url.as_deref().unwrap_or(ticket.ticket.as_str())).collect();
+    let cells = [
+        order.id.as_str(),
+        state.as_str(),
+        order.status.as_str(),
+        order.payment_status.as_str(),
+        &amount.unwrap_or_default(),
+        order.currency.as_deref().unwrap_or_default(),
+        order.customer_id.as_deref().unwrap_or_default(),
+        order.service_type.as_str(),
+        order.area_id.as_deref().unwrap_or_default(),
+        &closed,
+        &tickets.join(" "),
+    ];
+    cells.map(quote_cell).join(",") + "\r\n"
 }
 
 /// Characters at which a spreadsheet may split a line into cells, depending on its settings.

@@ -59,3 +59,35 @@ async fn tickets_are_links_on_every_page() {
     assert!(page.contains("<span class=\"id\" title=\"desk\">&quot;&gt;&lt;b&gt;</span>"), "{page}");
     assert!(viewer.text("/console/refunds.csv").await.contains(",\"\"\"><b>\""));
 }
+
+/// Refunds of 10,500 orders. Hundreds have the same time, so pages of the export end between equal times.
+const MANY: &str = "
+    INSERT INTO orders (id, service_type, pickup_lat, pickup_lng, amount_minor, currency, payment_status, paid_at, status,
+                        lifetime_deadline, created_at, updated_at, closed_at)
+    SELECT 'MANY-' || n, 'RIDE', -6.2, 106.8, n, 'IDR', 'PAID', at, 'CANCELLED_BY_SYSTEM_AFTER_PAYMENT', at, at, at, at
+    FROM generate_series(1, 10500) n, LATERAL (SELECT dispatchq_now() - n / 700 * interval '1 minute' AS at) AS times";
+
+#[tokio::test]
+async fn export_contains_every_refund_beyond_ten_thousand() {
+    let t = TestApp::start().await;
+    let api = Api::start(&t.app).await;
+    let viewer = Browser::signed_in(&t, &api, AccountRole::Viewer).await;
+    t.sql(MANY).await;
+    t.sql("UPDATE orders SET status = 'REFUND_PENDING' WHERE amount_minor % 2 = 0").await;
+    t.sql("UPDATE orders SET status = 'REFUNDED' WHERE amount_minor % 3 = 0").await;
+    let listed = async |filter: &str, query: &str| {
+        let csv = viewer.text(&format!("/console/refunds.csv{filter}")).await;
+        let ids: Vec<String> = csv.lines().skip(1).map(|line| line.split(',').next().unwrap().to_owned()).collect();
+        assert!(csv.starts_with("order_id,state,"), "{filter}");
+        assert_eq!(ids, t.texts(query).await, "{filter}");
+        ids.len()
+    };
+    let open = "SELECT id FROM orders WHERE status <> 'REFUNDED' ORDER BY closed_at, id";
+    assert_eq!(listed("", open).await, 7_000);
+    let done = "SELECT id FROM orders WHERE status = 'REFUNDED' ORDER BY created_at DESC, id DESC";
+    assert_eq!(listed("?state=completed", done).await, 3_500);
+    t.sql("UPDATE orders SET status = 'REFUND_PENDING'").await;
+    let all = "SELECT id FROM orders ORDER BY closed_at, id";
+    assert_eq!(listed("?state=started", all).await, 10_500);
+    assert_eq!(listed("?state=owed", "SELECT id FROM orders WHERE false").await, 0);
+}
