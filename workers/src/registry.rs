@@ -64,7 +64,7 @@ where
     let (core, capability) = (core.clone(), capability.clone());
     registry.register::<J, _, _>(move |job: J, delivery: Delivery| {
         // Adds the job to each log line of this run.
-        let span = traces::job_span(&delivery.id);
+        let span = traces::job_span(&delivery.id, delivery.lateness_ms);
         // Boxed, because the future is many kilobytes in size and each wrapper would contain and move a copy.
         let run = Box::pin(perform(capability.clone(), job, delivery));
         let run = run_in_time(core.clone(), J::TIMEOUT.saturating_sub(HEAD_START), run);

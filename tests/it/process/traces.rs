@@ -147,6 +147,8 @@ async fn order_is_one_trace_even_across_flush() {
     for name in ["job dispatch", "change", "channel deliver"] {
         assert!(!named(&spans, "work", name).is_empty(), "{name}: {spans:#?}");
     }
+    let late = named(&spans, "work", "job dispatch").iter().all(|span| span.integers.contains("job.lateness_ms"));
+    assert!(late, "a collector can search for late jobs: {spans:#?}");
     // Requests link to callers that record their spans. Changes within a request do not repeat the link.
     let linked: BTreeSet<_> =
         spans.iter().filter(|span| !span.links.is_empty()).map(|span| span.name.as_str()).collect();

@@ -31,6 +31,8 @@ pub(crate) struct CollectedSpan {
     pub(crate) process: String,
     /// String attributes.
     pub(crate) texts: BTreeMap<String, String>,
+    /// Names of its integer attributes.
+    pub(crate) integers: BTreeSet<String>,
 }
 
 impl Collector {
@@ -75,6 +77,7 @@ impl CollectedSpan {
             parent: hex(&span.parent_span_id),
             links: span.links.iter().map(|link| (hex(&link.trace_id), hex(&link.span_id))).collect(),
             process: process.to_owned(),
+            integers: integers(&span.attributes),
             texts: texts(span.attributes),
         }
     }
@@ -83,6 +86,14 @@ impl CollectedSpan {
 fn texts(attributes: Vec<KeyValue>) -> BTreeMap<String, String> {
     let text = |value| if let Some(Value::StringValue(text)) = value { Some(text) } else { None };
     attributes.into_iter().filter_map(|pair| Some((pair.key, text(pair.value?.value)?))).collect()
+}
+
+fn integers(attributes: &[KeyValue]) -> BTreeSet<String> {
+    let is_integer = |pair: &&KeyValue| {
+        let value = pair.value.as_ref().and_then(|value| value.value.as_ref());
+        matches!(value, Some(Value::IntValue(_)))
+    };
+    attributes.iter().filter(is_integer).map(|pair| pair.key.clone()).collect()
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -85,10 +85,12 @@ pub fn change_span(order: &OrderId) -> Span {
     }
 }
 
-pub fn job_span(id: &JobId) -> Span {
+/// Opens the span of a job. A recorded span has the lateness, so that a collector finds the traces of late jobs.
+pub fn job_span(id: &JobId, lateness_ms: u64) -> Span {
+    let lateness_ms = lateness_ms.cast_signed();
     let (kind, key) = (id.kind(), id.key());
     if BINDING_KINDS.contains(&kind) && OrderTracer::samples_once() {
-        let span = tracing::error_span!("job", job.id = %id, trace_id = field::Empty);
+        let span = tracing::error_span!("job", job.id = %id, job.lateness_ms = lateness_ms, trace_id = field::Empty);
         let context = span.context();
         span.record(RECORDED, field::display(context.span().span_context().trace_id()));
         return span;
@@ -96,7 +98,10 @@ pub fn job_span(id: &JobId) -> Span {
     // A message about a binding has the same job kind as one about an order; it is traced by the binding's id.
     let order = key.split(':').next().filter(|_| !BINDING_KINDS.contains(&kind) && !OTHER_KINDS.contains(&kind));
     match order.and_then(OrderTracer::find_sampled) {
-        Some(trace) => adopt_span(trace, tracing::error_span!("job", job.id = %id, trace_id = %trace.trace_id)),
+        Some(trace) => adopt_span(
+            trace,
+            tracing::error_span!("job", job.id = %id, job.lateness_ms = lateness_ms, trace_id = %trace.trace_id),
+        ),
         None => tracing::error_span!("job", job.id = %id),
     }
 }
