@@ -11,7 +11,7 @@
 --   dispatchq_maintenance  owns the history                   database.maintenance_url of workers; migrate --partitions
 --   dispatchq_run          reads and writes rows              database.url of serve, work and the commands of operators
 --   dispatchq_producer     calls dispatchq_create_order()     services that create orders in their own transaction
---   dispatchq_auditor      reads the audit_ views             analysts and auditors
+--   dispatchq_auditor      reads the audit_ views             analysts, auditors, dispatchq export
 DO $$
 DECLARE
     name text;

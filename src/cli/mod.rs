@@ -31,6 +31,7 @@ mod dead;
 mod dev;
 mod doctor;
 mod driver;
+mod export;
 mod health;
 mod help;
 mod job;
@@ -97,8 +98,8 @@ enum Command {
     Api(ApiCommand),
 }
 
-/// Commands that work only on this machine. Each is a long-running process, or concerns the configuration, the schema or the servers.
-/// They have no `--api`.
+/// Commands that work only on this machine. Each is a long-running process, or concerns the configuration, the schema, the
+/// servers or exported files. They have no `--api`.
 #[derive(Debug, Subcommand)]
 enum LocalCommand {
     /// Run everything on this machine: API, worker, private Redis and Postgres, and a key
@@ -116,6 +117,8 @@ enum LocalCommand {
     Doctor(doctor::Args),
     /// Check whether a running process is alive or ready
     Health(health::Args),
+    /// Write one day of the audit views to CSV or Parquet files (docs/DATA.md)
+    Export(export::Args),
     /// Show or check the configuration
     #[command(subcommand)]
     Config(config::Command),
@@ -286,6 +289,11 @@ async fn run_local(command: LocalCommand, file: Option<&Path>) -> anyhow::Result
             args.run(config).await
         }
         LocalCommand::Doctor(args) => {
+            let config = settings::load_config(file)?;
+            init_logs_of_command(&config)?;
+            args.run(config).await
+        }
+        LocalCommand::Export(args) => {
             let config = settings::load_config(file)?;
             init_logs_of_command(&config)?;
             args.run(config).await

@@ -30,7 +30,7 @@ const BINDING: &str = "
     INSERT INTO transaction_snapshots (binding_id, cycle, call_no, part, at, result, http_status, latency_us)
         SELECT 'B-1', n, n, 'end', dispatchq_now(), 'success', 200, 20000 FROM generate_series(1, 2) n";
 
-fn read(file: &str) -> String {
+pub(crate) fn read(file: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap()
 }
 
@@ -84,7 +84,7 @@ async fn data_page_lists_the_columns_of_the_audit_views() {
 }
 
 /// Creates orders that end in each way the queries report.
-async fn make_orders(p: &Partnership) {
+pub(crate) async fn make_orders(p: &Partnership) {
     full_for(p, "RIDE", 50).await;
     p.drivers(&[("D-1", 100.0), ("D-2", 200.0)]).await;
     // Completed.

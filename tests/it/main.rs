@@ -10,7 +10,7 @@
 //! * `upgrade`: everything that the previous release uses still exists. `deploy`: the files of deploy/ use names from
 //!   the code.
 //! * `language`: the vocabulary of all texts. `documents`, `rules`: lists and links of pages. `data_page`: the data
-//!   dictionary and its queries. `layering`: dependencies of files and crates.
+//!   dictionary and its queries. `export`: files of `dispatchq export`. `layering`: dependencies of files and crates.
 //! * `supply_chain`: builds follow Cargo.lock.
 //! * `support`: real processes of the binary, in addition to the crate `test-support`.
 
@@ -22,6 +22,7 @@ mod cli;
 mod data_page;
 mod deploy;
 mod documents;
+mod export;
 mod language;
 mod layering;
 mod metrics;
