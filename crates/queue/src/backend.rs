@@ -149,7 +149,7 @@ where
                 }
             };
             // After the drain no task receives results. By then the drain has handed the job back.
-            results.send(FinishedJob { work, outcome, duration: begun.elapsed() });
+            results.send(FinishedJob { work, outcome, duration: begun.elapsed(), retry: None });
             Ok(())
         })
     }

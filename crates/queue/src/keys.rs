@@ -181,6 +181,12 @@ impl Keys {
         self.full_key("rebuilding")
     }
 
+    /// string, JSON `{attempt,response}`: the result of a task of apalis. Written only for a queue that keeps results;
+    /// expires after the time that the queue sets.
+    pub fn result(&self, job: &str) -> String {
+        self.full_key(&format!("result:{job}"))
+    }
+
     /// zset, `boot replica` -> last heartbeat in ms. A heartbeat removes each process that sent none for 60 s.
     pub fn workers(&self) -> String {
         self.full_key("workers")

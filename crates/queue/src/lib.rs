@@ -17,6 +17,7 @@
 //! * `supervisor/`: takes, tracks, extends, settles and hands back jobs; one supervisor per process.
 //! * `backend`: passes the supervisor's jobs to apalis and the handlers' results back.
 //! * [`runtime`]: combines these modules; [`Runtime::run`](runtime::Runtime::run) runs until it is cancelled.
+//! * [`apalis`](crate::apalis): the queue as a backend of apalis.
 //! * [`run_limited`], [`run_within_limits`]: run work under limits that the whole fleet shares.
 //! * [`run_with_slots`]: runs work with slots that one job hands over to the next.
 //! * [`gate`]: a switch that stops the process from taking jobs.
@@ -24,6 +25,7 @@
 //! The crate's README follows.
 #![doc = include_str!("../README.md")]
 
+pub mod apalis;
 pub mod gate;
 pub mod registry;
 pub mod runtime;
@@ -37,6 +39,7 @@ mod limited;
 mod slotted;
 mod supervisor;
 
+pub use self::apalis::{QueueConfig, QueueStorage, RunAfter, StorageError};
 pub use gate::Gate;
 /// Re-exported from `job-contract`, so that an application needs only this crate.
 pub use job_contract::{

@@ -114,10 +114,6 @@ impl InFlight {
         self.table.lock()
     }
 
-    pub(crate) fn queues(&self) -> Vec<&'static str> {
-        self.lock_table().queues.iter().map(|queue| queue.name).collect()
-    }
-
     /// Reserves a fraction of the free permits for a take: their number divided by `share`, and at least one if any is
     /// free. The reservation ends with [`add_leased`](Self::add_leased) or [`give_back`](Self::give_back).
     pub(crate) fn reserve_permits(&self, share: usize) -> Permits {

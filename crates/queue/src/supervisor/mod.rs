@@ -6,7 +6,7 @@
 //! Each loop makes one call to Redis at a time and waits for its end. So no loop drops a call halfway: the jobs of an
 //! abandoned `take` would not run until their leases expire.
 //!
-//! * `links`: the shards, as the loops see them.
+//! * `loops`: starts and ends the loops. `links`: the shards, as the loops see them.
 //! * `in_flight`: the table of jobs in flight, which also tracks the free permits.
 //! * `take`: leases due jobs when permits are free, and sleeps until the next one is due.
 //! * `turn`: decides when this process runs suspects.
@@ -36,6 +36,7 @@ use crate::{
 mod in_flight;
 pub(crate) mod lease;
 mod links;
+mod loops;
 mod metrics;
 mod outage;
 pub(crate) mod peers;
@@ -46,6 +47,7 @@ mod turn;
 
 pub(crate) use in_flight::{InFlight, Permits, TicketedJob};
 pub(crate) use links::{ShardLink, ShardLinks};
+pub(crate) use loops::{EngineLoops, EngineSettings};
 pub(crate) use metrics::EngineMetrics;
 pub(crate) use outage::RedisOutage;
 pub(crate) use run_times::RunTimes;

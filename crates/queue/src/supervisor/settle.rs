@@ -13,6 +13,7 @@ use tracing::{debug, error, warn};
 use super::{RedisOutage, RunCounts, ShardLink, Supervisor, TicketedJob};
 use crate::{
     outcome::Outcome,
+    retry::RetryPolicy,
     shards::ShardCount,
     store::{EndedSlots, LeaseEnd, SettleRequest, SettleVerdict},
 };
@@ -28,6 +29,8 @@ pub(crate) struct FinishedJob {
     pub(crate) work: TicketedJob,
     pub(crate) outcome: Outcome,
     pub(crate) duration: Duration,
+    /// Policy of the job's next try. `None`: the policy of its kind.
+    pub(crate) retry: Option<RetryPolicy>,
 }
 
 /// Sends each result to the settle loop of its job's shard.
@@ -93,7 +96,7 @@ async fn settle_batch(
 ) {
     let mut tickets: Vec<Option<u64>> = vec![None; unread.len()];
     let mut settles = unread;
-    for FinishedJob { work, outcome, duration } in finished {
+    for FinishedJob { work, outcome, duration, retry } in finished {
         let delivery = &work.leased.delivery;
         if let Some(grant) = &delivery.slots {
             // The run ended without using these slots.
@@ -102,7 +105,10 @@ async fn settle_batch(
         }
         report_outcome(supervisor, &work, &outcome, duration);
         tickets.push(Some(work.ticket));
-        settles.push(supervisor.registry.settle(&work.leased, outcome));
+        settles.push(match retry {
+            Some(retry) => SettleRequest::new(&work.leased, outcome, &retry, rand::random()),
+            None => supervisor.registry.settle(&work.leased, outcome),
+        });
     }
     supervisor.in_flight.mark_finished(tickets.iter().flatten().copied());
     let mut failures = 0;
