@@ -30,9 +30,12 @@ use foundation::{
     db::{self, SchemaState},
     telemetry,
 };
-use lab::testbed::{
-    partner::{self, NAME, SERVICE_TYPE},
-    provider,
+use lab::{
+    board,
+    testbed::{
+        partner::{self, NAME, SERVICE_TYPE},
+        provider,
+    },
 };
 use maintenance::recovery::reconciler;
 use model::messages::routes::LOG;
@@ -111,6 +114,8 @@ impl Args {
         if app.config.console.enabled {
             println!("Console   http://{address}{} (sign in with the key)", app.config.console.path);
         }
+        let board = api::server::bind_listener("127.0.0.1:0", "the board").await?;
+        println!("Board     http://{} (apalis-board on all queues, read-only)", board.local_addr()?);
         if let Some(admin) = &admin {
             println!("Metrics   http://{}/metrics", admin.local_addr()?);
         }
@@ -150,6 +155,7 @@ impl Args {
             Some(listener) => Some(serve::serve_admin(&app, ProcessKind::Serve, listener, &stop)?),
             None => None,
         };
+        let board = tokio::spawn(board::serve(app.core.queue(), board, stop.clone()));
         let queues = process::select_queues(&app.config, &[], None)?;
         app.orders.first_tries.start();
         api::server::raise_open_files();
@@ -160,6 +166,7 @@ impl Args {
         if let Some(admin) = admin {
             admin.await??;
         }
+        board.await??;
         drop((sim, bank));
         app.core.close().await;
         redis.stop().await?;

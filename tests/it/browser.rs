@@ -2,6 +2,7 @@
 //!
 //! * `chromium`: the browser, controlled over two pipes. `person`: user actions and waits.
 //! * `checks`: faults that no page may have: console errors, axe findings, lines wider than 390 px.
+//! * `board`: apalis-board, as `dispatchq dev` serves it.
 //! * `stage`: a console with data on each page, and a signed-in person.
 //! * `sign_in`, `orders`, `fleet`, `keys`: sign-in, and actions of dispatchers, support, operators and admins.
 //! * `plans`: a plan that outlives the processes which execute it.
@@ -9,6 +10,7 @@
 //! * `refusals`: requests refused to a viewer and to another site. `outage`: a page recovers when `serve` restarts.
 //! * `screenshots`: pictures for docs/CONSOLE.md, taken on request.
 
+mod board;
 mod checks;
 mod chromium;
 mod fleet;

@@ -49,6 +49,13 @@ async fn dev_serves_an_order_and_leaves_nothing_running() {
             client.get(&metrics).send().await.unwrap().text().await.unwrap().contains("dispatchq_build_info{"),
             "{metrics}"
         );
+        let board = format!("{}/api/v1/queues", line(&dev, "Board"));
+        eventually("the board shows a queue with its worker", || async {
+            let queues: Value = client.get(&board).send().await.unwrap().json().await.unwrap();
+            let is_served = |queue: &Value| queue["name"] == "lifetime-cancel-queue" && queue["workers"][0].is_string();
+            queues.as_array().unwrap().iter().any(is_served)
+        })
+        .await;
         let (url, key, provider) = (line(&dev, "API"), line(&dev, "Key"), line(&dev, "Provider"));
         // Without OTPs, bindings do not wait while the test checks other parts.
         turn_knobs(&client, &provider, &json!({ "otp_rate": 0 })).await;
