@@ -29,9 +29,9 @@ demo: setup ## Replay a built-in sample of orders and print the result (builds t
 	cargo build --locked -p dispatchq
 	$(target)/debug/dispatchq replay --sample
 
-bench: setup build ## Compare the queue with stock apalis-redis; the last line is a JSON object
+bench: setup build ## Compare the queue, also as a backend of apalis, with stock apalis-redis; the last line is a JSON object
 	cargo build --locked --release -p bench-peers
-	@$(target)/release/dispatchq bench queue --json --peer $(target)/release/bench-peers
+	@$(target)/release/dispatchq bench queue --json --peer $(target)/release/bench-peers --peer $(target)/release/queue-storage
 
 test: setup ## Run all tests on private Redis and Postgres servers (DISPATCHQ_TEST_BROWSER=off: without a browser)
 	NEXTEST_PROFILE=$${NEXTEST_PROFILE:-$$(scripts/test-profile)} cargo nextest run --locked --workspace $(without_browser)

@@ -85,7 +85,9 @@ fn make_builds_and_runs_in_the_same_directory() {
             make.env("CARGO_TARGET_DIR", dir);
         }
         let printed = String::from_utf8(make.output().unwrap().stdout).unwrap();
-        for program in ["debug/dispatchq replay", "release/dispatchq bench", "release/bench-peers\n"] {
+        for program in
+            ["debug/dispatchq replay", "release/dispatchq bench", "release/bench-peers ", "release/queue-storage\n"]
+        {
             assert!(printed.contains(&format!("{expected}/{program}")), "{variable:?}: {printed}");
         }
     }

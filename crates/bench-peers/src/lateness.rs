@@ -4,10 +4,7 @@
 //! The wanted time is rounded up to the next second, so that no job runs early. This alone makes jobs half a second
 //! late on average. All jobs of a second fall due together; 8,000 would stall it.
 
-use std::{
-    sync::Arc,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::{sync::Arc, time::Duration};
 
 use apalis_core::{
     backend::TaskSink,
@@ -15,11 +12,13 @@ use apalis_core::{
     worker::builder::WorkerBuilder,
 };
 use parking_lot::Mutex;
-use serde::Serialize;
 use servers::RedisServer;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::apalis_redis as peer;
+use crate::{
+    apalis_redis as peer,
+    figures::{LatenessFigures, now_ms},
+};
 
 const AHEAD_MS: u64 = 2_000;
 const FAR: Duration = Duration::from_secs(24 * 3600);
@@ -40,17 +39,6 @@ pub(crate) struct LatenessArgs {
     seconds: u32,
     #[command(flatten)]
     settings: peer::PeerSettings,
-}
-
-/// Lateness in milliseconds.
-#[derive(Debug, Serialize)]
-pub(crate) struct LatenessFigures {
-    name: &'static str,
-    pending: u32,
-    due_per_s: u32,
-    p50: u64,
-    p99: u64,
-    max: u64,
 }
 
 pub(crate) async fn measure_lateness(args: LatenessArgs) -> anyhow::Result<LatenessFigures> {
@@ -94,11 +82,8 @@ pub(crate) async fn measure_lateness(args: LatenessArgs) -> anyhow::Result<Laten
     let _ = timeout(DRAIN_TIMEOUT, finished).await;
     anyhow::ensure!(count() == all, "only {} of {all} timers ran", count());
     worker.abort();
-    let mut samples = std::mem::take(&mut *samples.lock());
-    samples.sort_unstable();
-    let at = |percent: usize| samples[(samples.len() * percent).div_ceil(100).saturating_sub(1)];
-    let LatenessArgs { pending, due_per_s, .. } = args;
-    Ok(LatenessFigures { name: peer::NAME, pending, due_per_s, p50: at(50), p99: at(99), max: at(100) })
+    let samples = std::mem::take(&mut *samples.lock());
+    Ok(LatenessFigures::of(peer::NAME, args.pending, args.due_per_s, samples))
 }
 
 async fn push_tasks(storage: &mut apalis_redis::RedisStorage<u64>, tasks: Vec<Task<u64>>) -> anyhow::Result<()> {
@@ -106,9 +91,4 @@ async fn push_tasks(storage: &mut apalis_redis::RedisStorage<u64>, tasks: Vec<Ta
         storage.push_task(task).await?;
     }
     Ok(())
-}
-
-fn now_ms() -> u64 {
-    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX)
 }

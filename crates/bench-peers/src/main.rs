@@ -4,11 +4,15 @@
 //! * [`apalis_redis`]: the stock storage of apalis 1.0, which dispatchq's engine replaces.
 //! * [`process`]: throughput of no-op jobs that are ready when the worker starts.
 //! * [`lateness`]: lateness of timers that fall due evenly.
+//! * [`figures`]: the figures of both.
+//!
+//! The program `queue-storage` (queue_storage.rs) measures the engine's own backend for apalis in the same way.
 //!
 //! Each command starts its own Redis with the same settings as dispatchq's, and prints one line of JSON on stdout at
 //! the end.
 
 mod apalis_redis;
+mod figures;
 mod lateness;
 mod process;
 

@@ -14,7 +14,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::Context;
 use apalis_core::{
     backend::TaskSink,
     error::WorkerError,
@@ -22,11 +21,13 @@ use apalis_core::{
 };
 use apalis_redis::{Config, ConnectionManager};
 use redis::AsyncCommands;
-use serde::Serialize;
 use servers::RedisServer;
 use tokio::task::JoinHandle;
 
-use crate::apalis_redis as peer;
+use crate::{
+    apalis_redis as peer,
+    figures::{ProcessFigures, cpu_seconds, per_second},
+};
 
 const LOOK: Duration = Duration::from_millis(1);
 /// Jobs moved to the active list in one command.
@@ -41,20 +42,6 @@ pub(crate) struct ProcessArgs {
     jobs: u64,
     #[command(flatten)]
     settings: peer::PeerSettings,
-}
-
-#[derive(Debug, Serialize)]
-pub(crate) struct ProcessFigures {
-    name: &'static str,
-    version: String,
-    settings: String,
-    enqueue_per_s: f64,
-    process_per_s: f64,
-    through_per_s: f64,
-    /// Throughput with leases and events, which are on by default.
-    with_leases_per_s: f64,
-    /// CPU time of this process and of Redis per job, while ready jobs run.
-    cpu_us_per_job: f64,
 }
 
 pub(crate) async fn measure_processing(args: ProcessArgs) -> anyhow::Result<ProcessFigures> {
@@ -175,23 +162,4 @@ impl Drop for PeerWorker {
     fn drop(&mut self) {
         self.task.abort();
     }
-}
-
-/// Returns the CPU time that this process and Redis have used. Linux counts it in hundredths of a second; elsewhere it
-/// is 0.
-fn cpu_seconds(redis_pid: u32) -> anyhow::Result<f64> {
-    let mut ticks = 0;
-    for pid in [redis_pid, std::process::id()] {
-        let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return Ok(0.0) };
-        let (_, words) = stat.rsplit_once(')').context("the format of /proc/PID/stat is unknown")?;
-        for time in words.split_whitespace().skip(11).take(2) {
-            ticks += time.parse::<u32>()?;
-        }
-    }
-    Ok(f64::from(ticks) / 100.0)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "some hundred thousand jobs")]
-fn per_second(jobs: u64, took: Duration) -> f64 {
-    jobs as f64 / took.as_secs_f64().max(f64::EPSILON)
 }
