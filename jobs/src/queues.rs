@@ -12,7 +12,8 @@ pub const PERIODIC: &str = "periodic-queue";
 /// Cycles of bindings.
 pub const BINDING: &str = "binding-queue";
 
-/// All queues, in the order in which they are listed.
+/// All queues, in the order in which they are listed and in which a worker leases their due jobs. Orders come first, then
+/// compensations, messages, periodic work and bindings.
 pub const ALL: [&str; 8] =
     [DISPATCH, DISPATCH_TIMEOUT, JOBID_POLL, LIFETIME_CANCEL, COMPENSATION, NOTIFY, PERIODIC, BINDING];
 

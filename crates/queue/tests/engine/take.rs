@@ -103,6 +103,23 @@ async fn take_applies_permits_per_queue() {
     assert_eq!(took.ids(), ["t:0", "t:1", "o:2"]);
 }
 
+/// Late messages have their own queue and permits, so they delay no offer.
+#[tokio::test]
+async fn late_jobs_are_leased_by_queue_then_by_age() {
+    let bench = Bench::new().await;
+    let message = |n: u64| NewJob { queue: OTHER, ..timer(&format!("m:{n:03}"), millis(n)) };
+    bench.store.enqueue(&(0..500).map(message).collect::<Vec<_>>()).await.unwrap();
+    bench.advance(secs(5));
+    for job in ["t:1", "t:2", "t:3"] {
+        bench.enqueue(due_now(job)).await;
+        bench.advance(millis(1));
+    }
+    let first = bench.take_of(&[(QUEUE, 2), (OTHER, 3)], TakeMode::Normal).await;
+    assert_eq!(first.ids(), ["t:1", "t:2", "m:000", "m:001", "m:002"]);
+    let next = bench.take_of(&[(QUEUE, 2), (OTHER, 0)], TakeMode::Normal).await;
+    assert_eq!(next.ids(), ["t:3"], "all permits of messages are in use");
+}
+
 #[tokio::test]
 async fn next_due_covers_queues_with_permits() {
     let bench = Bench::new().await;
