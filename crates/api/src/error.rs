@@ -133,6 +133,9 @@ pub enum ApiError {
     NoAnswer,
     #[error("too many requests are waiting, and nothing was done; wait for the time in Retry-After")]
     Overloaded,
+    /// See [`orders::late_work`].
+    #[error("the jobs of orders are late, and the order was not created; wait for the time in Retry-After")]
+    LateWork,
     #[error("the database does not answer right now; try again")]
     Database(#[from] sqlx::Error),
     #[error("the database does not answer right now; try again")]
@@ -220,6 +223,7 @@ impl ApiError {
             Self::NoRoom(answer, _) => answer.error_code().map_or(&codes::INTERNAL, codes::of),
             Self::TripTaken(refusal, _) | Self::Refused(refusal) => codes::of(refusal.error_code()),
             Self::Busy => &codes::BUSY,
+            Self::LateWork => &codes::OVERLOADED,
             Self::TooSlow => &codes::TOO_SLOW,
             Self::Panicked => &codes::INTERNAL,
             Self::TooManyRequests(_)

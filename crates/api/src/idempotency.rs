@@ -114,9 +114,7 @@ pub async fn run_once_with_others(
     };
     let (claim, claimed) = match claim_key(rows, holder, key, request).await? {
         ClaimOutcome::Mine(claim, work) => (claim, work),
-        ClaimOutcome::Answered(answer) => {
-            return Ok(([("idempotency-replayed", "true")], write_answer(answer)).into_response());
-        }
+        ClaimOutcome::Answered(answer) => return Ok(replay_answer(answer)),
     };
     // If the work is cancelled or panics, the claim is released for the next request.
     let worked = work(claimed).await;
@@ -139,6 +137,21 @@ pub async fn run_once_with_others(
     }
 }
 
+/// Returns the stored answer to the caller's earlier request with the same key, without a claim of the key.
+pub(super) async fn find_answer(
+    rows: &IdempotencyStore,
+    caller: &ApiCaller,
+    key: Option<&str>,
+    request: &[&[u8]],
+) -> Result<Option<Response>, ApiError> {
+    let (Some(key), Some(holder)) = (key, caller.holder_id()) else { return Ok(None) };
+    Ok(read_answer(&rows.db, holder, key, &hash_request(request)).await?.map(replay_answer))
+}
+
+fn replay_answer(answer: Answer) -> Response {
+    ([("idempotency-replayed", "true")], write_answer(answer)).into_response()
+}
+
 /// Returns the key of a request whose work stores key and answer in its own statement.
 pub(super) fn key_of_creation(holder: Uuid, key: &str, request: &[&[u8]]) -> CreationKey {
     let request_hash = hash_request(request);
@@ -159,23 +172,28 @@ async fn claim_key(
         let context = WorkContext { id: claim.work_id, resumed: claim.work_id != work_id };
         return Ok(ClaimOutcome::Mine(claim, context));
     }
+    let answer = read_answer(&rows.db, holder, key, &hash).await?;
+    answer.map(ClaimOutcome::Answered).ok_or(ApiError::IdempotencyRunning)
+}
+
+/// Returns the stored answer to an earlier request with this key. `None` if there is none, or if it is not stored yet.
+async fn read_answer(db: &Pool, holder: Uuid, key: &str, hash: &[u8]) -> Result<Option<Answer>, ApiError> {
     let earlier = sqlx::query(
         "-- earlier answer
          SELECT request_hash, status, body FROM idempotency_keys WHERE holder_id = $1 AND key = $2",
     )
     .bind(holder)
     .bind(key)
-    .fetch_optional(&rows.db)
-    .await?
-    .ok_or(ApiError::IdempotencyRunning)?;
+    .fetch_optional(db)
+    .await?;
+    let Some(earlier) = earlier else { return Ok(None) };
     if earlier.try_get::<Vec<u8>, _>("request_hash")? != hash {
         return Err(ApiError::IdempotencyMismatch);
     }
-    let status: Option<i16> = earlier.try_get("status")?;
-    let status = status.ok_or(ApiError::IdempotencyRunning)?;
-    let body = render_body(&rows.db, earlier.try_get::<Option<Value>, _>("body")?.unwrap_or_default()).await?;
+    let Some(status) = earlier.try_get::<Option<i16>, _>("status")? else { return Ok(None) };
+    let body = render_body(db, earlier.try_get::<Option<Value>, _>("body")?.unwrap_or_default()).await?;
     let status = u16::try_from(status).ok().and_then(|s| StatusCode::from_u16(s).ok()).unwrap_or(StatusCode::OK);
-    Ok(ClaimOutcome::Answered((status, body)))
+    Ok(Some((status, body)))
 }
 
 /// Returns the body of a stored answer. The answer to a creation is rendered from its order.

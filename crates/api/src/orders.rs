@@ -14,6 +14,7 @@ use axum::{
 };
 use foundation::core::Core;
 use jobs::OrderId;
+use metrics::counter;
 use model::{input, texts::LanguageTag};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -92,7 +93,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
          headers(("Warning" = Option<String>, description = "the payment status is unknown; support is notified")),
          example = json!(example_order())),
         CallErrors,
-        (status = 503, description = "no room, or admission cannot be checked; try again later", body = BusyReply,
+        (status = 503, description = "no room, jobs are late, or admission cannot be checked; try again later", body = BusyReply,
          content_type = "application/problem+json",
          headers(("Retry-After" = u64, description = "seconds to wait")),
          example = json!(example_busy())),
@@ -109,6 +110,11 @@ async fn create_order(
     let asked = new.language.as_ref().and_then(LanguageTag::known_language);
     let language = asked.unwrap_or_else(|| dispatcher::accepted_language(&headers, ReplyLanguage::default()));
     let request: [&[u8]; 2] = [b"create", &bytes];
+    if app.orders.refuses_creation() {
+        let answer = idempotency::find_answer(&app.accounts.idempotency, &caller, key.as_deref(), &request).await;
+        let answer = answer.map_err(|error| service_unavailable(error, language))?.ok_or_else(refuse_creation)?;
+        return Ok(payments::with_warning(answer, &new.payment_status));
+    }
     let actor = caller.actor();
     if let (Some(key), Some(holder)) = (key.as_deref(), caller.holder_id())
         && create::keeps_keys(&app.orders, &new, &actor)
@@ -158,6 +164,11 @@ async fn create_order(
         service_unavailable(error, language)
     });
     created.map(|answer| payments::with_warning(answer, &new.payment_status))
+}
+
+fn refuse_creation() -> ApiError {
+    counter!("dispatchq_creations_refused_total").increment(1);
+    ApiError::LateWork
 }
 
 /// The caller who creates an order. If the caller cannot be looked up, the answer follows the server-busy requirement.

@@ -43,6 +43,7 @@ use super::{
     write_deadline::WriteDeadline,
 };
 use app::App;
+use orders::late_work;
 use settings::HttpConfig;
 
 /// Binds an address from the configuration; `setting` names it in the error.
@@ -78,6 +79,7 @@ pub async fn serve_api(
     tokio::spawn(closing);
     tokio::spawn(app.areas.clone().keep_fresh(stop.clone()));
     tokio::spawn(app.core.shards.clone().keep_fresh(app.core.upkeep.clone(), app.core.loops.clone(), stop.clone()));
+    tokio::spawn(late_work::run(app.orders.clone(), stop.clone()));
     // Uses separate connections, so that known keys stay cached while requests wait for Postgres.
     tokio::spawn(app.accounts.keys.clone().watch_revision(
         app.core.upkeep.clone(),

@@ -35,6 +35,7 @@ const COUNTERS: Words = &[
         "Transactions that ended or became UNRESOLVED, by server and reason; other: a reason that only the provider uses",
     ),
     ("dispatchq_bypasses_total", "Checks and creations admitted above the threshold, by loyalty"),
+    ("dispatchq_creations_refused_total", "Creations refused because the jobs of orders are late"),
     ("dispatchq_dead_letters_restored_total", "Dead letters restored in Redis from Postgres"),
     ("dispatchq_http_requests_total", "Requests to the API by route and response status"),
     (
@@ -274,6 +275,7 @@ pub fn register_metrics(config: &Config) {
 
 fn register_unlabelled() {
     for name in [
+        "dispatchq_creations_refused_total",
         "dispatchq_dead_letters_restored_total",
         "dispatchq_job_id_questions_baseline_total",
         "dispatchq_job_id_questions_total",

@@ -8,6 +8,7 @@ use crate::{
     fleet::candidate_search::CandidateSearch,
     gate_views::GateViews,
     kept::KeptOrders,
+    late_work::LateWork,
     offers::{board::OfferBoard, free_drivers::FreeDriverSearch},
     order_store::OrderStore,
     payments::PaymentService,
@@ -39,6 +40,7 @@ pub struct OrdersParts {
     pub feed: FeedBoard,
     pub timer_calls: TimerCalls,
     pub unsent: UnsentTimers,
+    pub late_work: LateWork,
     /// Service that pays refunds. `None` if people pay them.
     pub payments: Option<PaymentService>,
 }
@@ -61,6 +63,7 @@ impl Orders {
             feed: FeedBoard::default(),
             timer_calls: TimerCalls::new(&core.shards),
             unsent: UnsentTimers::default(),
+            late_work: LateWork::default(),
             payments: PaymentService::from_config(&config.payments)?,
         })))
     }
@@ -79,6 +82,13 @@ impl Orders {
     /// Returns whether new work should be refused because too many requests wait for Postgres.
     pub fn is_overloaded(&self) -> bool {
         self.core.db.is_overloaded() || self.core.batches.is_overloaded() || self.rows.is_overloaded()
+    }
+
+    /// Returns whether a creation should be refused because due jobs are late. Refuses only a share at random while the
+    /// lateness is below its bound.
+    pub fn refuses_creation(&self) -> bool {
+        let share = self.late_work.refused_share(self.config.http.max_lateness);
+        share > 0.0 && self.core.rng.next_unit() < share
     }
 }
 

@@ -17,6 +17,7 @@
 //! * [`compensation`]: alerts when the end of an order cannot be written. [`payments`]: client of the payment service.
 //! * [`query`]: timelines and single orders for people. [`search`]: paged lists for staff. [`feed`]: steps of orders
 //!   for producers.
+//! * [`late_work`]: refuses creations while due jobs are late.
 //! * [`metrics`]: counters of changes. [`retrieval_log`]: log lines about missing job ids.
 
 // Futures of handlers are nested deeper than the default limit.
@@ -35,6 +36,7 @@ pub mod fleet;
 pub(crate) mod freed_drivers;
 pub mod gate_views;
 pub mod kept;
+pub mod late_work;
 pub(crate) mod message_sending;
 pub mod metrics;
 pub mod offers;

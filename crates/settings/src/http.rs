@@ -5,7 +5,7 @@ use std::{net::IpAddr, time::Duration};
 use garde::Validate;
 use ipnet::{IpNet, Ipv4Net};
 use model::{
-    bounds::{HOUR, MS, number_within, time_within},
+    bounds::{HOUR, MS, NONE, number_within, time_within},
     duration,
 };
 use serde::{Deserialize, Serialize};
@@ -41,6 +41,9 @@ pub struct HttpConfig {
     pub requests_per_s_per_key: u32,
     #[garde(custom(number_within(0.0..=10_000_000.0)))]
     pub failures_per_min_per_address: u32,
+    #[serde(with = "duration")]
+    #[garde(custom(time_within(NONE..=HOUR)))]
+    pub max_lateness: Duration,
     #[garde(custom(name_networks))]
     pub trusted_proxies: Vec<String>,
 }

@@ -94,9 +94,10 @@ impl Fleet {
         let redis = redis.unwrap();
         let route = DatabaseRoute::to(&postgres).await;
         let dir = tempfile::tempdir().unwrap();
+        // On a busy machine jobs are late, and a request without retries would be refused.
         let text = format!(
             "[redis]\nurl = \"{}\"\n[database]\nurl = \"{}\"\npooler = {}\n[http]\nbind = \"127.0.0.1:0\"\nadmin_bind = \"\"\n\
-             [worker]\ndrain = \"5s\"\n[dispatch]\nattempt = \"1s\"\nretry = [\"100ms\"]\nlifetime = \"{lifetime}\"\n{more}",
+             max_lateness = \"0s\"\n[worker]\ndrain = \"5s\"\n[dispatch]\nattempt = \"1s\"\nretry = [\"100ms\"]\nlifetime = \"{lifetime}\"\n{more}",
             redis.url(),
             route.url(),
             route.is_pooled()

@@ -183,6 +183,9 @@ error_codes! {
     UNAVAILABLE: 503, "Temporarily unavailable",
         "Postgres does not answer, too many requests are waiting, or the request timed out. Wait for the time in \
          `Retry-After` and send the request again. With an Idempotency-Key a change is made only once.";
+    OVERLOADED: 503, "Jobs are late",
+        "Workers start the jobs of orders too late, so this order was not created. Wait for the time in `Retry-After` and \
+         send the request again.";
     NOT_READY: 503, "The process is not ready",
         "The process cannot reach a server that it needs; `postgres` and `redis` show which. It is ready again once \
          the server is back.";

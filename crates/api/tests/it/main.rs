@@ -6,6 +6,7 @@
 //! * `staff`: staff actions. `bindings`: bindings, plans and OTPs. `command_line`: requests of the command line.
 //! * `stream`: the event feed. `audit`: the record of each change. `seen`: each request has an id and is counted.
 //! * `outages`: servers that are down. `waits`: every wait on a server ends. `connections`: sockets that send nothing.
+//! * `late_work`: creations while jobs are late.
 //! * `metrics`: gauges read at each scrape, also while a server is down.
 
 // Request futures are nested deeper than the default allows.
@@ -21,6 +22,7 @@ mod errors;
 mod first_use;
 mod idempotency;
 mod inputs;
+mod late_work;
 mod metrics;
 mod openapi;
 mod outages;

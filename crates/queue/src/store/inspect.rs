@@ -6,7 +6,7 @@ use super::{
     client::Store,
     dead::DeadRecord,
     error::StoreError,
-    script::{FIND, LIST, STATS},
+    script::{FIND, LIST, OLDEST, STATS},
 };
 use crate::job::JobId;
 
@@ -48,6 +48,17 @@ impl QueueStats {
         self.parked += other.parked;
         self.falling_due += other.falling_due;
     }
+}
+
+/// Oldest due job of a queue, without suspects.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OldestDue {
+    /// `None` if no job is due.
+    pub id: Option<String>,
+    /// Time that it has waited, in ms.
+    pub late_ms: u64,
+    /// Whether a job of the queue has a lease that has not ended.
+    pub is_served: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, strum::IntoStaticStr)]
@@ -151,6 +162,18 @@ impl Store {
             },
         );
         Ok(stats.collect())
+    }
+
+    /// Returns the oldest due job of each of these queues, in their order. Cheaper than [`queue_stats`](Self::queue_stats).
+    pub async fn oldest_due(&self, queues: &[&str]) -> Result<Vec<OldestDue>, StoreError> {
+        let call = self.job_script(&OLDEST, queues.iter().copied());
+        let rows: Vec<(String, u64, bool)> = self.run_script(&call).await?;
+        let oldest = rows.into_iter().map(|(id, late_ms, is_served)| OldestDue {
+            id: Some(id).filter(|id| !id.is_empty()),
+            late_ms,
+            is_served,
+        });
+        Ok(oldest.collect())
     }
 
     /// Returns one page of a queue's jobs in one state, the earliest first; at most 1,000.

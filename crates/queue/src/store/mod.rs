@@ -72,7 +72,7 @@ pub use error::StoreError;
 pub use hash_slot::{key_slot, slots_of};
 pub use heartbeat::{Heartbeat, LatenessCounts, LatenessSummary, QueueRuns, WorkerEntry, WorkerInfo};
 pub use horizon::Takeable;
-pub use inspect::{JobDetail, JobEntry, JobState, ParkedPlace, QueueStats};
+pub use inspect::{JobDetail, JobEntry, JobState, OldestDue, ParkedPlace, QueueStats};
 pub use lease::{HeldLease, LeaseVerdict};
 pub use leased::{LeaseToken, LeasedJob};
 pub use limit::{AcquireVerdict, Limit};

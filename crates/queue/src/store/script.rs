@@ -48,6 +48,7 @@ scripts! {
     RESTORE_DEAD "": "lib" "place" "restore_dead";
     DISCARD_OLDER " flags=allow-oom": "lib" "discard_older";
     STATS " flags=no-writes": "lib" "stats";
+    OLDEST " flags=no-writes": "lib" "oldest";
     LIST " flags=no-writes": "lib" "list";
     FIND " flags=no-writes": "lib" "slots" "find";
     COMPARE " flags=no-writes": "lib" "places" "compare";

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::support::{Bench, OTHER, QUEUE, START_MS, due_now, id, secs, timer};
-use queue::store::{Heartbeat, JobState, LatenessCounts, LatenessSummary, LeaseEnd, RepairVerdict, WorkerInfo};
+use crate::support::{Bench, LEASE, OTHER, QUEUE, START_MS, due_now, id, secs, timer};
+use queue::store::{
+    Heartbeat, JobState, LatenessCounts, LatenessSummary, LeaseEnd, OldestDue, RepairVerdict, WorkerInfo,
+};
 
 #[tokio::test]
 async fn stats_count_each_state() {
@@ -25,6 +27,27 @@ async fn stats_count_each_state() {
     assert_eq!(timers.falling_due, 2, "those due in 50 s and in 65 s");
     assert_eq!((stats[1].oldest_due_ms, stats[1].due, stats[1].paused), (None, 0, true));
     assert!(serde_json::to_string(&stats).unwrap().contains("\"queue\":\"timers\""));
+}
+
+#[tokio::test]
+async fn oldest_due_job_excludes_suspects_and_later_jobs() {
+    let bench = Bench::new().await;
+    for (job, delay) in [("t:suspect", 0), ("t:late", 1), ("t:soon", 60)] {
+        bench.enqueue(timer(job, secs(delay))).await;
+    }
+    bench.redis::<()>(&["ZREM", "{dq:0}:due:timers", "t:suspect"]).await;
+    bench.redis::<()>(&["ZADD", "{dq:0}:suspects:timers", "1", "t:suspect"]).await;
+    let oldest = async || bench.store.oldest_due(&[QUEUE, OTHER]).await.unwrap();
+    assert_eq!(oldest().await, [OldestDue::default(), OldestDue::default()]);
+    bench.advance(secs(3));
+    let late = OldestDue { id: Some("t:late".to_owned()), late_ms: 2_000, is_served: false };
+    assert_eq!(oldest().await[0], late);
+    bench.enqueue(timer("t:later", secs(0))).await;
+    assert_eq!(bench.take(1).await.ids(), ["t:late"]);
+    let later = OldestDue { id: Some("t:later".to_owned()), late_ms: 0, is_served: true };
+    assert_eq!(oldest().await[0], later);
+    bench.advance(LEASE);
+    assert_eq!(oldest().await[0], OldestDue { late_ms: 8_000, is_served: false, ..later }, "the lease has ended");
 }
 
 #[tokio::test]
