@@ -42,6 +42,8 @@ pub(crate) enum ApiAnswer {
 pub(crate) struct ApiClient {
     client: reqwest::Client,
     base: String,
+    /// Whether a refusal of an overloaded server is final.
+    accepts_overload: bool,
     /// Answer times in microseconds, by request kind.
     times: Arc<Mutex<BTreeMap<String, Vec<i64>>>>,
 }
@@ -55,7 +57,12 @@ impl ApiClient {
             .pool_max_idle_per_host(64)
             .build()
             .context("cannot create an HTTP client")?;
-        Ok(Self { client, base, times: Arc::default() })
+        Ok(Self { client, base, accepts_overload: false, times: Arc::default() })
+    }
+
+    /// Returns a client that does not repeat a request which an overloaded server refused.
+    pub(crate) fn accepting_overload(self) -> Self {
+        Self { accepts_overload: true, ..self }
     }
 
     /// Returns the base URL, such as `http://127.0.0.1:8080`.
@@ -149,7 +156,8 @@ impl ApiClient {
                         record_place(log, source, &body);
                     }
                     let code = code_of(&body.unwrap_or_default());
-                    if is_refused_for_area(&code) || !(is_passing(status, &code) || told.is_some()) {
+                    let is_final = is_refused_for_area(&code) || self.accepts_overload && is_overload(&code);
+                    if is_final || !(is_passing(status, &code) || told.is_some()) {
                         return ApiAnswer::Refused { status: status.as_u16(), code };
                     }
                     last = format!("{status} {code}");
@@ -188,6 +196,11 @@ pub(crate) fn is_passing(status: StatusCode, code: &str) -> bool {
     status.is_server_error()
         || matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT)
         || matches!(code, "RESERVATION_IN_PROGRESS" | "IDEMPOTENCY_KEY_IN_USE")
+}
+
+/// Returns whether an overloaded server refused a creation with this code and did nothing.
+pub(crate) fn is_overload(code: &str) -> bool {
+    matches!(code, "OVERLOADED" | "UNAVAILABLE")
 }
 
 /// Returns the code and message of an error.

@@ -15,7 +15,7 @@ use tokio::{sync::Semaphore, task::JoinSet, time::Instant};
 
 use super::{
     Testbed,
-    api::{ApiAnswer, ApiClient},
+    api::{ApiAnswer, ApiClient, is_overload},
     place_log::{PlaceLog, ToldPlaces, is_refused_for_area},
 };
 use accounts::{api_keys::AccountRole, key_admin};
@@ -101,7 +101,17 @@ impl OrderProducer {
         Self { checks_first, ..self }
     }
 
-    /// Returns the orders that were skipped because of their areas, by request kind and error code.
+    /// Skips orders that an overloaded server refuses.
+    pub(crate) fn accepting_overload(self) -> Self {
+        Self { api: self.api.accepting_overload(), ..self }
+    }
+
+    /// Returns the number of orders skipped because the server or their area refused them.
+    pub(crate) fn refused_count(&self) -> u64 {
+        self.refused.lock().values().sum()
+    }
+
+    /// Returns the skipped orders by request kind and error code.
     pub(crate) fn refusal_counts(&self) -> BTreeMap<String, u64> {
         self.refused.lock().clone()
     }
@@ -153,11 +163,11 @@ impl OrderProducer {
         None
     }
 
-    /// Counts an order that its area refused. Returns a problem for any other failure.
+    /// Counts an order that its area or an overloaded server refused. Returns a problem for any other failure.
     fn record_refusal(&self, asked: &str, id: &str, answer: ApiAnswer) -> Option<String> {
         match answer {
             ApiAnswer::Done => None,
-            ApiAnswer::Refused { code, .. } if is_refused_for_area(&code) => {
+            ApiAnswer::Refused { code, .. } if is_refused_for_area(&code) || is_overload(&code) => {
                 let mut refused = self.refused.lock();
                 *refused.entry(format!("{asked} {code}")).or_default() += 1;
                 None

@@ -5,10 +5,9 @@ use std::{ops::RangeInclusive, time::Duration};
 use anyhow::{Context, ensure};
 use redis::{AsyncConnectionConfig, FromRedisValue};
 use servers::{RedisCluster, RedisServer};
-use tokio::{
-    process::Command,
-    time::{Instant, sleep, timeout},
-};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::testbed::signals::send_signal;
 
 /// Timeouts for reading the state of a node, and for its commands.
 const VIEW_WAIT: Duration = Duration::from_secs(1);
@@ -208,14 +207,9 @@ pub(super) async fn flush_node(cluster: &RedisCluster, number: usize) -> anyhow:
 }
 
 /// Freezes nodes (SIGSTOP), or resumes them (SIGCONT).
-pub(super) async fn freeze_nodes(cluster: &RedisCluster, numbers: &[usize], frozen: bool) -> anyhow::Result<()> {
-    let signal = if frozen { "-STOP" } else { "-CONT" };
-    let pids = numbers.iter().map(|number| cluster.nodes()[*number].pid().to_string());
-    // The standard library can only send SIGKILL, so the shell's `kill` sends the signal.
-    let script = "signal=$1; shift; kill \"$signal\" \"$@\"";
-    let sent = Command::new("/bin/sh").args(["-c", script, "kill", signal]).args(pids).status().await?;
-    ensure!(sent.success(), "the nodes {numbers:?} could not be sent {signal}");
-    Ok(())
+pub(super) fn freeze_nodes(cluster: &RedisCluster, numbers: &[usize], frozen: bool) -> anyhow::Result<()> {
+    let pids = numbers.iter().map(|number| cluster.nodes()[*number].pid());
+    send_signal(if frozen { "STOP" } else { "CONT" }, pids)
 }
 
 async fn read_id(node: &RedisServer) -> anyhow::Result<String> {
@@ -266,9 +260,9 @@ mod tests {
         flush_node(&cluster, owner).await.unwrap();
         assert_eq!(ask_node::<Option<String>>(&cluster.nodes()[owner], &["GET", &key]).await.unwrap(), None);
 
-        freeze_nodes(&cluster, &[1, 4], true).await.unwrap();
+        freeze_nodes(&cluster, &[1, 4], true).unwrap();
         assert_eq!(look_for_owner(&cluster, 8_000).await, None, "neither it nor its replica answers");
-        freeze_nodes(&cluster, &[1, 4], false).await.unwrap();
+        freeze_nodes(&cluster, &[1, 4], false).unwrap();
         assert_eq!(find_owner(&cluster, 8_000).await.unwrap(), 1);
     }
 }

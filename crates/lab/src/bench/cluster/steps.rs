@@ -88,9 +88,9 @@ async fn freeze_master(stage: &mut ClusterStage, shards: u16, book: &LatenessBoo
     let mut frozen = nodes::find_replicas(&stage.cluster, master).await?;
     frozen.push(master);
     let begun = Instant::now();
-    nodes::freeze_nodes(&stage.cluster, &frozen, true).await?;
+    nodes::freeze_nodes(&stage.cluster, &frozen, true)?;
     let watched = watch_frozen(stage, book, begun + FROZEN).await;
-    nodes::freeze_nodes(&stage.cluster, &frozen, false).await?;
+    nodes::freeze_nodes(&stage.cluster, &frozen, false)?;
     Ok(StepOutcome { meanwhile: Some(watched?), ..StepOutcome::after(begun.elapsed()) })
 }
 

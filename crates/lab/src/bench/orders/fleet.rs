@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::{OrdersOptions, partner::per_s, peer, work};
+use super::{OrdersOptions, partner::per_s, peer, recovery::RecoveryWatch, work};
 use crate::{
     bench::{
         collector::TraceCollector,
@@ -127,7 +127,7 @@ pub(super) async fn measure_lives(options: &OrdersOptions) -> anyhow::Result<Fig
     let fleet = place_drivers(options.rate.get());
     drivers::insert_drivers(&testbed.app, &fleet, &[SERVICE_TYPE]).await?;
     let drivers = receiver.start(testbed.api.clone(), Box::new(LifeScript), &fleet);
-    let producer = OrderProducer::hire(&testbed, "bench").await?;
+    let producer = OrderProducer::hire(&testbed, "bench").await?.accepting_overload();
 
     let processor = ProcessorWatch::start(&testbed.pids_by_kind());
     let plan = PlayPlan {
@@ -138,7 +138,14 @@ pub(super) async fn measure_lives(options: &OrdersOptions) -> anyhow::Result<Fig
         patience: PATIENCE,
     };
     let orders = order_creations(options.rate.get(), options.order_count());
-    let on_look = async |_: &mut Testbed, _: Option<Instant>| Ok(false);
+    let watch = RecoveryWatch::start(&testbed, options);
+    let mut load_ended = None;
+    let on_look = async |testbed: &mut Testbed, all_created: Option<Instant>| {
+        if let (Some(at), None) = (all_created, load_ended) {
+            load_ended = Some((at, figures::read_lateness(&testbed.app.core.store).await?));
+        }
+        Ok(false)
+    };
     let start = if options.count_work { Some(testbed.postgres.start_count().await?) } else { None };
     let played = play_orders(&mut testbed, plan, orders, on_look).await;
     let played = testbed.dir.keep_if_failed(played)?;
@@ -148,6 +155,7 @@ pub(super) async fn measure_lives(options: &OrdersOptions) -> anyhow::Result<Fig
         None => None,
     };
 
+    let recovery_ms = watch.finish(load_ended.map(|(at, _)| at)).await?;
     let answer_times = testbed.api.answer_times();
     let mut ended = testbed.end_processes(played.violations).await;
     let db = &ended.app.core.db;
@@ -177,11 +185,16 @@ pub(super) async fn measure_lives(options: &OrdersOptions) -> anyhow::Result<Fig
         "scenario": options.scenario,
         "orders": outcomes.orders,
         "rate": options.rate,
+        "refused": producer.refused_count(),
+        "refused_by_code": producer.refusal_counts(),
+        "refused_share": round_to_digits(producer.refused_count() as f64 / f64::from(options.order_count().max(1)), 4),
         "workers": options.workers,
         "drivers": fleet.len(),
         "held": is_held,
         "created_per_s": created_per_s,
         "lateness_ms": lateness,
+        "lateness_under_load_ms": load_ended.map(|(_, lateness)| lateness),
+        "recovery_ms": recovery_ms,
         "rest_s": times.rest_s.map(|s| round_to_digits(s, 2)),
         "offer_delay_ms": times,
         "answer_ms": answer_times,

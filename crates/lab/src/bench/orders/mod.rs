@@ -4,18 +4,20 @@
 //! second is the same as at real speed; only fewer orders are open at once.
 //!
 //! * `partner`: the scenarios with a partner. `alerts`: time until the job id alerts fire, at real speed.
-//! * `fleet`: own drivers at real speed. `peer`: another system with the same orders. `work`: what an order costs in
-//!   Postgres.
+//! * `fleet`: own drivers at real speed. `recovery`: time until jobs are on time again. `peer`: another system with the
+//!   same orders. `work`: what an order costs in Postgres.
 
 mod alerts;
 mod fleet;
 mod partner;
 mod peer;
+mod recovery;
 mod work;
 
 use std::{num::NonZeroU32, path::PathBuf, time::Duration};
 
 use clap::Args;
+use model::{bounds::MS, duration::parse_within};
 use partner_sim::{PartnerKnobs, values::EventRate};
 use serde::Serialize;
 
@@ -32,6 +34,8 @@ const ALERTS_ORDERS: u32 = 900;
 /// Calls per second that the partner allows, per order created per second. Without callbacks an order needs about ten
 /// polls and a booking.
 const CALLS_PER_ORDER: u32 = 20;
+/// Maximum of `--stop-postgres`: statements time out after a longer stop.
+const STOPPED_FOR_MAX: Duration = Duration::from_secs(5);
 /// Length of the partner's outage, in simulated time.
 const OUTAGE: Duration = Duration::from_secs(600);
 
@@ -44,6 +48,10 @@ min to find a driver and half an hour to ride, divided by 30. With --rate 100 th
 With --scenario fleet there is no partner and nothing is accelerated. The first driver lets the offer expire after 2 s. The second \
 accepts after 0.2 s, picks up half a second later, and completes after another half second. --speed, --seed and --partner-limit have no effect. A rate \
 is sustained if jobs are less than 100 ms late at the 99th percentile and the last order ends within 10 s of its creation.\n\n\
+Orders that an overloaded API refuses (503) are not repeated. `refused` is their number. With --scenario fleet, `lateness_under_load_ms` \
+is the lateness of the jobs until the last creation. `recovery_ms.after_load` is the time from the last creation until the oldest due job is \
+less than 100 ms late and stays so for a second; `recovery_ms.after_stop` is the same from the end of --stop-postgres. For an overload of 30 s, use \
+--rate with 1.2 times the rate that is sustained, and --seconds 30.\n\n\
 With --scenario alerts the run lasts at most 45 minutes at real speed, and a Prometheus with the rules of deploy/prometheus scrapes \
 it. --orders (default: 900) are created evenly over that time; --rate and --speed have no effect. The run ends when each of the five \
 job id alerts has fired, and reports the time from each cause to its alert. It exits with 1 if an alert did not fire.\n\n\
@@ -66,6 +74,14 @@ pub struct OrdersOptions {
     /// Number of orders to create [default: those of 120 s]
     #[arg(long, value_name = "N")]
     pub orders: Option<NonZeroU32>,
+
+    /// Create orders for this many seconds, instead of a number of orders
+    #[arg(long, value_name = "S", conflicts_with = "orders")]
+    pub seconds: Option<NonZeroU32>,
+
+    /// With `--scenario fleet`: stop Postgres (SIGSTOP) for this time, after half of the orders
+    #[arg(long, value_name = "DURATION", value_parser = parse_within(MS..=STOPPED_FOR_MAX))]
+    pub stop_postgres: Option<Duration>,
 
     /// Number of worker processes; 0 runs the API and the worker in one process, like `dispatchq run`
     #[arg(long, value_name = "N", default_value = "2")]
@@ -146,7 +162,7 @@ impl OrdersOptions {
     fn order_count(&self) -> u32 {
         let default = match self.scenario {
             OrdersScenario::Alerts => ALERTS_ORDERS,
-            _ => self.rate.get().saturating_mul(SECONDS),
+            _ => self.rate.get().saturating_mul(self.seconds.map_or(SECONDS, NonZeroU32::get)),
         };
         self.orders.map_or(default, NonZeroU32::get)
     }
@@ -209,10 +225,19 @@ mod tests {
         assert_eq!(parse("--rate 30 --orders 60").unwrap().creation_duration(), Duration::from_secs(2));
         let alerts = parse("--scenario alerts").unwrap();
         assert_eq!((alerts.order_count(), alerts.creation_duration()), (900, Duration::from_secs(2_700)));
+        assert_eq!(parse("--rate 30 --seconds 5").unwrap().order_count(), 150);
         assert_eq!(options.outage_window(), None);
         let (begin, end) = parse("--scenario outage").unwrap().outage_window().unwrap();
         assert_eq!((begin.as_secs(), end.as_secs()), (30, 50));
-        for bad in ["--rate 0", "--speed NaN", "--scenario odd", "--workers -1", "--trace-sampling 1.1"] {
+        for bad in [
+            "--rate 0",
+            "--speed NaN",
+            "--scenario odd",
+            "--workers -1",
+            "--trace-sampling 1.1",
+            "--seconds 1 --orders 2",
+            "--stop-postgres 9s",
+        ] {
             assert!(parse(bad).is_err(), "{bad}");
         }
     }

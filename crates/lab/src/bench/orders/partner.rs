@@ -84,7 +84,7 @@ impl OrdersStage {
         };
         let testbed = Testbed::start_with(&settings, configure).await?;
         partner::call_back(&sim, testbed.api.base_url())?;
-        let producer = OrderProducer::hire(&testbed, "bench").await?;
+        let producer = OrderProducer::hire(&testbed, "bench").await?.accepting_overload();
         let prometheus = if options.prometheus {
             let mut targets = vec![testbed.app.config.http.admin_bind.clone()];
             targets.extend(testbed.processes.worker_metrics().into_iter().map(|(_, address)| address));
@@ -174,6 +174,8 @@ pub(super) async fn measure_orders(options: &OrdersOptions) -> anyhow::Result<Fi
         "scenario": options.scenario,
         "orders": orders,
         "rate": options.rate,
+        "refused": producer.refused_count(),
+        "refused_by_code": producer.refusal_counts(),
         "speed": options.speed,
         "workers": options.workers,
         "seed": options.seed,
