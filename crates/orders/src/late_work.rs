@@ -12,12 +12,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use foundation::core::Core;
 use futures_util::future::join_all;
 use jobs::queues;
 use queue::{Shards, Store, store::OldestDue};
 use tokio_util::sync::CancellationToken;
-
-use crate::capability::Orders;
 
 /// Queues whose jobs need only this installation. Polls, callbacks, messages and bindings may be late because of other
 /// systems.
@@ -42,20 +41,19 @@ impl LateWork {
     }
 }
 
-/// Measures the lateness until `stop`.
-pub async fn run(orders: Orders, stop: CancellationToken) {
-    let max = orders.config.http.max_lateness;
+/// Measures the lateness until `stop`. `max` is `http.max_lateness`.
+pub async fn run(core: Core, late_work: LateWork, max: Duration, stop: CancellationToken) {
     if max.is_zero() {
         return;
     }
-    let turns = orders.core.loops.register_loop("late work");
+    let turns = core.loops.register_loop("late work");
     let (mut seen, mut before, mut is_logged) = (SeenQueues::default(), 0, false);
     while !stop.is_cancelled() {
-        let late_ms = turns.run_turn(seen.measure(&orders.core.queue())).await.unwrap_or_default();
+        let late_ms = turns.run_turn(seen.measure(&core.queue())).await.unwrap_or_default();
         // A single high value is no overload: a worker has just started, or the leases of a dead one have ended.
-        orders.late_work.0.store(late_ms.min(before), Ordering::Relaxed);
+        late_work.0.store(late_ms.min(before), Ordering::Relaxed);
         before = late_ms;
-        let late = orders.late_work.lateness();
+        let late = late_work.lateness();
         if !is_logged && late > max / 2 {
             tracing::warn!(late_ms, "Due jobs are late, so a part of the creations is refused.");
             is_logged = true;

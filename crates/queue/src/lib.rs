@@ -50,10 +50,11 @@ pub use keys::Keys;
 pub use life::ProcessLife;
 pub use limited::{run_limited, run_within_limits};
 pub use registry::Registry;
-pub use runtime::{RunSummary, Runtime, RuntimeError};
+pub use runtime::{Runtime, RuntimeError};
 pub use shards::{ShardCount, Shards};
 pub use slotted::run_with_slots;
 pub use store::{
     Command, LeaseToken, LeasedJob, Limit, LuaScript, RedisCall, RedisConfig, ScriptClock, SettleRequest, Store,
     StoreError,
 };
+pub use supervisor::RunSummary;

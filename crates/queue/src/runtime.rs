@@ -19,7 +19,7 @@ use crate::{
     job::JobId,
     registry::Registry,
     shards::Shards,
-    supervisor::{EngineLoops, EngineSettings, ResultSender},
+    supervisor::{EngineLoops, EngineSettings, ResultSender, RunSummary},
 };
 
 /// Maximum time for an aborted handler to reach its next await, and for a stopped worker to end.
@@ -40,16 +40,6 @@ pub enum RuntimeError {
     QueueTwice(&'static str),
     #[error("the worker of a queue ended unexpectedly: {0}")]
     WorkerEnded(String),
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct RunSummary {
-    /// Number of results written.
-    pub settled: u64,
-    /// Number of results refused because the lease was lost.
-    pub refused: u64,
-    /// Number of jobs handed back by the drain.
-    pub released: u64,
 }
 
 impl Runtime {

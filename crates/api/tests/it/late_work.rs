@@ -66,7 +66,8 @@ async fn late_jobs_refuse_creations_until_they_are_settled() {
     let shop = Shop { t, api, key };
     let stop = CancellationToken::new();
     let _stop = stop.clone().drop_guard();
-    tokio::spawn(late_work::run(shop.t.app.orders.clone(), stop));
+    let (app, max) = (&shop.t.app, shop.t.app.config.http.max_lateness);
+    tokio::spawn(late_work::run(app.core.clone(), app.orders.late_work.clone(), max, stop));
     let first = shop.create("first").await;
     assert_eq!(first.status, 201);
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use apalis_core::backend::{ListQueues, QueueInfo};
 
 use super::{
-    metrics::statistics_of,
+    statistics::statistics_of,
     storage::{QueueStorage, Stored},
 };
 use crate::{shards::Shards, store::StoreError};

@@ -9,8 +9,9 @@
 //! * `task`: tasks as jobs and jobs as tasks. `task_id`: ids of both.
 //! * `backend`: the worker's side. `run`: the engine's loops behind it. `checked`: decodes arguments.
 //! * `settle_layer`: settles each lease with the handler's result.
-//! * `sink`: pushes tasks. `fetch`, `list_tasks`, `list_queues`, `list_workers`, `metrics`: what apalis-board asks for.
-//! * `reschedule`, `vacuum`: the traits of the same names. `results`: stores results and waits for them.
+//! * `sink`, `push_buffer`: pushes tasks. `fetch`, `list_tasks`, `list_queues`, `list_workers`, `metrics`, `statistics`:
+//!   what apalis-board asks for.
+//! * `reschedule`, `vacuum`: the traits of the same names. `stored_result`: results in Redis. `results`: waits for them.
 //!
 //! The traits' methods box the calls to Redis. Otherwise the types of their callers would be nested deeper than the
 //! compiler's default limit.
@@ -24,12 +25,15 @@ mod list_queues;
 mod list_tasks;
 mod list_workers;
 mod metrics;
+mod push_buffer;
 mod reschedule;
 mod results;
 mod run;
 mod settle_layer;
 mod sink;
+mod statistics;
 mod storage;
+mod stored_result;
 mod task;
 mod task_id;
 mod vacuum;

@@ -1,8 +1,4 @@
-//! Results of tasks, and waiting for them.
-//!
-//! A result is a string with an expiry in Redis, apart from the queue. It is written before the lease ends, so each task
-//! that is no longer in the queue has its result there until it expires. If the lease was lost meanwhile, the result
-//! stays, and the next run replaces it.
+//! Waiting for the results of tasks.
 
 use std::{pin::Pin, time::Duration};
 
@@ -11,52 +7,17 @@ use apalis_core::{
     task::{status::Status, task_id::TaskId},
 };
 use futures_util::{Stream, stream};
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use serde_json::Value;
+use serde::de::DeserializeOwned;
 
 use super::{
     error::StorageError,
     storage::{QueueStorage, Stored},
+    stored_result::StoredResult,
     task_id::job_of,
-};
-use crate::{
-    job::{JobId, round_up_ms},
-    shards::Shards,
-    store::{Store, StoreError},
 };
 
 /// Interval at which a waiting caller asks Redis for each of its tasks.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-
-/// Result of a task that is done, as stored.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct StoredResult {
-    attempt: usize,
-    response: Value,
-}
-
-impl StoredResult {
-    pub(super) fn new(attempt: usize, response: &impl Serialize) -> serde_json::Result<Self> {
-        Ok(Self { attempt, response: serde_json::to_value(response)? })
-    }
-
-    pub(super) async fn store(&self, shards: &Shards, id: &JobId, time: Duration) -> Result<(), StoreError> {
-        let text = serde_json::to_string(self).map_err(|error| StoreError::invalid_answer("result", error))?;
-        let store = home_of(shards, id);
-        let mut set = redis::cmd("SET");
-        set.arg(store.keys().result(id.as_str())).arg(text).arg("PX").arg(round_up_ms(time).max(1));
-        store.run_command("result", &set).await
-    }
-
-    async fn find(shards: &Shards, id: &JobId) -> Result<Option<String>, StoreError> {
-        let store = home_of(shards, id);
-        store.run_command("result", redis::cmd("GET").arg(store.keys().result(id.as_str()))).await
-    }
-}
-
-fn home_of<'a>(shards: &'a Shards, id: &JobId) -> &'a Store {
-    &shards.homes()[usize::from(shards.shard_of(id))]
-}
 
 /// State of a task that a caller waits for.
 enum Found<Output> {

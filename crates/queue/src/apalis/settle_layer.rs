@@ -15,7 +15,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 use tracing::warn;
 
-use super::{config::QueueConfig, results::StoredResult};
+use super::{config::QueueConfig, stored_result::StoredResult};
 use crate::{
     outcome::Outcome,
     retry::RetryPolicy,

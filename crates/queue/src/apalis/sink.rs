@@ -25,13 +25,6 @@ use crate::{shards::Shards, store::EnqueueVerdict};
 /// Number of tasks after which a sink flushes by itself.
 const FULL: usize = 500;
 
-/// Tasks that a sink has accepted and not yet written.
-#[derive(Debug, Default)]
-pub(super) struct PushBuffer {
-    waiting: Vec<Task<Value>>,
-    sending: Option<BoxSyncFuture<Stored<()>>>,
-}
-
 /// Enqueues tasks. A task whose id is dead is reported after all others are written.
 pub(super) async fn push_tasks(shards: Shards, queue: &'static str, tasks: Vec<Task<Value>>) -> Stored<()> {
     let now_ms = if tasks.iter().any(|task| task.run_at().is_some()) { shards.control().now_ms().await? } else { 0 };

@@ -11,8 +11,8 @@ use apalis_core::{
 use serde_json::Value;
 
 use super::{
-    checked::Checked, config::QueueConfig, error::StorageError, run::StorageRun, settle_layer::SettleLayer,
-    sink::PushBuffer,
+    checked::Checked, config::QueueConfig, error::StorageError, push_buffer::PushBuffer, run::StorageRun,
+    settle_layer::SettleLayer,
 };
 use crate::{
     retry::RetryPolicy,

@@ -21,13 +21,22 @@ use crate::{
     gate::Gate,
     life,
     registry::Registry,
-    runtime::RunSummary,
     shards::Shards,
     store::{EndedSlots, HeldLease, LatenessCounts, WorkerInfo},
 };
 
 /// Maximum time for the last slots to be released.
 const SLOTS_WITHIN: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RunSummary {
+    /// Number of results written.
+    pub settled: u64,
+    /// Number of results refused because the lease was lost.
+    pub refused: u64,
+    /// Number of jobs handed back by the drain.
+    pub released: u64,
+}
 
 /// Settings of the loops of a process.
 pub(crate) struct EngineSettings {

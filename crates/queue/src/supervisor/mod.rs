@@ -47,6 +47,7 @@ mod turn;
 
 pub(crate) use in_flight::{InFlight, Permits, TicketedJob};
 pub(crate) use links::{ShardLink, ShardLinks};
+pub use loops::RunSummary;
 pub(crate) use loops::{EngineLoops, EngineSettings};
 pub(crate) use metrics::EngineMetrics;
 pub(crate) use outage::RedisOutage;
