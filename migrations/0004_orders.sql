@@ -20,6 +20,7 @@ CREATE TABLE orders (
     channel           text,
     loyalty_level     text,
     admission         text,
+    has_details       boolean NOT NULL DEFAULT false,
     pickup_lat        double precision NOT NULL CHECK (pickup_lat BETWEEN -90 AND 90),
     pickup_lng        double precision NOT NULL CHECK (pickup_lng BETWEEN -180 AND 180),
     amount_minor      bigint CHECK (amount_minor >= 0),
@@ -80,6 +81,7 @@ COMMENT ON COLUMN orders.language IS 'BCP 47 tag, for messages to the customer; 
 COMMENT ON COLUMN orders.channel IS 'sales channel, as the producer sent it';
 COMMENT ON COLUMN orders.loyalty_level IS 'loyalty level, as the producer sent it; an unknown level does not bypass a threshold';
 COMMENT ON COLUMN orders.admission IS 'TAKEN, BYPASSED or WOULD_REFUSE (shadow mode); null: no area decided';
+COMMENT ON COLUMN orders.has_details IS 'whether order_details has a row; most reads skip it';
 COMMENT ON COLUMN orders.paid_at IS 'when the order was first reported as paid; later reports do not change it; null: never';
 COMMENT ON COLUMN orders.partner IS 'partner of the latest attempt; before the first attempt, the first partner of the service type; null: your own fleet';
 COMMENT ON COLUMN orders.job_id IS 'the partner''s job id of the running attempt';
@@ -152,6 +154,28 @@ CREATE TRIGGER keep_paid_at BEFORE UPDATE ON orders
     FOR EACH ROW WHEN (NEW.paid_at IS DISTINCT FROM OLD.paid_at
                        OR (NEW.paid_at IS NULL AND NEW.payment_status IN ('PAID', 'SETTLEMENT')))
     EXECUTE FUNCTION dispatchq_keep_paid_at();
+
+-- Contents that people need. Dispatch does not read them, so the row of the order stays narrow. Removed with its order.
+CREATE TABLE order_details (
+    order_id        text PRIMARY KEY REFERENCES orders (id) ON DELETE CASCADE,
+    pickup_address  text CHECK (char_length(pickup_address) BETWEEN 1 AND 300),
+    dropoff_lat     double precision CHECK (dropoff_lat BETWEEN -90 AND 90),
+    dropoff_lng     double precision CHECK (dropoff_lng BETWEEN -180 AND 180),
+    dropoff_address text CHECK (char_length(dropoff_address) BETWEEN 1 AND 300),
+    notes           text CHECK (char_length(notes) BETWEEN 1 AND 1000),
+    contact         jsonb CHECK (jsonb_typeof(contact) = 'object'),
+    metadata        jsonb NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(metadata) = 'object'),
+    created_at      timestamptz(3) NOT NULL,
+    erased_at       timestamptz(3),
+    CHECK ((dropoff_lat IS NULL) = (dropoff_lng IS NULL)),
+    CHECK (dropoff_address IS NULL OR dropoff_lat IS NOT NULL)
+);
+COMMENT ON COLUMN order_details.contact IS 'name, phone (E.164) and email, each optional; only the driver of the order and staff of the desk read it';
+COMMENT ON COLUMN order_details.metadata IS 'the producer''s own values, text by text';
+COMMENT ON COLUMN order_details.created_at IS 'time of the order''s creation';
+COMMENT ON COLUMN order_details.erased_at IS 'when personal data was removed, by an erasure or after retention.contact; null: not yet';
+CREATE INDEX order_details_by_metadata ON order_details USING gin (metadata jsonb_path_ops) WHERE metadata <> '{}';
+CREATE INDEX order_details_to_erase ON order_details (created_at, order_id) WHERE erased_at IS NULL;
 
 CREATE TABLE offers (
     id           uuid NOT NULL,

@@ -180,6 +180,77 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION dispatchq_check_order IS 'raises 22023 for the first invalid value of an order';
 
+-- Raises 22023 for the first invalid value of the details of an order; COLUMN names the value. Unknown members are ignored. The
+-- API applies the same rules (crates/model/src/details.rs), and in addition the numbering plan of the phone's country.
+CREATE FUNCTION dispatchq_check_details(details jsonb) RETURNS void
+    LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+DECLARE
+    -- Same as in dispatchq_check_order.
+    unsafe CONSTANT text := '[\u0001-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]';
+    blank CONSTANT text := '^[\s\u0085\u00a0\u00ad\u034f\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f\u2000-\u200f\u2028\u2029\u202f\u205f-\u206f\u2800\u3000\u3164\ufe00-\ufe0f\ufeff\uffa0\U000e0000-\U000e0fff]*$';
+    place CONSTANT jsonb := details -> 'dropoff';
+    contact CONSTANT jsonb := details -> 'contact';
+    metadata CONSTANT jsonb := details -> 'metadata';
+    texts CONSTANT text[] := ARRAY['pickup.address', 'dropoff.address', 'notes', 'contact.name'];
+    most CONSTANT integer[] := ARRAY[300, 300, 1000, 100];
+    field text;
+    rule text;
+    value jsonb;
+BEGIN
+    FOR place_of IN 1 .. cardinality(texts) LOOP
+        value := details #> string_to_array(texts[place_of], '.');
+        IF value IS NOT NULL AND value <> 'null'
+           AND (jsonb_typeof(value) <> 'string' OR value #>> '{}' ~ unsafe OR value #>> '{}' ~ blank
+                OR char_length(value #>> '{}') > most[place_of]) THEN
+            field := texts[place_of];
+            rule := format('must be a text of 1 to %s characters on one line, without control characters', most[place_of]);
+        END IF;
+    END LOOP;
+    CASE
+        WHEN field IS NOT NULL THEN
+            NULL;
+        WHEN jsonb_typeof(details) <> 'object' THEN
+            field := 'details'; rule := 'must be an object';
+        WHEN place <> 'null' AND (jsonb_typeof(place) <> 'object' OR jsonb_typeof(place -> 'latitude') IS DISTINCT FROM 'number'
+                                  OR jsonb_typeof(place -> 'longitude') IS DISTINCT FROM 'number') THEN
+            field := 'dropoff'; rule := 'must be an object with latitude and longitude';
+        WHEN place <> 'null' AND ((place ->> 'latitude')::float8 NOT BETWEEN -90 AND 90
+                                  OR (place ->> 'longitude')::float8 NOT BETWEEN -180 AND 180) THEN
+            field := 'dropoff'; rule := 'must be a place on earth';
+        WHEN contact <> 'null' AND jsonb_typeof(contact) <> 'object' THEN
+            field := 'contact'; rule := 'must be an object with name, phone and email, each optional';
+        WHEN contact ->> 'phone' !~ '^\+[1-9][0-9]{6,14}$' THEN
+            field := 'contact.phone'; rule := 'must be an E.164 number, such as +628123456789';
+        WHEN contact ->> 'email' !~ '^[^\s@"]+@[^\s@."]+(\.[^\s@."]+)*$' OR char_length(contact ->> 'email') > 254 THEN
+            field := 'contact.email'; rule := 'must be an e-mail address of at most 254 characters';
+        WHEN metadata <> 'null' AND jsonb_typeof(metadata) <> 'object' THEN
+            field := 'metadata'; rule := 'must be an object of texts';
+        WHEN metadata <> 'null' AND EXISTS (
+                SELECT 1 FROM jsonb_each(metadata) m (key, value)
+                WHERE jsonb_typeof(m.value) <> 'string' OR m.key ~ unsafe OR m.key ~ blank OR char_length(m.key) > 40
+                   OR m.value #>> '{}' ~ unsafe OR char_length(m.value #>> '{}') > 500) THEN
+            field := 'metadata'; rule := 'must have keys of 1 to 40 and values of at most 500 characters on one line';
+        WHEN metadata <> 'null' AND (SELECT count(*) > 50 OR sum(octet_length(m.key) + octet_length(m.value)) > 4096
+                                     FROM jsonb_each_text(metadata) m (key, value)) THEN
+            field := 'metadata'; rule := 'must have at most 50 keys and 4096 bytes in all';
+        ELSE
+            RETURN;
+    END CASE;
+    RAISE EXCEPTION '% %', field, rule USING ERRCODE = 'invalid_parameter_value', COLUMN = split_part(field, '.', 1);
+END $$;
+COMMENT ON FUNCTION dispatchq_check_details IS 'raises 22023 for the first invalid value of the details of an order';
+
+-- Returns the row of order_details for checked details. They have the members of POST /api/v1/orders: pickup (only its address),
+-- dropoff, notes, contact and metadata.
+CREATE FUNCTION dispatchq_details_row(order_id text, details jsonb, created_at timestamptz) RETURNS order_details
+    LANGUAGE sql IMMUTABLE AS $$
+    SELECT ROW (
+        order_id, details #>> '{pickup,address}', (details #>> '{dropoff,latitude}')::float8,
+        (details #>> '{dropoff,longitude}')::float8, details #>> '{dropoff,address}', details ->> 'notes',
+        nullif(jsonb_strip_nulls(details -> 'contact'), 'null'), coalesce(nullif(details -> 'metadata', 'null'), '{}'),
+        created_at, NULL)::order_details
+$$;
+
 -- Creates an order in the caller's transaction, without admission. The caller enqueues its timers, or the reconciler does
 -- within seconds. Returns false if an order with this id already exists.
 --
@@ -201,7 +272,9 @@ CREATE FUNCTION dispatchq_create_order(
     owner text DEFAULT NULL,
     key_id uuid DEFAULT NULL,
     -- BCP 47 tag
-    language text DEFAULT NULL
+    language text DEFAULT NULL,
+    -- pickup (only its address), dropoff, notes, contact and metadata, as in POST /api/v1/orders
+    details jsonb DEFAULT NULL
 ) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER AS $$
 #variable_conflict use_column
@@ -233,6 +306,7 @@ BEGIN
         dispatchq_create_order.pickup_lng, dispatchq_create_order.payment_status, dispatchq_create_order.amount_minor,
         dispatchq_create_order.currency, dispatchq_create_order.area_id, dispatchq_create_order.customer_id,
         recorded_actor, dispatchq_create_order.lifetime, holder, dispatchq_create_order.language);
+    PERFORM dispatchq_check_details(dispatchq_create_order.details);
     SELECT s.lifetime, s.partner INTO life, served_by
     FROM service_types s WHERE s.service_type = dispatchq_create_order.service_type;
     IF NOT FOUND THEN
@@ -244,17 +318,21 @@ BEGIN
     first_status := CASE WHEN served_by IS NULL THEN 'DISPATCHING' ELSE 'PENDING_JOB_ID' END;
     INSERT INTO orders (id, service_type, area_id, customer_id, pickup_lat, pickup_lng, amount_minor, currency,
                         payment_status, status, partner, next_attempt_at, lifetime_deadline, created_at, updated_at, owner,
-                        language)
+                        language, has_details)
     VALUES (dispatchq_create_order.order_id, dispatchq_create_order.service_type, dispatchq_create_order.area_id,
             dispatchq_create_order.customer_id, dispatchq_create_order.pickup_lat, dispatchq_create_order.pickup_lng,
             dispatchq_create_order.amount_minor, dispatchq_create_order.currency,
             dispatchq_create_order.payment_status, first_status, served_by, now, now + life, now, now, holder,
-            dispatchq_create_order.language)
+            dispatchq_create_order.language, dispatchq_create_order.details IS NOT NULL)
     ON CONFLICT (id) DO NOTHING;
     IF NOT FOUND THEN
         RETURN false;
     END IF;
     INSERT INTO order_events (order_id, from_status, to_status, reason, actor, at, key_id)
     VALUES (dispatchq_create_order.order_id, NULL, first_status, 'ORDER_CREATED', recorded_actor, now, recorded_key);
+    IF dispatchq_create_order.details IS NOT NULL THEN
+        INSERT INTO order_details
+        SELECT * FROM dispatchq_details_row(dispatchq_create_order.order_id, dispatchq_create_order.details, now);
+    END IF;
     RETURN true;
 END $$;

@@ -30,6 +30,16 @@ CREATE FUNCTION dispatchq_order_in_use(order_id text) RETURNS boolean
         OR EXISTS (SELECT 1 FROM inbox i WHERE i.order_id = $1 AND i.state = 'pending')
 $$;
 
+-- Removes personal data from the details of an order. It keeps the dropoff to a tenth of a degree.
+CREATE FUNCTION dispatchq_erase_details(erased text) RETURNS void
+    LANGUAGE sql AS $$
+    UPDATE order_details
+    SET pickup_address = NULL, dropoff_address = NULL, notes = NULL, contact = NULL, metadata = '{}',
+        dropoff_lat = round(dropoff_lat::numeric, 1), dropoff_lng = round(dropoff_lng::numeric, 1),
+        erased_at = dispatchq_now()
+    WHERE order_id = erased AND erased_at IS NULL
+$$;
+
 -- Removes customer data and free text from an order. It keeps the states and everything that the checker reads. Returns false
 -- if the order does not exist or is in use.
 CREATE FUNCTION dispatchq_erase_order(erased text) RETURNS boolean
@@ -46,6 +56,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN false;
     END IF;
+    PERFORM dispatchq_erase_details(erased);
     UPDATE order_events SET detail = NULL WHERE order_id = erased AND at >= since AND detail IS NOT NULL;
     UPDATE order_events_kept SET detail = NULL WHERE order_id = erased AND detail IS NOT NULL;
     UPDATE offers SET reason = NULL, distance_m = NULL, score = NULL WHERE order_id = erased;

@@ -8,17 +8,25 @@ import (
 	"time"
 )
 
-// Location is a place on the map.
-type Location struct {
+// Place is a place on the map, with its address if that is known.
+type Place struct {
 	Latitude  float64 `json:"latitude"`
 	Longitude float64 `json:"longitude"`
+	Address   string  `json:"address,omitempty"`
+}
+
+// Contact is the person to call about an order. The phone number has the form of E.164.
+type Contact struct {
+	Name  string `json:"name,omitempty"`
+	Phone string `json:"phone,omitempty"`
+	Email string `json:"email,omitempty"`
 }
 
 // NewOrder is an order to be created.
 type NewOrder struct {
 	OrderID       string   `json:"order_id,omitempty"`
 	ServiceType   string   `json:"service_type"`
-	Pickup        Location `json:"pickup"`
+	Pickup        Place    `json:"pickup"`
 	PaymentStatus string   `json:"payment_status,omitempty"`
 	AmountMinor   *int64   `json:"amount_minor,omitempty"`
 	Currency      string   `json:"currency,omitempty"`
@@ -27,36 +35,46 @@ type NewOrder struct {
 	Language      string   `json:"language,omitempty"`
 	Channel       string   `json:"channel,omitempty"`
 	LoyaltyLevel  string   `json:"loyalty_level,omitempty"`
+	Dropoff       *Place   `json:"dropoff,omitempty"`
+	Notes         string   `json:"notes,omitempty"`
+	Contact       *Contact `json:"contact,omitempty"`
+	// Metadata holds the producer's own values.
+	Metadata map[string]string `json:"metadata,omitempty"`
 }
 
 // Order is an order. Members that the API omits are empty or nil.
 type Order struct {
-	OrderID          string       `json:"order_id"`
-	Status           string       `json:"status"`
-	ServiceType      string       `json:"service_type"`
-	AreaID           string       `json:"area_id"`
-	CustomerID       string       `json:"customer_id"`
-	Language         string       `json:"language"`
-	Channel          string       `json:"channel"`
-	LoyaltyLevel     string       `json:"loyalty_level"`
-	Admission        string       `json:"admission"`
-	Pickup           *Location    `json:"pickup"`
-	PaymentStatus    string       `json:"payment_status"`
-	PaidAt           *time.Time   `json:"paid_at"`
-	Refund           *OrderRefund `json:"refund"`
-	AmountMinor      *int64       `json:"amount_minor"`
-	Currency         string       `json:"currency"`
-	Partner          string       `json:"partner"`
-	BookingID        string       `json:"booking_id"`
-	JobID            string       `json:"job_id"`
-	DriverID         string       `json:"driver_id"`
-	AttemptNo        int          `json:"attempt_no"`
-	HeldForReview    bool         `json:"held_for_review"`
-	Next             *NextStep    `json:"next"`
-	CreatedAt        time.Time    `json:"created_at"`
-	LifetimeDeadline time.Time    `json:"lifetime_deadline"`
-	LifetimeLeftSec  *int64       `json:"lifetime_left_sec"`
-	ClosedAt         *time.Time   `json:"closed_at"`
+	OrderID      string `json:"order_id"`
+	Status       string `json:"status"`
+	ServiceType  string `json:"service_type"`
+	AreaID       string `json:"area_id"`
+	CustomerID   string `json:"customer_id"`
+	Language     string `json:"language"`
+	Channel      string `json:"channel"`
+	LoyaltyLevel string `json:"loyalty_level"`
+	Admission    string `json:"admission"`
+	Pickup       *Place `json:"pickup"`
+	Dropoff      *Place `json:"dropoff"`
+	Notes        string `json:"notes"`
+	// Contact is set only in answers to the driver who has the order.
+	Contact          *Contact          `json:"contact"`
+	Metadata         map[string]string `json:"metadata"`
+	PaymentStatus    string            `json:"payment_status"`
+	PaidAt           *time.Time        `json:"paid_at"`
+	Refund           *OrderRefund      `json:"refund"`
+	AmountMinor      *int64            `json:"amount_minor"`
+	Currency         string            `json:"currency"`
+	Partner          string            `json:"partner"`
+	BookingID        string            `json:"booking_id"`
+	JobID            string            `json:"job_id"`
+	DriverID         string            `json:"driver_id"`
+	AttemptNo        int               `json:"attempt_no"`
+	HeldForReview    bool              `json:"held_for_review"`
+	Next             *NextStep         `json:"next"`
+	CreatedAt        time.Time         `json:"created_at"`
+	LifetimeDeadline time.Time         `json:"lifetime_deadline"`
+	LifetimeLeftSec  *int64            `json:"lifetime_left_sec"`
+	ClosedAt         *time.Time        `json:"closed_at"`
 }
 
 // OrderRefund is the refund owed to the customer of an order.

@@ -8,7 +8,7 @@ import threading
 import uuid
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from dispatchq import ApiError, Client, Location, NewOrder, PaymentEventRequest, WebhookError, verify_webhook
+from dispatchq import ApiError, Client, Location, NewOrder, PaymentEventRequest, Place, WebhookError, verify_webhook
 from dispatchq.openapi.api.areas import check_availability
 from dispatchq.openapi.api.orders import create_order, get_order
 from dispatchq.openapi.models import AvailabilityRequest
@@ -42,7 +42,7 @@ class Receiver(BaseHTTPRequestHandler):
 
 
 def new_order(name, latitude=-6.2088, longitude=106.8456):
-    return NewOrder(service_type="RIDE", pickup=Location(latitude=latitude, longitude=longitude), order_id=f"python-{name}")
+    return NewOrder(service_type="RIDE", pickup=Place(latitude=latitude, longitude=longitude), order_id=f"python-{name}")
 
 
 def refused(body, headers, secrets, now=None):

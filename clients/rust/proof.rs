@@ -6,7 +6,7 @@ use std::{
 };
 
 use dispatchq_client::{
-    ApiError, Client, Error, Location, Method, NewOrder, OrderFilter, Orders, PaymentEventRequest, Request, StepData,
+    ApiError, Client, Error, Method, NewOrder, OrderFilter, Orders, PaymentEventRequest, Place, Request, StepData,
     StepEvent, Verifier, WebhookError, WebhookEvent, verify_webhook,
 };
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
@@ -45,8 +45,8 @@ struct Delivery {
     headers: HeaderMap,
 }
 
-const PICKUP: Location = Location { latitude: -6.2088, longitude: 106.8456 };
-const TERMINAL: Location = Location { latitude: -6.12, longitude: 106.665 };
+const PICKUP: Place = Place::new(-6.2088, 106.8456);
+const TERMINAL: Place = Place::new(-6.12, 106.665);
 
 fn fail(what: &str) -> ! {
     println!("FOUND   rust: {what}");
@@ -60,7 +60,7 @@ fn check(what: &str, found: bool) {
     println!("ok      rust: {what}");
 }
 
-fn new_order(name: &str, pickup: Location) -> NewOrder {
+fn new_order(name: &str, pickup: Place) -> NewOrder {
     NewOrder::new("RIDE", pickup).id(format!("rust-{name}"))
 }
 

@@ -14,8 +14,9 @@ use super::{
 use model::input::parse_reason;
 
 /// Counts of a report, and what they count.
-const COUNTS: [(&str, &str); 8] = [
+const COUNTS: [(&str, &str); 9] = [
     ("orders", "closed orders"),
+    ("details", "orders' contacts, notes, addresses and metadata"),
     ("messages", "offer messages"),
     ("rankings", "rankings of drivers"),
     ("idempotency_keys", "idempotency keys"),

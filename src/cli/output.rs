@@ -200,7 +200,10 @@ pub(super) fn format_time_ms(ms: u64) -> String {
 /// Formats a place as latitude and longitude. Returns a dash if it is absent.
 pub(super) fn format_place(place: &Value) -> String {
     match (place["latitude"].as_f64(), place["longitude"].as_f64()) {
-        (Some(latitude), Some(longitude)) => format!("{latitude:.5}, {longitude:.5}"),
+        (Some(latitude), Some(longitude)) => {
+            let address = place["address"].as_str().map(|address| format!(" ({address})"));
+            format!("{latitude:.5}, {longitude:.5}{}", address.unwrap_or_default())
+        }
         _ => "-".to_owned(),
     }
 }

@@ -81,7 +81,7 @@ func problem(err error) *dispatchq.Error {
 }
 
 func newOrder(name string, latitude, longitude float64) dispatchq.NewOrder {
-	pickup := dispatchq.Location{Latitude: latitude, Longitude: longitude}
+	pickup := dispatchq.Place{Latitude: latitude, Longitude: longitude}
 	return dispatchq.NewOrder{OrderID: "go-" + name, ServiceType: "RIDE", Pickup: pickup}
 }
 

@@ -4,11 +4,13 @@ export { type ChangeOptions, Client, type ClientOptions, type OrderFilters, type
 export { ApiError, type FieldProblem } from "./errors.js";
 export type {
   CancelledOrder,
+  Contact,
   EventPage,
   Location,
   NewOrder,
   Order,
   PaymentEventRequest,
+  Place,
   StepEvent,
   TimelineEvent,
 } from "./openapi/types.gen.js";

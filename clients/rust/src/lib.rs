@@ -10,7 +10,7 @@ pub use client::{Client, Request, Retries};
 pub use error::{ApiError, Error, FieldProblem};
 pub use events::{EventPage, EventPages, StepData, StepEvent};
 pub use orders::{
-    CancelledOrder, Location, NewOrder, NextStep, Order, OrderFilter, OrderRefund, Orders, PaymentEventRequest,
+    CancelledOrder, Contact, NewOrder, NextStep, Order, OrderFilter, OrderRefund, Orders, PaymentEventRequest, Place,
     TimelineEvent,
 };
 pub use reqwest::Method;

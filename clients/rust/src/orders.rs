@@ -1,15 +1,37 @@
 //! The operations of a producer on orders.
 
+use std::collections::BTreeMap;
+
 use chrono::{DateTime, SecondsFormat, Utc};
 use reqwest::Method;
 use serde::{Deserialize, Serialize};
 
 use crate::{Client, Error, Request};
 
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Location {
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Place {
     pub latitude: f64,
     pub longitude: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+}
+
+impl Place {
+    pub const fn new(latitude: f64, longitude: f64) -> Self {
+        Self { latitude, longitude, address: None }
+    }
+}
+
+/// Person to call about an order.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Contact {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// E.164.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phone: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub email: Option<String>,
 }
 
 /// Order to be created. Absent members are omitted.
@@ -18,7 +40,7 @@ pub struct NewOrder {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub order_id: Option<String>,
     pub service_type: String,
-    pub pickup: Location,
+    pub pickup: Place,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub payment_status: Option<String>,
     /// In the smallest unit of the currency.
@@ -38,11 +60,20 @@ pub struct NewOrder {
     pub channel: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loyalty_level: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dropoff: Option<Place>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub notes: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub contact: Option<Contact>,
+    /// The producer's own values.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: BTreeMap<String, String>,
 }
 
 impl NewOrder {
     /// Creates an order with the required members.
-    pub fn new(service_type: impl Into<String>, pickup: Location) -> Self {
+    pub fn new(service_type: impl Into<String>, pickup: Place) -> Self {
         Self {
             order_id: None,
             service_type: service_type.into(),
@@ -55,6 +86,10 @@ impl NewOrder {
             language: None,
             channel: None,
             loyalty_level: None,
+            dropoff: None,
+            notes: None,
+            contact: None,
+            metadata: BTreeMap::new(),
         }
     }
 
@@ -78,7 +113,13 @@ pub struct Order {
     pub channel: Option<String>,
     pub loyalty_level: Option<String>,
     pub admission: Option<String>,
-    pub pickup: Option<Location>,
+    pub pickup: Option<Place>,
+    pub dropoff: Option<Place>,
+    pub notes: Option<String>,
+    /// Only in answers to the driver who has the order.
+    pub contact: Option<Contact>,
+    #[serde(default)]
+    pub metadata: BTreeMap<String, String>,
     pub payment_status: String,
     pub paid_at: Option<DateTime<Utc>>,
     pub refund: Option<OrderRefund>,

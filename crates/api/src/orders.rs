@@ -1,6 +1,7 @@
 //! Requests of producers, drivers and staff about orders.
 
 mod by_hand;
+mod contact;
 mod driver_steps;
 mod list;
 mod payments;
@@ -38,12 +39,14 @@ use app::App;
 use model::{
     admission::answer::{AdmissionAnswer, ReplyLanguage},
     decide::{Decision, OrderRefusal, actions},
+    details::OrderDetails,
     order::{EventReason, Order, OrderStatus, Snapshot},
     plain_text,
     view::OrderView,
 };
 use orders::{
     create::{self, CreateError, NewOrder},
+    details::load_details,
     query::{self, TimelineEvent},
     store, update,
 };
@@ -64,6 +67,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(create_order, find_order))
         .routes(routes!(get_order))
         .routes(routes!(get_timeline))
+        .routes(routes!(contact::show_contact))
         .routes(routes!(cancel_order))
         .routes(routes!(payments::record_payment))
         .routes(routes!(payments::change_refund))
@@ -87,7 +91,9 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
     request_body(content = NewOrder,
         example = json!({ "order_id": "ORD-1", "service_type": "RIDE", "payment_status": "PAID", "amount_minor": 150_000,
                           "pickup": { "latitude": -6.2088, "longitude": 106.8456 }, "currency": "IDR",
-                          "customer_id": "CUS-1", "language": "id" })),
+                          "customer_id": "CUS-1", "language": "id", "notes": "Ring twice.",
+                          "dropoff": { "latitude": -6.1754, "longitude": 106.8272, "address": "Jalan Merdeka 1" },
+                          "metadata": { "crm_id": "7" } })),
     responses(
         (status = 201, description = "success", body = OrderView,
          headers(("Warning" = Option<String>, description = "the payment status is unknown; support is notified")),
@@ -123,7 +129,7 @@ async fn create_order(
         let id = new.order_id.clone().unwrap_or_else(|| NewOrder::id_of(key.work_id));
         match create::create_order_once(&app.orders, id, &new, &actor, key).await {
             Ok(snapshot) => {
-                let answer = idempotency::write_answer((StatusCode::CREATED, order_json(&snapshot)));
+                let answer = idempotency::write_answer((StatusCode::CREATED, created_json(&new, &snapshot)));
                 return Ok(payments::with_warning(answer, &new.payment_status));
             }
             // The order may exist because of an earlier request with this key. The code below decides.
@@ -151,7 +157,7 @@ async fn create_order(
             Err(CreateError::Refused(answer)) => return Err(ApiError::NoRoom(answer, language)),
             other => other?,
         };
-        Ok((StatusCode::CREATED, order_json(&snapshot)))
+        Ok((StatusCode::CREATED, created_json(&new, &snapshot)))
     };
     let created =
         idempotency::run_once_with_others(&app.accounts.idempotency, &caller, key.as_deref(), &request, work).await;
@@ -231,7 +237,8 @@ async fn find_order(
     for id in query::with_job_id(&app.core.db, &job_id).await? {
         let snapshot = load_order(&app.core, &id).await?;
         if may_see(&app.config, &caller, &snapshot.order) {
-            found.push(OrderView::from(&snapshot));
+            let details = load_details(&app.core.db, &snapshot.order).await?;
+            found.push(OrderView::from(&snapshot).with_details(details));
         }
     }
     Ok(Json(OrderPage::complete(found)))
@@ -240,7 +247,7 @@ async fn find_order(
 /// Returns an order.
 ///
 /// A producer can read its own orders, and a driver the orders that the driver carries out. All others are answered
-/// 404, here and in every change.
+/// 404, here and in every change. A driver who has the order also gets its `contact`.
 #[utoipa::path(get, path = "/{id}", tag = "orders", params(OrderPath),
     extensions(("x-roles" = json!([&READERS[..], &DRIVERS].concat()))),
     responses((status = 200, description = "success", body = OrderView, example = json!(example_order())), CallErrors))]
@@ -252,7 +259,8 @@ async fn get_order(
     let app = caller.reading(app);
     let snapshot = load_order(&app.core, &id).await?;
     may_read(&app.config, &caller, &snapshot.order)?;
-    Ok(Json(view_for(&caller, &snapshot)))
+    let details = load_details(&app.core.db, &snapshot.order).await?;
+    Ok(Json(view_with_contact(&caller, &snapshot, details)))
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -375,7 +383,7 @@ async fn change_order(
         }
     };
     let changed = update::update_order(&app.orders, id, decide).await?;
-    Ok((StatusCode::OK, order_json_for(caller, changed.snapshot())))
+    Ok((StatusCode::OK, order_json_for(&app.core, caller, changed.snapshot()).await))
 }
 
 fn as_response(answer: Result<Answer, ApiError>) -> Result<(StatusCode, Json<Value>), ApiError> {
@@ -438,17 +446,31 @@ pub(super) fn bounded_text(name: &str, value: Option<String>) -> Result<Option<S
     Ok(value)
 }
 
-fn order_json(snapshot: &Snapshot) -> Value {
-    json!(OrderView::from(snapshot))
+fn created_json(new: &NewOrder, snapshot: &Snapshot) -> Value {
+    json!(OrderView::from(snapshot).with_details(new.details()))
 }
 
 /// Returns the order as this caller may see it after a change. A driver who returned the order sees less of it.
-fn order_json_for(caller: &ApiCaller, snapshot: &Snapshot) -> Value {
-    json!(view_for(caller, snapshot))
+async fn order_json_for(core: &Core, caller: &ApiCaller, snapshot: &Snapshot) -> Value {
+    let details = details_after_change(core, &snapshot.order).await;
+    json!(view_for(caller, OrderView::from(snapshot).with_details(details)))
 }
 
-fn view_for(caller: &ApiCaller, snapshot: &Snapshot) -> OrderView {
-    let view = OrderView::from(snapshot);
+/// Returns the contents of an order whose change is committed. An error must not make the change look failed.
+async fn details_after_change(core: &Core, order: &Order) -> OrderDetails {
+    load_details(&core.db, order).await.unwrap_or_else(|error| {
+        tracing::warn!(order.id = %order.id, %error, "The answer to a change lacks the contents of its order, because they could not be read.");
+        OrderDetails::default()
+    })
+}
+
+/// Returns the order as this caller may see it, with its contact for the driver who has it.
+fn view_with_contact(caller: &ApiCaller, snapshot: &Snapshot, details: OrderDetails) -> OrderView {
+    let contact = details.contact.clone().filter(|_| caller.driver_id().is_some());
+    view_for(caller, OrderView { contact, ..OrderView::from(snapshot).with_details(details) })
+}
+
+fn view_for(caller: &ApiCaller, view: OrderView) -> OrderView {
     match caller.driver_id() {
         Some(driver) => view.as_seen_by(driver),
         None => view,

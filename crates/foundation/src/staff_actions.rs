@@ -61,6 +61,8 @@ pub enum StaffAction {
     DriverRemoved,
     /// A person saw the driver's phone number.
     DriverPhoneShown,
+    /// A person read the contact of an order.
+    ContactViewed,
     KeyCreated,
     KeyRotated,
     KeyRevoked,

@@ -7,6 +7,7 @@
 //!   reasons.
 //! * [`fleet`]: attempts with own drivers, and the order lifetime. [`partner`]: orders that a partner serves.
 //! * [`compensation`]: final status and messages of an order that the system ended.
+//! * [`details`]: contents of an order, such as its destination and notes.
 //! * [`admission`]: whether an area accepts another order. [`area`]: finds the area of a location.
 //! * [`binding`]: continuous transactions of an account on a provider's server.
 //! * [`plan`]: bulk staff actions, stored with their exact ids before they run.
@@ -29,6 +30,7 @@ pub mod chance;
 pub mod clock;
 pub mod compensation;
 pub mod decide;
+pub mod details;
 pub mod duration;
 pub mod field_error;
 pub mod fleet;

@@ -1,13 +1,15 @@
 //! An order as JSON, including the data that a waiting customer needs.
 
+use std::collections::BTreeMap;
+
 use chrono::{DateTime, Utc};
 use jobs::OrderId;
 use serde::Serialize;
 
 use crate::{
     decide::timers::time_until,
+    details::{Contact, OrderDetails, OrderPlace},
     ids::{AreaId, DriverId, PartnerName, ServiceType},
-    location::OrderLocation,
     order::{Order, OrderStatus, PaymentStatus, RefundProgress, Snapshot},
     texts::LanguageTag,
 };
@@ -45,7 +47,23 @@ pub struct OrderView {
     /// Pickup location. Absent for a driver who does not have the order, or no longer has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    pub pickup: Option<OrderLocation>,
+    pub pickup: Option<OrderPlace>,
+    /// Destination. Absent like `pickup`, or if the producer sent none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub dropoff: Option<OrderPlace>,
+    /// Notes for the driver and for staff. Absent like `pickup`, or if the producer sent none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub notes: Option<String>,
+    /// Person to call. Only in answers to the driver who has the order: to the accept, and to `GET` until the trip ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub contact: Option<Contact>,
+    /// The producer's own values. Absent like `pickup`, or if there are none.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schema(required = false)]
+    pub metadata: BTreeMap<String, String>,
     pub payment_status: PaymentStatus,
     /// Time of the first reported payment; absent if the order was never paid. Later payment statuses do not change it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -132,7 +150,11 @@ impl From<&Snapshot> for OrderView {
             channel: o.channel,
             loyalty_level: o.loyalty_level,
             admission: o.admission,
-            pickup: Some(OrderLocation::from(s.order.pickup())),
+            pickup: Some(OrderPlace::new(s.order.pickup(), None)),
+            dropoff: None,
+            notes: None,
+            contact: None,
+            metadata: BTreeMap::new(),
             payment_status: o.payment_status,
             paid_at: o.paid_at,
             refund,
@@ -152,20 +174,32 @@ impl From<&Snapshot> for OrderView {
 }
 
 impl OrderView {
-    /// Removes the data that this driver must not see. The pickup stays only while the driver is assigned or has the
-    /// passenger aboard. Another driver sees neither the customer, the price nor the assigned driver.
+    /// Adds the contents of the order, except the contact.
+    pub fn with_details(self, details: OrderDetails) -> Self {
+        let OrderDetails { pickup_address, dropoff, notes, contact: _, metadata } = details;
+        let pickup = self.pickup.map(|place| OrderPlace { address: pickup_address, ..place });
+        Self { pickup, dropoff, notes, metadata, ..self }
+    }
+
+    /// Removes the data that this driver must not see. The places, the notes, the contact and the metadata stay only
+    /// while the driver is assigned or has the passenger aboard. Another driver sees neither the customer, the price
+    /// nor the assigned driver.
     pub fn as_seen_by(self, driver: &DriverId) -> Self {
-        if self.driver_id.as_ref() == Some(driver) {
-            let pickup = self.pickup.filter(|_| self.status.occupies_driver());
-            return Self { pickup, ..self };
+        let is_own = self.driver_id.as_ref() == Some(driver);
+        if is_own && self.status.occupies_driver() {
+            return self;
         }
-        let pickup = None;
+        let bare = Self { pickup: None, dropoff: None, notes: None, contact: None, metadata: BTreeMap::new(), ..self };
+        if is_own { bare } else { bare.without_customer() }
+    }
+
+    fn without_customer(self) -> Self {
         let (customer_id, language, amount_minor, currency) = (None, None, None, None);
         let (channel, loyalty_level, admission, refund) = (None, None, None, None);
         let (partner, booking_id, job_id) = (None, None, None);
         let view =
             Self { customer_id, language, amount_minor, currency, channel, loyalty_level, admission, refund, ..self };
-        Self { pickup, partner, booking_id, job_id, driver_id: None, ..view }
+        Self { partner, booking_id, job_id, driver_id: None, ..view }
     }
 }
 
@@ -203,10 +237,10 @@ mod tests {
         let mut s = fixture::offered_snapshot();
         let (holder, other) = (DriverId::from("D1"), DriverId::from("D2"));
         s.order.driver_id = Some(holder.clone());
-        let pickup = Some(OrderLocation::from(s.order.pickup()));
+        let pickup = Some(OrderPlace::new(s.order.pickup(), None));
         for (status, seen) in [
-            (OrderStatus::DriverAssigned, pickup),
-            (OrderStatus::PickedUp, pickup),
+            (OrderStatus::DriverAssigned, pickup.clone()),
+            (OrderStatus::PickedUp, pickup.clone()),
             (OrderStatus::Completed, None),
             (OrderStatus::CancelledByUser, None),
         ] {
@@ -215,5 +249,36 @@ mod tests {
             assert_eq!(OrderView::from(&s).as_seen_by(&holder).pickup, seen, "{status}");
             assert_eq!(OrderView::from(&s).as_seen_by(&other).pickup, None, "{status}");
         }
+    }
+
+    #[test]
+    fn contents_are_hidden_from_other_drivers() {
+        let mut s = fixture::offered_snapshot();
+        let (holder, other) = (DriverId::from("D1"), DriverId::from("D2"));
+        s.order.driver_id = Some(holder.clone());
+        let details = OrderDetails {
+            pickup_address: Some("Gate 2".to_owned()),
+            dropoff: Some(OrderPlace::new(s.order.pickup(), Some("Tower 9".to_owned()))),
+            notes: Some("ring twice".to_owned()),
+            contact: Some(Contact { name: Some("Ana".to_owned()), ..Contact::default() }),
+            metadata: [("crm_id".to_owned(), "7".to_owned())].into(),
+        };
+        let mut seen = |status, driver: Option<&DriverId>| {
+            s.order.status = status;
+            let view = OrderView::from(&s).with_details(details.clone());
+            let view = match driver {
+                Some(driver) => view.as_seen_by(driver),
+                None => view,
+            };
+            serde_json::to_string(&view).unwrap()
+        };
+        let contents = ["Gate 2", "Tower 9", "ring twice", "crm_id"];
+        for text in contents {
+            assert!(seen(OrderStatus::DriverAssigned, None).contains(text), "{text}");
+            assert!(seen(OrderStatus::PickedUp, Some(&holder)).contains(text), "{text}");
+            assert!(!seen(OrderStatus::Completed, Some(&holder)).contains(text), "{text}");
+            assert!(!seen(OrderStatus::DriverAssigned, Some(&other)).contains(text), "{text}");
+        }
+        assert!(!seen(OrderStatus::DriverAssigned, None).contains("Ana"), "the contact has its own requests");
     }
 }

@@ -4,16 +4,16 @@
 //! The row is committed before its timers are enqueued. If the process dies in between, or Redis is unavailable, the
 //! reconciler finds the order overdue and enqueues them. An accepted order is never lost.
 
-use std::time::SystemTime;
+use std::{collections::BTreeMap, time::SystemTime};
 
 use jobs::OrderId;
-use model::location::OrderLocation;
 use model::{
     actor::Actor,
     admission::{
         answer::{AdmissionAnswer, ReplyLanguage},
         decide::AdmissionCaller,
     },
+    details::{Contact, OrderDetails, OrderPlace},
     field_error::FieldError,
     ids::{AreaId, ServiceType},
     input,
@@ -51,7 +51,7 @@ pub struct NewOrder {
     pub service_type: ServiceType,
     /// Also accepted as `pickup_location`, the name in the availability check.
     #[serde(alias = "pickup_location")]
-    pub pickup: OrderLocation,
+    pub pickup: OrderPlace,
     #[serde(default = "default_payment")]
     #[schema(default = "UNPAID")]
     pub payment_status: PaymentStatus,
@@ -77,6 +77,16 @@ pub struct NewOrder {
     /// EXPLORER, TRAVELER, VOYAGER or ELITE. Any other value counts as no level.
     #[schema(min_length = 1, max_length = 64, pattern = "^[!-~]([ -~]{0,62}[!-~])?$")]
     pub loyalty_level: Option<String>,
+    /// Destination.
+    pub dropoff: Option<OrderPlace>,
+    /// Notes for the driver and for staff.
+    #[schema(min_length = 1, max_length = 1000, pattern = "^[^\\u0000]*$")]
+    pub notes: Option<String>,
+    /// Person to call. Only the driver who accepted, the confirmed partner and staff of the desk can read it.
+    pub contact: Option<Contact>,
+    /// The producer's own values: at most 50 keys of 40 characters, values of 500 characters, and 4,096 bytes in all.
+    #[schema(example = json!({ "crm_id": "7" }))]
+    pub metadata: Option<BTreeMap<String, String>>,
 }
 
 fn default_payment() -> PaymentStatus {
@@ -106,6 +116,17 @@ impl NewOrder {
         format!("ORD-{}", work.simple()).parse().expect("a UUID fits into an order id")
     }
 
+    /// Returns the contents of the order, without its coordinates.
+    pub fn details(&self) -> OrderDetails {
+        OrderDetails {
+            pickup_address: self.pickup.address.clone(),
+            dropoff: self.dropoff.clone(),
+            notes: self.notes.clone(),
+            contact: self.contact.clone().filter(|contact| !contact.is_empty()),
+            metadata: self.metadata.clone().unwrap_or_default(),
+        }
+    }
+
     /// Returns whether this request created that order.
     pub fn matches_order(&self, order: &Order) -> bool {
         self.service_type == order.service_type
@@ -133,9 +154,8 @@ impl NewOrder {
         if let Some(problem) = orders.config.find_unknown_type(&self.service_type) {
             return invalid("service_type", problem);
         }
-        let OrderLocation { latitude, longitude } = self.pickup;
-        if !self.pickup.as_lat_lng().is_on_earth() {
-            return invalid("pickup", format!("pickup {latitude}, {longitude} is no place on earth"));
+        if let Some(problem) = self.pickup.find_problem("pickup").or_else(|| self.details().find_problem()) {
+            return Err(problem.into());
         }
         if let Some(problem) = self.currency.as_deref().and_then(input::find_currency_problem) {
             return invalid("currency", format!("currency {problem}"));
@@ -204,11 +224,12 @@ pub async fn create_order(
     create_with_key(orders, id, new, actor, None).await
 }
 
-/// Returns whether the statement that creates the order can also store the idempotency key. It can if no area applies
-/// and no subscriber is notified of the creation.
+/// Returns whether the statement that creates the order can also store the idempotency key. It can if no area applies,
+/// no subscriber is notified of the creation, and the order has no details.
 pub fn keeps_keys(orders: &Orders, new: &NewOrder, actor: &Actor) -> bool {
     let is_told = created_subscription(orders, actor.producer_name()).is_some();
-    new.area_id.is_none() && orders.areas.rules.get().geofence.is_empty() && !is_told
+    let is_plain = new.area_id.is_none() && orders.areas.rules.get().geofence.is_empty();
+    is_plain && !is_told && new.details().is_empty()
 }
 
 /// Creates an order like [`create_order`], for a request with a key that [can be stored with it](keeps_keys). The key,
@@ -302,6 +323,7 @@ async fn admit_and_create(
         admission: place.verdict.map(|verdict| verdict.as_str().to_owned()),
         met_waiting: place.met.waiting,
         met_threshold: place.met.threshold,
+        details: Some(new.details()).filter(|details| !details.is_empty()).map(|details| details.to_json()),
         key,
     };
     let write_id = creation.write_id;

@@ -15,7 +15,7 @@
 //! * [`offers`]: live offers, and requests of apps that wait for them. [`fleet`]: drivers, the driver index,
 //!   candidates, waiting orders. `freed_drivers`: drivers who may be free again.
 //! * [`compensation`]: alerts when the end of an order cannot be written. [`payments`]: client of the payment service.
-//! * [`query`]: timelines and single orders for people. [`search`]: paged lists for staff. [`feed`]: steps of orders
+//! * [`details`]: reads the contents of orders. [`query`]: timelines and single orders for people. [`search`]: paged lists for staff. [`feed`]: steps of orders
 //!   for producers.
 //! * [`late_work`]: refuses creations while due jobs are late.
 //! * [`metrics`]: counters of changes. [`retrieval_log`]: log lines about missing job ids.
@@ -30,6 +30,7 @@ pub mod commit;
 pub mod compensation;
 pub mod create;
 pub mod created_answer;
+pub mod details;
 pub mod feed;
 pub mod first_tries;
 pub mod fleet;

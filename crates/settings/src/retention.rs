@@ -34,6 +34,9 @@ pub struct RetentionConfig {
     #[serde(with = "duration")]
     #[garde(custom(time_within(DAY..=CENTURY)))]
     pub transactions: Duration,
+    #[serde(with = "duration")]
+    #[garde(custom(time_within(DAY..=CENTURY)))]
+    pub contact: Duration,
 }
 
 impl RetentionConfig {

@@ -67,7 +67,7 @@ impl TestApp {
         let new = NewOrder {
             order_id: Some(id(order)),
             service_type: service_type.into(),
-            pickup: PICKUP,
+            pickup: PICKUP.into(),
             payment_status: payment.to_owned().try_into().unwrap(),
             amount_minor: Some(150_000),
             currency: Some("IDR".to_owned()),
@@ -76,6 +76,10 @@ impl TestApp {
             language: None,
             channel: None,
             loyalty_level: None,
+            dropoff: None,
+            notes: None,
+            contact: None,
+            metadata: None,
         };
         create::create_order(&self.app.orders, id(order), &new, &by("producer:test")).await.unwrap()
     }

@@ -11,6 +11,7 @@ pub const FILL: &str = "
                CASE WHEN n % 200 = 1 THEN at END,
                CASE WHEN n % 40 = 0 THEN 'DISPATCHING' ELSE 'CANCELLED_BY_USER' END, at + interval '1 year', at, at,
                CASE WHEN n % 40 <> 0 THEN at END FROM n;
+    INSERT INTO order_details (order_id, notes, created_at) SELECT id, 'x', at FROM n;
     INSERT INTO drivers (id, service_types, lat, lng, available)
         SELECT 'D' || n, '{RIDE}', n % 100 - 50, n / 150 - 60, true FROM n;
     INSERT INTO offers (id, order_id, attempt_no, round, driver_id, state, offered_at, expires_at)

@@ -2,7 +2,7 @@
 
 mod explain;
 
-use std::process::ExitCode;
+use std::{collections::BTreeMap, process::ExitCode};
 
 use anyhow::ensure;
 use jobs::OrderId;
@@ -30,7 +30,7 @@ const LIST_HEADINGS: [&str; 8] = ["ORDER", "STATUS", "SERVICE", "PAYMENT", "ATTE
 pub(in crate::cli) enum Command {
     /// Create an order
     #[command(after_help = "Example:\n  dispatchq order create --service-type RIDE --lat -6.2088 --lng 106.8456")]
-    Create(OrderCreateArgs),
+    Create(Box<OrderCreateArgs>),
     /// Show an order
     Show {
         id: OrderId,
@@ -169,8 +169,41 @@ pub(in crate::cli) struct OrderCreateArgs {
     /// Loyalty level of the customer: EXPLORER, TRAVELER, VOYAGER or ELITE
     #[arg(long)]
     loyalty_level: Option<String>,
+    /// Address of the pickup
+    #[arg(long, value_name = "TEXT")]
+    address: Option<String>,
+    /// Latitude of the destination in degrees
+    #[arg(long, value_name = "LAT", allow_negative_numbers = true, requires = "dropoff_lng")]
+    dropoff_lat: Option<f64>,
+    /// Longitude of the destination in degrees
+    #[arg(long, value_name = "LNG", allow_negative_numbers = true, requires = "dropoff_lat")]
+    dropoff_lng: Option<f64>,
+    /// Address of the destination
+    #[arg(long, value_name = "TEXT", requires = "dropoff_lat")]
+    dropoff_address: Option<String>,
+    /// Notes for the driver and for staff
+    #[arg(long, value_name = "TEXT")]
+    notes: Option<String>,
+    /// Name of the person to call
+    #[arg(long, value_name = "NAME")]
+    contact_name: Option<String>,
+    /// Phone number of the person to call, such as +628123456789
+    #[arg(long, value_name = "NUMBER")]
+    contact_phone: Option<String>,
+    /// E-mail address of the person to call
+    #[arg(long, value_name = "ADDRESS")]
+    contact_email: Option<String>,
+    /// A value of your own; may be repeated
+    #[arg(long, value_name = "KEY=VALUE", value_parser = parse_metadata)]
+    metadata: Vec<(String, String)>,
     #[arg(long)]
     json: bool,
+}
+
+/// Parses a value of the producer. For clap.
+fn parse_metadata(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("must be KEY=VALUE, such as crm_id=7")?;
+    Ok((key.to_owned(), value.to_owned()))
 }
 
 /// Filter of `order list`.
@@ -245,10 +278,14 @@ impl Command {
 
 impl OrderCreateArgs {
     async fn run(self, api: &ApiClient) -> anyhow::Result<()> {
+        let mut contact =
+            json!({ "name": self.contact_name, "phone": self.contact_phone, "email": self.contact_email });
+        retain_values(&mut contact);
+        let contact = contact.as_object().filter(|members| !members.is_empty());
         let mut new = json!({
             "order_id": self.id,
             "service_type": self.service_type,
-            "pickup": { "latitude": self.lat, "longitude": self.lng },
+            "pickup": place_json(self.lat, self.lng, self.address),
             "payment_status": self.payment_status,
             "amount_minor": self.amount_minor,
             "currency": self.currency,
@@ -256,16 +293,31 @@ impl OrderCreateArgs {
             "language": self.language,
             "channel": self.channel,
             "loyalty_level": self.loyalty_level,
+            "dropoff": self.dropoff_lat.zip(self.dropoff_lng).map(|(lat, lng)| place_json(lat, lng, self.dropoff_address)),
+            "notes": self.notes,
+            "contact": contact,
+            "metadata": (!self.metadata.is_empty()).then(|| self.metadata.into_iter().collect::<BTreeMap<_, _>>()),
         });
-        if let Some(members) = new.as_object_mut() {
-            members.retain(|_, value| !value.is_null());
-        }
+        retain_values(&mut new);
         let created = api.post(&["orders"], &new).await?;
         if self.json {
             return output::print_json(&created);
         }
         print_order_view(&created, []);
         Ok(())
+    }
+}
+
+fn place_json(latitude: f64, longitude: f64, address: Option<String>) -> Value {
+    let mut place = json!({ "latitude": latitude, "longitude": longitude, "address": address });
+    retain_values(&mut place);
+    place
+}
+
+/// Removes the members that are null.
+fn retain_values(json: &mut Value) {
+    if let Some(members) = json.as_object_mut() {
+        members.retain(|_, value| !value.is_null());
     }
 }
 
@@ -407,6 +459,7 @@ fn print_order_view(view: &Value, more: impl IntoIterator<Item = (&'static str, 
         ("created", show_time(view, "created_at")),
         ("lifetime ends", show_time(view, "lifetime_deadline")),
     ];
+    rows.extend(list_contents(view));
     let next = &view["next"];
     if next.is_object() {
         let (action, at, in_sec) = (show_field(next, "action"), show_time(next, "at"), show_field(next, "in_sec"));
@@ -418,6 +471,18 @@ fn print_order_view(view: &Value, more: impl IntoIterator<Item = (&'static str, 
         let value = if name == "status" { output::paint_state(&value) } else { value };
         output::print_text(&format!("{name:<14} {value}"));
     }
+}
+
+/// Returns the contents of an order as rows. Missing contents are omitted.
+fn list_contents(view: &Value) -> Vec<(&'static str, String)> {
+    let metadata = view["metadata"].as_object().into_iter().flatten();
+    let metadata = metadata.map(|(key, value)| ("metadata", format!("{key} = {}", value.as_str().unwrap_or_default())));
+    let dropoff = &view["dropoff"];
+    let texts = [
+        dropoff.is_object().then(|| ("dropoff", output::format_place(dropoff))),
+        view["notes"].as_str().map(|notes| ("notes", notes.to_owned())),
+    ];
+    texts.into_iter().flatten().chain(metadata).collect()
 }
 
 /// Returns the actor for the history: the user name from the environment, which proves nothing.

@@ -8,11 +8,13 @@ from .client import Client
 from .errors import ApiError, FieldProblem
 from .openapi.models import (
     CancelledOrder,
+    Contact,
     EventPage,
     Location,
     NewOrder,
     Order,
     PaymentEventRequest,
+    Place,
     StepEvent,
     TimelineEvent,
 )
@@ -26,12 +28,14 @@ __all__ = [
     "AsyncRetryTransport",
     "CancelledOrder",
     "Client",
+    "Contact",
     "EventPage",
     "FieldProblem",
     "Location",
     "NewOrder",
     "Order",
     "PaymentEventRequest",
+    "Place",
     "RetryTransport",
     "StepEvent",
     "TimelineEvent",

@@ -184,7 +184,7 @@ struct CleanupRequest {
     request_body(content = CleanupRequest, example = json!({ "dry_run": true })),
     responses(
         (status = 200, description = "success", body = Object,
-         example = json!({ "orders": 12, "messages": 40, "rankings": 0, "idempotency_keys": 7, "records": 0, "dead_jobs": 0,
+         example = json!({ "orders": 12, "details": 30, "messages": 40, "rankings": 0, "idempotency_keys": 7, "records": 0, "dead_jobs": 0,
                            "transactions": 0, "bindings": 0, "failed": [], "next_cursor": null })),
         CallErrors,
     ))]

@@ -16,7 +16,7 @@ use super::{
         openapi::{CallErrors, example_order},
         reason::StaffReason,
     },
-    STAFF, load_order, order_json,
+    STAFF, load_order, order_json_for,
 };
 use accounts::api_keys::AccountRole;
 use app::App;
@@ -68,7 +68,11 @@ async fn act_once(call: ReasonedCall, action: OrderAction) -> Result<Response, A
             }
             _ => false,
         };
-        let body = if is_ours { order_json(&load_order(&app.core, &id).await?) } else { order_json(acted?.snapshot()) };
+        let body = if is_ours {
+            order_json_for(&app.core, caller, &load_order(&app.core, &id).await?).await
+        } else {
+            order_json_for(&app.core, caller, acted?.snapshot()).await
+        };
         Ok::<_, ApiError>((StatusCode::OK, body))
     };
     request.run_once(action.as_str(), id.as_str().as_bytes(), work).await

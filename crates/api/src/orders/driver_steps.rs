@@ -7,7 +7,7 @@ use axum::{
 };
 use model::{input::Given, texts::TextKey};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use settings::Config;
 use utoipa::ToSchema;
 
@@ -19,7 +19,8 @@ use super::{
         error::ApiError,
         openapi::{CallErrors, example_order},
     },
-    as_response, bounded_text, change_order, hide_from_stranger, load_order, order_json, order_json_for,
+    as_response, bounded_text, change_order, details_after_change, hide_from_stranger, load_order, order_json_for,
+    view_with_contact,
 };
 use app::App;
 use model::{
@@ -67,7 +68,8 @@ pub(super) async fn accept_offer(
         }
         accepted => accepted.map_err(|error| tell_late_driver(&app.config, &headers, error))?,
     };
-    Ok((StatusCode::OK, Json(order_json(accepted.snapshot()))))
+    let details = details_after_change(&app.core, &accepted.snapshot().order).await;
+    Ok((StatusCode::OK, Json(json!(view_with_contact(&caller, accepted.snapshot(), details)))))
 }
 
 /// Translates the refusal that another driver has the order. The error code does not change, because the other driver's
@@ -101,7 +103,7 @@ pub(super) async fn decline_offer(
         hide_from_stranger(&caller, s, decision).signed_by(&actor)
     };
     let declined = update::update_for_offer(&app.orders, &id, answer.offer_id, decide).await?;
-    Ok((StatusCode::OK, Json(order_json_for(&caller, declined.snapshot()))))
+    Ok((StatusCode::OK, Json(order_json_for(&app.core, &caller, declined.snapshot()).await)))
 }
 
 #[derive(Debug, Deserialize, ToSchema)]

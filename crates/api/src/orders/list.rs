@@ -16,9 +16,10 @@ use crate::{
 };
 use app::App;
 use model::{
-    order::{OrderStatus, Snapshot},
+    order::{Order, OrderStatus, Snapshot},
     view::OrderView,
 };
+use orders::details::load_all_details;
 use orders::search::{self, ClosedOrders, OrderSearch, TimedPlace};
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -150,7 +151,12 @@ pub(super) async fn list_orders(app: &App, wanted: OrderQuery, owner: Option<Str
         }
     };
     let now = found.now;
-    let orders = found.orders.into_iter().map(|order| OrderView::from(&Snapshot::from_order(order, now))).collect();
+    let mut details = load_all_details(&app.core.read_only, &found.orders).await?;
+    let view = |order: Order| {
+        let details = details.remove(&order.id).unwrap_or_default();
+        OrderView::from(&Snapshot::from_order(order, now)).with_details(details)
+    };
+    let orders = found.orders.into_iter().map(view).collect();
     Ok(OrderPage { orders, next_cursor, closed, created_from, created_to, note })
 }
 

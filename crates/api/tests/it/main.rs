@@ -18,6 +18,7 @@ mod audit;
 mod bindings;
 mod command_line;
 mod connections;
+mod contents;
 mod errors;
 mod first_use;
 mod idempotency;

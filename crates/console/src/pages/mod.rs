@@ -6,7 +6,7 @@
 //! * [`orders`]: search for orders. [`order`]: one order. [`desk`]: orders that wait for a person. [`order_map`]: map
 //!   of an order. [`ranking`]: drivers considered for an order.
 //! * [`refunds`], [`alerts`]: work of support. [`areas`], [`area`]: areas. [`admission`]: the flag of admission.
-//!   [`drivers`], [`driver`]: drivers. [`phone`]: a driver's phone number. [`partners`]: partners.
+//!   [`drivers`], [`driver`]: drivers. [`phone`]: a driver's phone number. [`contact`]: the contact of an order. [`partners`]: partners.
 //! * [`roles`]: roles that pages admit. [`rows`]: rows, forms and queries that pages share.
 //! * [`changes`]: stream that reports changed rows.
 //! * [`engine`]: queues, workers, dead jobs. [`living_jobs`]: jobs of a queue. [`outbox`]: messages. [`control`]: plans
@@ -20,6 +20,7 @@ mod areas;
 mod audit;
 mod bindings;
 mod changes;
+mod contact;
 mod control;
 mod desk;
 mod driver;
@@ -80,6 +81,7 @@ pub(crate) fn routes(base: &str) -> Router<App> {
         .route(&at("/alerts"), get(alerts::show_page))
         .route(&at("/alerts/{id}/ack"), post(alerts::acknowledge_alert))
         .route(&at("/areas"), get(areas::show_areas))
+        .route(&at("/orders/{id}/contact"), get(contact::to_order).post(contact::show_contact))
         .route(&at("/areas/{id}"), get(area::show_page))
         .route(&at("/areas/{id}/override"), post(areas::set_override))
         .route(&at("/areas/{id}/threshold"), post(areas::set_threshold))

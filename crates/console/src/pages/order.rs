@@ -44,6 +44,7 @@ use accounts::api_keys::AccountRole;
 use app::App;
 use model::{
     decide::actions,
+    details::OrderPlace,
     ids::{DriverId, LatLng},
     messages,
     order::{OfferState, OrderStatus, RefundProgress},
@@ -172,7 +173,12 @@ fn list_facts(base: &str, order: &OrderView, pickup: LatLng) -> Vec<(Words, Cell
     let amount = describe_amount(order.amount_minor, order.currency.as_deref());
     let facts = [
         (tr("common.service_type"), Some(Cell::text(&order.service_type))),
-        (tr("common.pickup"), Some(Cell::text(describe_place(pickup)))),
+        (tr("common.pickup"), Some(Cell::text(describe_address(pickup, order.pickup.as_ref())))),
+        (
+            tr("order.dropoff"),
+            order.dropoff.as_ref().map(|place| Cell::text(describe_address(place.as_lat_lng(), Some(place)))),
+        ),
+        (tr("order.notes"), order.notes.as_deref().map(Cell::text)),
         (tr("common.area"), area),
         (tr("common.customer"), customer),
         (tr("common.driver"), Some(driver)),
@@ -187,7 +193,19 @@ fn list_facts(base: &str, order: &OrderView, pickup: LatLng) -> Vec<(Words, Cell
             order.admission.as_deref().map(|verdict| Cell::html(Code::new("admission_verdict", verdict))),
         ),
     ];
-    facts.into_iter().filter_map(|(name, cell)| Some((name, cell?))).collect()
+    let facts = facts.into_iter().filter_map(|(name, cell)| Some((name, cell?)));
+    let metadata =
+        order.metadata.iter().map(|(key, value)| (tr("order.metadata"), Cell::text(format!("{key} = {value}"))));
+    facts.chain(metadata).collect()
+}
+
+/// Returns the address with the coordinates, or only the coordinates.
+fn describe_address(at: LatLng, place: Option<&OrderPlace>) -> String {
+    let coordinates = describe_place(at);
+    match place.and_then(|place| place.address.as_deref()) {
+        Some(address) => format!("{address} ({coordinates})"),
+        None => coordinates,
+    }
 }
 
 /// Returns the actions that this person may take in the current state of the order. The services check again.
@@ -266,6 +284,8 @@ struct OrderDetailPage {
     timeline: Vec<TimelineRow>,
     /// Own driver whose phone number this person may see.
     callable: Option<String>,
+    /// Whether the order has a contact that this person may read.
+    shows_contact: bool,
     /// Path below the console's path.
     back: String,
     /// Whether this person may claim the order.
@@ -321,6 +341,7 @@ fn build_page(
     let OrderExplanation {
         order,
         pickup,
+        has_contact,
         reason,
         next,
         to_do,
@@ -380,6 +401,7 @@ fn build_page(
             .as_ref()
             .filter(|_| order.partner.is_none() && person.may(&CALLERS))
             .map(ToString::to_string),
+        shows_contact: has_contact && person.may(&CALLERS),
         back: format!("/orders/{}", order.order_id),
         may_take: dispatches && waits && !is_mine,
         may_leave: dispatches && is_mine,

@@ -14,7 +14,7 @@ use model::{
 use super::{JobStanding, LatestRanking, NextJob, OpenPartner, OrderExplanation, OrderSurroundings, words};
 use crate::capability::Desk;
 use foundation::{core::Core, error::ServiceError};
-use orders::{query, store};
+use orders::{details::load_details, query, store};
 use queue::store::{JobDetail, JobState, WorkerEntry};
 
 /// Maximum number of latest searches that are shown.
@@ -46,6 +46,7 @@ pub async fn explain_order_even_without_redis(
     let timeline = query::load_timeline_of(&desk.core.db, &snapshot.order).await?;
     let mut rankings = list_rankings(&desk.core, id).await?.into_iter();
     let offers = query::list_offers(&desk.core.db, id).await?;
+    let details = load_details(&desk.core.db, &snapshot.order).await?;
     let timers = timers::derive_timers(&snapshot);
     let partners: Vec<_> =
         desk.config.partners_of_order(&snapshot.order).into_iter().map(|listed| listed.name).collect();
@@ -67,7 +68,8 @@ pub async fn explain_order_even_without_redis(
     let about = OrderSurroundings { snapshot, timeline, next, paused, unserved, partners, partners_open };
     let reason = words::explain_status(&about);
     let explanation = OrderExplanation {
-        order: OrderView::from(&about.snapshot),
+        has_contact: details.contact.is_some(),
+        order: OrderView::from(&about.snapshot).with_details(details),
         why: reason.to_string(),
         reason,
         to_do: words::advise_operator(&about),

@@ -44,6 +44,9 @@ pub struct OrderExplanation {
     /// Pickup location.
     #[serde(skip)]
     pub pickup: LatLng,
+    /// Whether the order has a contact.
+    #[serde(skip)]
+    pub has_contact: bool,
     /// Postgres' time of this explanation.
     #[serde(skip)]
     pub now: DateTime<Utc>,

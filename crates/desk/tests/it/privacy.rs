@@ -43,7 +43,10 @@ async fn trip(t: &TestApp, api: &Api, order: &str) {
     let mut new = ride_with_id(order);
     new["customer_id"] = json!("MARK-CUSTOMER");
     (new["channel"], new["loyalty_level"], new["language"]) = (json!("MARK-WEB"), json!("MARK-GOLD"), json!("id"));
-    new["pickup"] = json!({ "latitude": -6.208_812_34, "longitude": 106.845_612_34 });
+    new["pickup"] = json!({ "latitude": -6.208_812_34, "longitude": 106.845_612_34, "address": "MARK-PICKUP" });
+    new["dropoff"] = json!({ "latitude": -6.208_812_34, "longitude": 106.845_612_34, "address": "MARK-TO" });
+    new["contact"] = json!({ "name": "MARK-NAME", "phone": "+628123456789", "email": "MARK@example.com" });
+    (new["notes"], new["metadata"]) = (json!("MARK-NOTES"), json!({ "MARK-KEY": "MARK-VALUE" }));
     assert_eq!(api.post_once("/api/v1/orders", &shop, "idem-1", new).await.status, 201);
     t.run_due().await;
     let path = |verb: &str| format!("/api/v1/orders/{order}/{verb}");

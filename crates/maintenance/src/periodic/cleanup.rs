@@ -41,6 +41,8 @@ pub enum CleanupMode {
 pub struct CleanupReport {
     /// Closed orders with their offers, messages and alerts. Orders with an owed refund or an open alert are kept.
     pub orders: u64,
+    /// Kept orders from which contact, notes, addresses and metadata were removed.
+    pub details: u64,
     /// Finished offer messages of orders that are kept, messages about orders that do not exist, messages about
     /// bindings, and acknowledged alerts about bindings.
     pub messages: u64,
@@ -136,6 +138,7 @@ fn list_steps(keep: &RetentionConfig, mode: CleanupMode) -> Vec<(CleanupStep, Co
     let records: Counter = |report| &mut report.records;
     let mut steps: Vec<(CleanupStep, Counter)> =
         vec![(Walk(&sweeps::ORDERS, keep.orders), |report| &mut report.orders)];
+    steps.push((Sweep(&sweeps::DETAILS, keep.contact), |report| &mut report.details));
     for table in [
         &sweeps::OFFERS,
         &sweeps::MESSAGES,

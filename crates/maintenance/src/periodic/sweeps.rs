@@ -13,8 +13,9 @@ pub struct TableSweep {
 }
 
 /// All sweeps; public for tests of their query plans.
-pub const SWEEPS: [&TableSweep; 26] = [
+pub const SWEEPS: [&TableSweep; 27] = [
     &ORDERS,
+    &DETAILS,
     &OFFERS,
     &MESSAGES,
     &ALERTS,
@@ -48,6 +49,21 @@ pub(super) const ORDERS: TableSweep = TableSweep {
     what: "orders",
     count: include_str!("sweeps/count_orders.sql"),
     remove: include_str!("sweeps/remove_orders.sql"),
+};
+
+// Removes personal data and keeps the row. Reads the orders that were created before the time and are not erased yet: few
+// of them are still open. The subquery makes Postgres look up each order instead of scanning all of them.
+pub(super) const DETAILS: TableSweep = TableSweep {
+    what: "details of orders",
+    count: "-- count old details
+            SELECT count(*) FROM order_details d JOIN orders o ON o.id = d.order_id
+            WHERE d.erased_at IS NULL AND d.created_at < $1 AND o.closed_at < $1",
+    remove: "-- erase old details
+             SELECT dispatchq_erase_details(old.order_id)
+             FROM (SELECT d.order_id FROM order_details d
+                   WHERE d.erased_at IS NULL AND d.created_at < $1
+                     AND (SELECT o.closed_at FROM orders o WHERE o.id = d.order_id) < $1
+                   ORDER BY d.created_at, d.order_id LIMIT $2) old",
 };
 
 pub(super) const OFFERS: TableSweep = TableSweep {

@@ -41,7 +41,7 @@ async fn history_to_break() -> TestApp {
 
 async fn restore(t: &TestApp) {
     t.sql(
-        "TRUNCATE orders, order_feed, rankings, offers, bookings, payment_events, order_events, outbox, outbox_attempts, outbox_replays, alerts, refunds",
+        "TRUNCATE orders, order_details, order_feed, rankings, offers, bookings, payment_events, order_events, outbox, outbox_attempts, outbox_replays, alerts, refunds",
     )
     .await;
     for table in TABLES {

@@ -29,7 +29,7 @@ const MESSAGES: &str =
     "{of order} OR created_at < dispatchq_now() - interval '30 days' AND (kind = 'OFFER' OR binding_id IS NOT NULL)";
 
 /// Tables with the rows that cleanup removes. The days are those of `[retention]`.
-const LEAVING: [(&str, &str); 36] = [
+const LEAVING: [(&str, &str); 37] = [
     ("admission_audit", "at < dispatchq_now() - interval '400 days'"),
     ("admission_counts", "hour < dispatchq_now() - interval '30 days'"),
     ("alerts", "{of order} OR binding_id IS NOT NULL AND raised_at < dispatchq_now() - interval '30 days'"),
@@ -46,6 +46,7 @@ const LEAVING: [(&str, &str); 36] = [
     ("idempotency_keys", "created_at < dispatchq_now() - interval '24 hours'"),
     ("inbox", "{of order} OR state = 'unmatched' AND received_at < dispatchq_now() - interval '30 days'"),
     ("offers", "{of order}"),
+    ("order_details", "{of order}"),
     ("order_events_kept", "{of order}"),
     ("order_feed", "at < dispatchq_now() - interval '400 days'"),
     ("orders", "{orders}"),

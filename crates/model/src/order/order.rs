@@ -28,6 +28,8 @@ pub struct Order {
     pub loyalty_level: Option<String>,
     /// TAKEN, BYPASSED or WOULD_REFUSE; `None` if no area decided.
     pub admission: Option<String>,
+    /// Whether the order has [contents](crate::details::OrderDetails).
+    pub has_details: bool,
     /// Producer that owns the order. `None`: only staff can see the order.
     pub owner: Option<String>,
     pub pickup_lat: f64,
@@ -95,6 +97,7 @@ impl Order {
             channel: None,
             loyalty_level: None,
             admission: None,
+            has_details: false,
             owner: None,
             pickup_lat: pickup.lat,
             pickup_lng: pickup.lng,

@@ -7,7 +7,8 @@ SELECT c.id,
             THEN CASE WHEN dispatchq_create_order(
                                c.id, c.service_type, c.pickup_lat, c.pickup_lng, c.payment_status, c.amount_minor,
                                c.currency, c.area_id, c.customer_id, c.actor,
-                               c.lifetime_ms * interval '1 millisecond', c.owner, c.key_id, c.language)
+                               c.lifetime_ms * interval '1 millisecond', c.owner, c.key_id, c.language,
+                               c.details)
                       THEN dispatchq_keep_admission(c.id, c.channel, c.loyalty_level, c.admission, c.met_waiting,
                                                     c.met_threshold)
                       ELSE false END END
@@ -15,5 +16,5 @@ FROM (SELECT * FROM json_to_recordset($1::json) AS c (
           id text, write_id text, service_type text, pickup_lat float8, pickup_lng float8, payment_status text,
           amount_minor bigint, currency text, area_id text, customer_id text, actor text, lifetime_ms float8,
           owner text, key_id uuid, max_waiting bigint, language text, channel text, loyalty_level text,
-          admission text, met_waiting bigint, met_threshold bigint)
+          admission text, met_waiting bigint, met_threshold bigint, details jsonb)
       ORDER BY area_id, service_type, id) c

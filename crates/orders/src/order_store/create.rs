@@ -16,6 +16,7 @@ use model::{
     order::{Order, Snapshot},
 };
 use serde::{Serialize, Serializer};
+use serde_json::Value;
 use sqlx::{FromRow, PgExecutor, Row, postgres::PgRow};
 use uuid::Uuid;
 
@@ -54,6 +55,8 @@ pub struct OrderCreation {
     pub met_threshold: i64,
     /// Limit of waiting orders in the area for this service type. The order is created only below it.
     pub max_waiting: Option<i64>,
+    /// [`model::details::OrderDetails::to_json`]; `None` if the order has no details.
+    pub details: Option<Value>,
     /// Idempotency key of the request, stored with the order and the response. Only for orders without an area.
     #[serde(flatten)]
     pub key: Option<CreationKey>,
@@ -144,9 +147,10 @@ async fn create_rows<'a>(
     let is_alike = is_located || values.iter().all(|item| item.area_id.is_none());
     let is_counted = values.iter().any(|item| item.max_waiting.is_some());
     let is_keyed = values.iter().any(|item| item.key.is_some());
+    let has_details = values.iter().any(|item| item.details.is_some());
     let values = serde_json::to_string(&values).map_err(|error| sqlx::Error::Encode(error.into()))?;
     let mut verdicts: HashMap<String, CreateVerdict> = if is_alike && !is_counted {
-        let insert = if is_keyed { &KEYED_INSERT } else { &PLAIN_INSERT };
+        let insert = &INSERTS[usize::from(is_keyed) + 2 * usize::from(has_details)];
         let rows =
             sqlx::query(insert.as_str()).bind(values).bind(if is_located { "on" } else { "" }).fetch_all(db).await?;
         rows.iter().map(verdict_of_row).collect::<Result<_, _>>()?
@@ -176,12 +180,17 @@ fn verdict_of_row(row: &PgRow) -> Result<(String, CreateVerdict), sqlx::Error> {
     Ok((row.try_get("given_id")?, verdict))
 }
 
-static PLAIN_INSERT: LazyLock<String> = LazyLock::new(|| build_insert("", ""));
-static KEYED_INSERT: LazyLock<String> = LazyLock::new(|| build_insert(UNKNOWN_KEY, KEPT_ANSWERS));
-
-fn build_insert(checks: &str, parts: &str) -> String {
-    INSERT.replace("{checks}", checks).replace("{parts}", parts)
-}
+/// Statements for orders without and with idempotency keys, then the same for orders with details. A statement costs
+/// time for each part, also if no row needs it.
+static INSERTS: LazyLock<[String; 4]> = LazyLock::new(|| {
+    let build = |checks: &str, parts: &[&str]| INSERT.replace("{checks}", checks).replace("{parts}", &parts.concat());
+    [
+        build("", &[]),
+        build(UNKNOWN_KEY, &[KEPT_ANSWERS]),
+        build("", &[DETAILS]),
+        build(UNKNOWN_KEY, &[KEPT_ANSWERS, DETAILS]),
+    ]
+});
 
 /// Same as `dispatchq_create_order` and `dispatchq_keep_admission`, for many orders of which all or none have an area.
 /// Calls of those functions took a third of a creation's time in Postgres: each call prepares its INSERT and reads all
@@ -198,5 +207,11 @@ const UNKNOWN_KEY: &str = "
 
 /// The key with the values that [`created_answer`](crate::created_answer) needs besides the order.
 const KEPT_ANSWERS: &str = include_str!("kept_answers.sql");
+
+const DETAILS: &str = ",
+d AS (
+    INSERT INTO order_details
+    SELECT r.* FROM o JOIN c ON c.id = o.id
+    CROSS JOIN LATERAL dispatchq_details_row(o.id, c.details, o.created_at) r WHERE c.details IS NOT NULL)";
 
 const CALL_FUNCTIONS: &str = include_str!("call_functions.sql");

@@ -4,17 +4,18 @@ WITH c AS MATERIALIZED (
         id text, write_id uuid, service_type text, pickup_lat float8, pickup_lng float8, payment_status text,
         amount_minor bigint, currency text, area_id text, customer_id text, actor text, lifetime_ms float8,
         owner text, key_id uuid, language text, channel text, loyalty_level text, admission text,
-        met_waiting bigint, met_threshold bigint, holder uuid, key text, request_hash text, work_id uuid)),
+        met_waiting bigint, met_threshold bigint, holder uuid, key text, request_hash text, work_id uuid,
+        details jsonb)),
 t AS MATERIALIZED (SELECT dispatchq_now() AS now, set_config('dispatchq.located', $2, true)),
 o AS (
     INSERT INTO orders (id, service_type, area_id, customer_id, pickup_lat, pickup_lng, amount_minor, currency,
                         payment_status, status, partner, next_attempt_at, lifetime_deadline, created_at, updated_at,
-                        owner, language, channel, loyalty_level, admission, write_id, creation_id)
+                        owner, language, channel, loyalty_level, admission, write_id, creation_id, has_details)
     SELECT c.id, c.service_type, c.area_id, c.customer_id, c.pickup_lat, c.pickup_lng, c.amount_minor, c.currency,
            c.payment_status, CASE WHEN s.partner IS NULL THEN 'DISPATCHING' ELSE 'PENDING_JOB_ID' END, s.partner,
            t.now, t.now + coalesce(c.lifetime_ms * interval '1 millisecond', s.lifetime), t.now, t.now,
            coalesce(c.owner, substring(c.actor FROM '^producer:(.+)$')), c.language, c.channel, c.loyalty_level,
-           c.admission, c.write_id, c.write_id
+           c.admission, c.write_id, c.write_id, c.details IS NOT NULL
     FROM c JOIN service_types s ON s.service_type = c.service_type CROSS JOIN t{checks}
     ORDER BY c.id
     ON CONFLICT (id) DO NOTHING
@@ -22,7 +23,7 @@ o AS (
               amount_minor, currency, payment_status, paid_at, status, partner, job_id, driver_id, former_drivers, attempt_no,
               round, attempt_deadline, next_attempt_at, poll_no, next_poll_at, job_id_asks, lifetime_deadline,
               lifetime_waived, trip_deadline, held_for_review, held_reason, hold_cause, version, created_at, updated_at,
-              closed_at, owner, language),
+              closed_at, owner, language, has_details),
 e AS (
     INSERT INTO order_events (order_id, from_status, to_status, reason, actor, at, key_id)
     SELECT o.id, NULL, o.status, 'ORDER_CREATED', c.actor, o.created_at, c.key_id FROM o JOIN c ON c.id = o.id),
@@ -37,7 +38,7 @@ SELECT c.id AS given_id,
                  AND dispatchq_create_order(
                          c.id, c.service_type, c.pickup_lat, c.pickup_lng, c.payment_status, c.amount_minor,
                          c.currency, c.area_id, c.customer_id, c.actor, c.lifetime_ms * interval '1 millisecond',
-                         c.owner, c.key_id, c.language)
+                         c.owner, c.key_id, c.language, c.details)
             THEN dispatchq_keep_admission(c.id, c.channel, c.loyalty_level, c.admission, c.met_waiting,
                                           c.met_threshold)
             ELSE false END AS is_created,

@@ -99,7 +99,7 @@ impl AcceptStage {
         let new = NewOrder {
             order_id: Some(id.clone()),
             service_type: SERVICE_TYPE.into(),
-            pickup: PICKUP,
+            pickup: PICKUP.into(),
             payment_status: "UNPAID".to_owned().try_into()?,
             amount_minor: None,
             currency: None,
@@ -108,6 +108,10 @@ impl AcceptStage {
             language: None,
             channel: None,
             loyalty_level: None,
+            dropoff: None,
+            notes: None,
+            contact: None,
+            metadata: None,
         };
         create::create_order(&self.app.orders, id.clone(), &new, &Actor::with_fixed_name(ActorRole::Producer, "bench"))
             .await?;

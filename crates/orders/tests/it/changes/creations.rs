@@ -1,5 +1,6 @@
 //! A batched INSERT and the SQL function create identical order rows.
 
+use serde_json::json;
 use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
@@ -30,6 +31,7 @@ fn creation(order: &str, service_type: &str) -> OrderCreation {
         met_waiting: Some(7),
         met_threshold: 5,
         max_waiting: None,
+        details: Some(json!({ "notes": "Ring twice.", "metadata": { "crm_id": "7" } })),
         key: None,
     }
 }
@@ -40,6 +42,7 @@ fn without_extras(item: OrderCreation) -> OrderCreation {
         amount_minor: None,
         currency: None,
         customer_id: None,
+        details: None,
         lifetime_ms: None,
         owner: None,
         key_id: None,

@@ -1,0 +1,81 @@
+//! Reads the contents of orders (`order_details`). Creation and change write them; see [`create`](crate::create).
+
+use std::collections::HashMap;
+
+use foundation::{
+    db::Pool,
+    staff_actions::{ActionAuthor, ActionValues, StaffAction, record_action},
+};
+use jobs::OrderId;
+use model::{
+    details::{Contact, OrderDetails, OrderPlace},
+    ids::LatLng,
+    order::Order,
+};
+use sqlx::{FromRow, PgExecutor, Row, postgres::PgRow, types::Json};
+
+/// Returns the contents of the order; empty if it has none.
+pub async fn load_details(db: impl PgExecutor<'_>, order: &Order) -> Result<OrderDetails, sqlx::Error> {
+    let mut found = load_all_details(db, [order]).await?;
+    Ok(found.remove(&order.id).unwrap_or_default())
+}
+
+/// Returns the contents of those orders that have any. Runs no statement if none has.
+pub async fn load_all_details<'a>(
+    db: impl PgExecutor<'_>,
+    orders: impl IntoIterator<Item = &'a Order>,
+) -> Result<HashMap<OrderId, OrderDetails>, sqlx::Error> {
+    let ids: Vec<&str> = orders.into_iter().filter(|order| order.has_details).map(|order| order.id.as_str()).collect();
+    if ids.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let rows: Vec<DetailsRow> = sqlx::query_as(
+        "-- load details
+         SELECT order_id, pickup_address, dropoff_lat, dropoff_lng, dropoff_address, notes, contact, metadata
+         FROM order_details WHERE order_id = ANY ($1)",
+    )
+    .bind(ids)
+    .fetch_all(db)
+    .await?;
+    Ok(rows.into_iter().map(|DetailsRow(id, details)| (id, details)).collect())
+}
+
+/// Returns the contact of an order and records that the actor read it. Returns `None` if the order does not exist, and
+/// an empty contact if it has none.
+pub async fn reveal_contact(db: &Pool, order: &OrderId, by: ActionAuthor<'_>) -> Result<Option<Contact>, sqlx::Error> {
+    let mut tx = db.begin().await?;
+    let found: Option<(Option<Json<Contact>>,)> = sqlx::query_as(
+        "-- contact of order
+         SELECT d.contact FROM orders o LEFT JOIN order_details d ON d.order_id = o.id WHERE o.id = $1",
+    )
+    .bind(order.as_str())
+    .fetch_optional(&mut *tx)
+    .await?;
+    let Some((contact,)) = found else { return Ok(None) };
+    record_action(&mut tx, by, StaffAction::ContactViewed, order.as_str(), ActionValues::default()).await?;
+    tx.commit().await?;
+    Ok(Some(contact.map(|Json(contact)| contact).unwrap_or_default()))
+}
+
+struct DetailsRow(OrderId, OrderDetails);
+
+impl FromRow<'_, PgRow> for DetailsRow {
+    fn from_row(row: &PgRow) -> Result<Self, sqlx::Error> {
+        let id: String = row.try_get("order_id")?;
+        let dropoff = match (row.try_get("dropoff_lat")?, row.try_get("dropoff_lng")?) {
+            (Some(lat), Some(lng)) => Some(OrderPlace::new(LatLng::new(lat, lng), row.try_get("dropoff_address")?)),
+            _ => None,
+        };
+        let contact: Option<Json<Contact>> = row.try_get("contact")?;
+        let Json(metadata) = row.try_get("metadata")?;
+        let details = OrderDetails {
+            pickup_address: row.try_get("pickup_address")?,
+            dropoff,
+            notes: row.try_get("notes")?,
+            contact: contact.map(|Json(contact)| contact),
+            metadata,
+        };
+        let id = id.parse().map_err(|error| sqlx::Error::Decode(Box::new(error)))?;
+        Ok(Self(id, details))
+    }
+}
