@@ -4,7 +4,7 @@
 //! * [`apalis_redis`]: the stock storage of apalis 1.0, which dispatchq's engine replaces.
 //! * [`process`]: throughput of no-op jobs that are ready when the worker starts.
 //! * [`lateness`]: lateness of timers that fall due evenly.
-//! * [`figures`]: the figures of both.
+//! * [`timer_load`]: the timers, and their measurement. [`figures`]: the figures of all.
 //!
 //! The program `queue-storage` (queue_storage.rs) measures the engine's own backend for apalis in the same way.
 //!
@@ -15,6 +15,7 @@ mod apalis_redis;
 mod figures;
 mod lateness;
 mod process;
+mod timer_load;
 
 use clap::Parser;
 

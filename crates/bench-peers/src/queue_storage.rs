@@ -4,6 +4,7 @@
 //! are always on.
 
 mod figures;
+mod timer_load;
 
 use std::{
     sync::{
@@ -15,12 +16,14 @@ use std::{
 
 use apalis_core::{backend::TaskSink, error::WorkerError, task::builder::TaskBuilder, worker::builder::WorkerBuilder};
 use clap::Parser;
-use parking_lot::Mutex;
 use queue::{QueueStorage, RunAfter};
 use servers::RedisServer;
 use tokio::task::JoinHandle;
 
-use crate::figures::{LatenessFigures, ProcessFigures, cpu_seconds, now_ms, per_second};
+use crate::{
+    figures::{LatenessFigures, ProcessFigures, cpu_seconds, now_ms, per_second},
+    timer_load::{FAR, TimerLoad, TimerSamples},
+};
 
 const NAME: &str = "queue-storage";
 const QUEUE: &str = "bench";
@@ -29,10 +32,6 @@ const CONCURRENCY: usize = 1_000;
 const LOOK: Duration = Duration::from_millis(1);
 const PUSH: usize = 500;
 const MOST_OPEN: u64 = 5_000;
-const AHEAD_MS: u64 = 2_000;
-const EVERY_MS: u64 = 100;
-const FAR: Duration = Duration::from_secs(24 * 3600);
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Parser)]
 #[command(name = "queue-storage", about = "Measure the queue as a backend of apalis")]
@@ -43,23 +42,14 @@ enum StorageCommand {
         jobs: u64,
     },
     /// Measure how late tasks start
-    Lateness {
-        #[arg(long, default_value_t = 10_000)]
-        pending: u32,
-        #[arg(long, default_value_t = 500)]
-        due_per_s: u32,
-        #[arg(long, default_value_t = 10)]
-        seconds: u32,
-    },
+    Lateness(TimerLoad),
 }
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let answer = match StorageCommand::parse() {
         StorageCommand::Process { jobs } => serde_json::to_string(&measure_processing(jobs).await?)?,
-        StorageCommand::Lateness { pending, due_per_s, seconds } => {
-            serde_json::to_string(&measure_lateness(pending, due_per_s, seconds).await?)?
-        }
+        StorageCommand::Lateness(load) => serde_json::to_string(&measure_lateness(load).await?)?,
     };
     println!("{answer}");
     Ok(())
@@ -158,41 +148,29 @@ async fn count_left(storage: &QueueStorage<u64>) -> anyhow::Result<u64> {
     Ok(stats.iter().map(|queue| queue.due + queue.leased).sum())
 }
 
-/// Measures timers that are due evenly over each second, as `bench-peers` does.
-async fn measure_lateness(pending: u32, due_per_s: u32, seconds: u32) -> anyhow::Result<LatenessFigures> {
+/// Measures the same timers as `bench-peers`.
+async fn measure_lateness(load: TimerLoad) -> anyhow::Result<LatenessFigures> {
     let (_redis, storage) = start_storage().await?;
     let mut producer = storage.clone();
-    let far = (0..pending).map(|_| TaskBuilder::new(0).data(RunAfter(FAR)).build());
+    let far = (0..load.pending).map(|_| TaskBuilder::new(0).data(RunAfter(FAR)).build());
     producer.push_all(futures_util::stream::iter(far)).await?;
-
-    let samples = Arc::new(Mutex::new(Vec::new()));
-    let seen = samples.clone();
-    let handler = move |wanted_ms: u64| {
-        seen.lock().push(now_ms().saturating_sub(wanted_ms));
-        std::future::ready(())
+    let samples = TimerSamples::default();
+    let handler = {
+        let samples = samples.clone();
+        move |wanted_ms: u64| {
+            samples.record(wanted_ms);
+            std::future::ready(())
+        }
     };
     let worker = tokio::spawn(WorkerBuilder::new("storage").backend(storage).build(handler).run());
-    let (begun, first_ms) = (tokio::time::Instant::now(), now_ms() + AHEAD_MS);
-    let per_call = u64::from(due_per_s) * EVERY_MS / 1000;
-    let calls = u64::from(seconds) * 1000 / EVERY_MS;
-    for call in 0..calls {
-        tokio::time::sleep_until(begun + Duration::from_millis(EVERY_MS * call)).await;
-        let wanted = (call * per_call..(call + 1) * per_call).map(|n| first_ms + n * 1000 / u64::from(due_per_s));
+    let push = async |wanted: Vec<u64>| {
         let on_time = |ms: u64| {
             let delay = Duration::from_millis(ms.saturating_sub(now_ms()));
             TaskBuilder::new(ms).data(RunAfter(delay)).build()
         };
-        producer.push_all(futures_util::stream::iter(wanted.map(on_time))).await?;
-    }
-    let all = usize::try_from(per_call * calls)?;
-    let finished = async {
-        while samples.lock().len() < all && !worker.is_finished() {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        Ok(producer.push_all(futures_util::stream::iter(wanted.into_iter().map(on_time))).await?)
     };
-    let _ = tokio::time::timeout(DRAIN_TIMEOUT, finished).await;
+    let figures = load.run(NAME, samples, || worker.is_finished(), push).await;
     worker.abort();
-    let samples = std::mem::take(&mut *samples.lock());
-    anyhow::ensure!(samples.len() == all, "only {} of {all} timers ran", samples.len());
-    Ok(LatenessFigures::of(NAME, pending, due_per_s, samples))
+    figures
 }
