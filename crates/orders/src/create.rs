@@ -82,7 +82,7 @@ pub struct NewOrder {
     /// Notes for the driver and for staff.
     #[schema(min_length = 1, max_length = 1000, pattern = "^[^\\u0000]*$")]
     pub notes: Option<String>,
-    /// Person to call. Only the driver who accepted, the confirmed partner and staff of the desk can read it.
+    /// Person to call. Only the driver who accepted the order, dispatchers, support and admins can read it.
     pub contact: Option<Contact>,
     /// The producer's own values: at most 50 keys of 40 characters, values of 500 characters, and 4,096 bytes in all.
     #[schema(example = json!({ "crm_id": "7" }))]
@@ -224,12 +224,11 @@ pub async fn create_order(
     create_with_key(orders, id, new, actor, None).await
 }
 
-/// Returns whether the statement that creates the order can also store the idempotency key. It can if no area applies,
-/// no subscriber is notified of the creation, and the order has no details.
+/// Returns whether the statement that creates the order can also store the idempotency key. It can if no area applies
+/// and no subscriber is notified of the creation.
 pub fn keeps_keys(orders: &Orders, new: &NewOrder, actor: &Actor) -> bool {
     let is_told = created_subscription(orders, actor.producer_name()).is_some();
-    let is_plain = new.area_id.is_none() && orders.areas.rules.get().geofence.is_empty();
-    is_plain && !is_told && new.details().is_empty()
+    new.area_id.is_none() && orders.areas.rules.get().geofence.is_empty() && !is_told
 }
 
 /// Creates an order like [`create_order`], for a request with a key that [can be stored with it](keeps_keys). The key,

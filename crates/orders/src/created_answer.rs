@@ -12,7 +12,7 @@ use model::{
 };
 use serde::Deserialize;
 
-use crate::store;
+use crate::{details::load_details, store};
 use foundation::db::Pool;
 
 /// Values of a creation, as `order_store/kept_answers.sql` stores them. No other answer has exactly these members.
@@ -34,7 +34,8 @@ struct CreatedValues {
 pub async fn render_creation(db: &Pool, stored: StoredCreation) -> Result<Option<OrderView>, sqlx::Error> {
     let Some(now) = store::load_order(db, &stored.order_id).await? else { return Ok(None) };
     let CreatedValues { payment_status, partner } = stored.created;
+    let details = load_details(db, &now.order).await?;
     let order = now.order.at_creation(payment_status, partner);
     let created_at = order.created_at;
-    Ok(Some(OrderView::from(&Snapshot::from_order(order, created_at))))
+    Ok(Some(OrderView::from(&Snapshot::from_order(order, created_at)).with_details(details)))
 }
