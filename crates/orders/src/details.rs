@@ -1,4 +1,4 @@
-//! Reads the contents of orders (`order_details`). Creation and change write them; see [`create`](crate::create).
+//! Reads the contents of orders (`order_details`). [`create`](crate::create) writes them.
 
 use std::collections::HashMap;
 
@@ -57,20 +57,24 @@ pub async fn reveal_contact(db: &Pool, order: &OrderId, by: ActionAuthor<'_>) ->
     Ok(Some(contact.map(|Json(contact)| contact).unwrap_or_default()))
 }
 
+/// Reads the destination from the columns `dropoff_lat`, `dropoff_lng` and `dropoff_address`.
+pub(crate) fn read_dropoff(row: &PgRow) -> Result<Option<OrderPlace>, sqlx::Error> {
+    Ok(match (row.try_get("dropoff_lat")?, row.try_get("dropoff_lng")?) {
+        (Some(lat), Some(lng)) => Some(OrderPlace::new(LatLng::new(lat, lng), row.try_get("dropoff_address")?)),
+        _ => None,
+    })
+}
+
 struct DetailsRow(OrderId, OrderDetails);
 
 impl FromRow<'_, PgRow> for DetailsRow {
     fn from_row(row: &PgRow) -> Result<Self, sqlx::Error> {
         let id: String = row.try_get("order_id")?;
-        let dropoff = match (row.try_get("dropoff_lat")?, row.try_get("dropoff_lng")?) {
-            (Some(lat), Some(lng)) => Some(OrderPlace::new(LatLng::new(lat, lng), row.try_get("dropoff_address")?)),
-            _ => None,
-        };
         let contact: Option<Json<Contact>> = row.try_get("contact")?;
         let Json(metadata) = row.try_get("metadata")?;
         let details = OrderDetails {
             pickup_address: row.try_get("pickup_address")?,
-            dropoff,
+            dropoff: read_dropoff(row)?,
             notes: row.try_get("notes")?,
             contact: contact.map(|Json(contact)| contact),
             metadata,

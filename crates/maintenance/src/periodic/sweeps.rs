@@ -56,8 +56,9 @@ pub(super) const ORDERS: TableSweep = TableSweep {
 pub(super) const DETAILS: TableSweep = TableSweep {
     what: "details of orders",
     count: "-- count old details
-            SELECT count(*) FROM order_details d JOIN orders o ON o.id = d.order_id
-            WHERE d.erased_at IS NULL AND d.created_at < $1 AND o.closed_at < $1",
+            SELECT count(*) FROM order_details d
+            WHERE d.erased_at IS NULL AND d.created_at < $1
+              AND (SELECT o.closed_at FROM orders o WHERE o.id = d.order_id) < $1",
     remove: "-- erase old details
              SELECT dispatchq_erase_details(old.order_id)
              FROM (SELECT d.order_id FROM order_details d

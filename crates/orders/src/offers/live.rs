@@ -8,6 +8,7 @@ use model::{
 use serde::Serialize;
 use sqlx::{FromRow, Row, postgres::PgRow};
 
+use crate::details::read_dropoff;
 use foundation::db::Pool;
 
 /// A live offer, as its driver sees it.
@@ -44,10 +45,6 @@ impl FromRow<'_, PgRow> for LiveOffer {
     fn from_row(row: &PgRow) -> Result<Self, sqlx::Error> {
         let (pickup_latitude, pickup_longitude) = (row.try_get("pickup_lat")?, row.try_get("pickup_lng")?);
         let pickup = LatLng::new(pickup_latitude, pickup_longitude);
-        let dropoff = match (row.try_get("dropoff_lat")?, row.try_get("dropoff_lng")?) {
-            (Some(lat), Some(lng)) => Some(OrderPlace::new(LatLng::new(lat, lng), row.try_get("dropoff_address")?)),
-            _ => None,
-        };
         Ok(Self {
             offer_id: row.try_get("offer_id")?,
             order_id: row.try_get("order_id")?,
@@ -57,7 +54,7 @@ impl FromRow<'_, PgRow> for LiveOffer {
             pickup: OrderPlace::new(pickup, row.try_get("pickup_address")?),
             pickup_latitude,
             pickup_longitude,
-            dropoff,
+            dropoff: read_dropoff(row)?,
             notes: row.try_get("notes")?,
             offered_at: row.try_get("offered_at")?,
             expires_at: row.try_get("expires_at")?,
