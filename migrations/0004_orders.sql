@@ -129,7 +129,7 @@ CREATE INDEX orders_waiting ON orders (area_id, service_type) INCLUDE (lifetime_
 -- columns do not change while an order waits.
 CREATE INDEX orders_waiting_by_place ON orders (service_type, floor(pickup_lat * 20), floor(pickup_lng * 20), created_at, id)
     WHERE searching_fleet;
--- Closed orders, oldest first: those that owe a refund, and those that the cleanup may remove.
+-- Closed orders, oldest first. Lists of owed refunds and the cleanup read this index.
 --
 -- The indexes of sweeps are B-trees. The cleanup removes rows by age, and new rows fill their space, so after a while each
 -- range of a BRIN index would span from the oldest row to the newest.

@@ -2,8 +2,8 @@
 //! [`model::order`] and [`model::decide`].
 //!
 //! * [`capability`]: the struct through which other crates use orders.
-//! * [`create`]: creates orders. [`created_answer`]: answers to repeated creations. [`service_types`]: copies the configured service types to Postgres, for orders created
-//!   in SQL.
+//! * [`create`]: creates orders. [`created_answer`]: answers to repeated creations. [`details`]: reads the contents of
+//!   orders. [`service_types`]: copies the configured service types to Postgres, for orders created in SQL.
 //! * [`update`]: changes an order on request and enqueues its timers. [`timer_calls`]: batches the calls to Redis for
 //!   timers. [`unsent`], [`unsent_timers`]: orders whose timers Redis did not accept.
 //! * [`commit`]: decides on an order, writes the change, and prepares the updates that follow a commit.
@@ -15,7 +15,7 @@
 //! * [`offers`]: live offers, and requests of apps that wait for them. [`fleet`]: drivers, the driver index,
 //!   candidates, waiting orders. `freed_drivers`: drivers who may be free again.
 //! * [`compensation`]: alerts when the end of an order cannot be written. [`payments`]: client of the payment service.
-//! * [`details`]: reads the contents of orders. [`query`]: timelines and single orders for people. [`search`]: paged lists for staff. [`feed`]: steps of orders
+//! * [`query`]: timelines and single orders for people. [`search`]: paged lists for staff. [`feed`]: steps of orders
 //!   for producers.
 //! * [`late_work`]: refuses creations while due jobs are late.
 //! * [`metrics`]: counters of changes. [`retrieval_log`]: log lines about missing job ids.

@@ -35,7 +35,7 @@ impl ExportFolder {
         Ok(Self { path, files: Vec::new() })
     }
 
-    /// Creates `NAME.partial`, or empties one that a failed export has left. The file is locked until the export ends.
+    /// Creates `NAME.partial`, or empties the one of a failed export. Locks the file until the export ends.
     pub(super) fn create(&mut self, name: &str) -> anyhow::Result<File> {
         let path = self.path.join(format!("{name}.partial"));
         let context = || format!("cannot write {}", path.display());

@@ -5,7 +5,7 @@
 //!   complete.
 //!
 //! All views are read in one transaction, so the files show the same state. Rows are written while Postgres sends them.
-//! After a failure, the names of all files end with `.partial`.
+//! Until all files are complete, their names end with `.partial`.
 
 mod auditor;
 mod cells;

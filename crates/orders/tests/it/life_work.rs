@@ -17,7 +17,7 @@ use serde_json::json;
 use servers::WorkCounts;
 use test_support::{Api, Receiver, TestApp, eventually, http_client, id, secs};
 
-/// Orders that are counted, after one that is not.
+/// Number of counted orders. One order before them is not counted.
 const COUNTED: u64 = 8;
 const ATTEMPT_SECS: u64 = 30;
 

@@ -122,7 +122,7 @@ pub(super) async fn open_queue(shards: &Shards) -> Result<(), StoreError> {
         if store.epoch().await?.is_none() {
             let run_id = store.run_id().await?;
             let marker = store.begin_rebuild().await?;
-            // `false`: another worker does the same at this moment.
+            // Returns `false` if another worker has just done the same.
             store.finish_rebuild(&marker, &run_id).await?;
         }
     }

@@ -129,8 +129,8 @@ impl EngineLoops {
         }));
     }
 
-    /// Waits until the number of shards changes, and opens those that are new. Waits forever if the number can no longer
-    /// change.
+    /// Waits until the number of shards changes, and opens the new shards. Does not return if no further change is
+    /// possible.
     pub(crate) async fn follow_shards(&mut self) {
         if self.changes.changed().await.is_err() {
             std::future::pending::<()>().await;

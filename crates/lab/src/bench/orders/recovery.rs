@@ -109,7 +109,7 @@ async fn stop_postgres(pid: u32, after: Duration, length: Duration) -> anyhow::R
 struct StoppedProcesses(Vec<u32>);
 
 impl StoppedProcesses {
-    /// Stops a process, and then its children: a stopped process starts no more of them.
+    /// Stops a process first and then its children, because a stopped process cannot start new ones.
     fn stop_family(pid: u32) -> anyhow::Result<Self> {
         send_signal("STOP", [pid])?;
         let family = machine::read_family_times(pid).unwrap_or_default();
