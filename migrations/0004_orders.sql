@@ -126,7 +126,7 @@ CREATE INDEX orders_waiting ON orders (area_id, service_type) INCLUDE (lifetime_
     WHERE searching AND area_id IS NOT NULL;
 -- Orders that wait for a driver of your own fleet, in cells of a twentieth of a degree, about 5.5 km from south to north. A
 -- statement reads the oldest orders of a few cells in order, so its cost does not depend on the orders that wait elsewhere. Its
--- columns do not change while an order waits.
+-- columns change while an order waits only if its pickup is changed.
 CREATE INDEX orders_waiting_by_place ON orders (service_type, floor(pickup_lat * 20), floor(pickup_lng * 20), created_at, id)
     WHERE searching_fleet;
 -- Closed orders, oldest first. Lists of owed refunds and the cleanup read this index.
@@ -167,6 +167,7 @@ CREATE TABLE order_details (
     metadata        jsonb NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(metadata) = 'object'),
     created_at      timestamptz(3) NOT NULL,
     erased_at       timestamptz(3),
+    version         bigint NOT NULL DEFAULT 0,
     CHECK ((dropoff_lat IS NULL) = (dropoff_lng IS NULL)),
     CHECK (dropoff_address IS NULL OR dropoff_lat IS NOT NULL)
 );
@@ -174,6 +175,7 @@ COMMENT ON COLUMN order_details.contact IS 'name, phone (E.164) and email, each 
 COMMENT ON COLUMN order_details.metadata IS 'the producer''s own values, text by text';
 COMMENT ON COLUMN order_details.created_at IS 'time of the order''s creation';
 COMMENT ON COLUMN order_details.erased_at IS 'when personal data was removed, by an erasure or after retention.contact; null: not yet';
+COMMENT ON COLUMN order_details.version IS 'incremented by every change of the contents or of the pickup location; 0 also for an order without a row';
 CREATE INDEX order_details_by_metadata ON order_details USING gin (metadata jsonb_path_ops) WHERE metadata <> '{}';
 CREATE INDEX order_details_to_erase ON order_details (created_at, order_id) WHERE erased_at IS NULL;
 
@@ -184,6 +186,7 @@ CREATE TABLE offers (
     round        integer NOT NULL,
     driver_id    text NOT NULL,
     slot         smallint NOT NULL DEFAULT 1 CHECK (slot >= 1),
+    version      smallint NOT NULL DEFAULT 0,
     state        text NOT NULL DEFAULT 'offered'
                  CHECK (state IN ('offered', 'accepted', 'declined', 'expired', 'superseded', 'withdrawn')),
     rank         integer CHECK (rank >= 1),
@@ -200,6 +203,7 @@ COMMENT ON COLUMN offers.slot IS 'offer slot, from 1 to the configured maximum o
 COMMENT ON COLUMN offers.rank IS 'rank among the drivers that could be asked, from 1';
 COMMENT ON COLUMN offers.score IS 'the rank is by score, smallest first: distance in metres, minus idle time, plus live offers, both converted to metres';
 COMMENT ON COLUMN offers.reason IS 'why it ended, if a reason was given';
+COMMENT ON COLUMN offers.version IS 'incremented by every change of the order that its driver sees; a waiting app then gets the offer again';
 CREATE UNIQUE INDEX offers_one_accepted_per_order ON offers (order_id) WHERE state = 'accepted';
 CREATE UNIQUE INDEX offers_live_by_driver ON offers (driver_id, slot) WHERE state = 'offered';
 -- Each ended offer is in one of these two indexes.

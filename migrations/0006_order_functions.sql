@@ -248,7 +248,7 @@ CREATE FUNCTION dispatchq_details_row(order_id text, details jsonb, created_at t
         order_id, details #>> '{pickup,address}', (details #>> '{dropoff,latitude}')::float8,
         (details #>> '{dropoff,longitude}')::float8, details #>> '{dropoff,address}', details ->> 'notes',
         nullif(jsonb_strip_nulls(details -> 'contact'), 'null'), coalesce(nullif(details -> 'metadata', 'null'), '{}'),
-        created_at, NULL)::order_details
+        created_at, NULL, 0)::order_details
 $$;
 
 -- Creates an order in the caller's transaction, without admission. The caller enqueues its timers, or the reconciler does

@@ -15,11 +15,13 @@ CREATE TABLE order_feed (
     attempt_no  integer,
     driver_id   text,
     at          timestamptz(3) NOT NULL,
+    changed     text[],
     PRIMARY KEY (tx, seq)
 );
 COMMENT ON TABLE order_feed IS 'steps of orders for producers; kept as long as retention.events';
 COMMENT ON COLUMN order_feed.tx IS 'the transaction that wrote the row; readers wait until all older transactions have ended';
 COMMENT ON COLUMN order_feed.seq IS 'assigned while the order''s row is locked, so it orders the steps of one order';
+COMMENT ON COLUMN order_feed.changed IS 'names of the members of the order that the step order.updated changed';
 COMMENT ON COLUMN order_feed.owner IS 'the producer that owns the order; null: only staff see it';
 CREATE INDEX order_feed_of_owner ON order_feed (owner, tx, seq) WHERE owner IS NOT NULL;
 -- For the webhook about the creation of an order in SQL, which is sent with the order's first change.

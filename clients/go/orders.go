@@ -137,6 +137,13 @@ func (c *Client) GetTimeline(ctx context.Context, id string) ([]TimelineEvent, e
 	return answer.Events, err
 }
 
+// UpdateOrder changes the contents of an order before the pickup. The patch is a JSON Merge Patch (RFC 7396), such as
+// map[string]any{"notes": nil}. It is not sent again after a network error.
+func (c *Client) UpdateOrder(ctx context.Context, id string, patch any) (*Order, error) {
+	order := new(Order)
+	return order, c.Do(ctx, Request{Method: http.MethodPatch, Path: orderPath(id, ""), Body: patch}, order)
+}
+
 // CancelOrder cancels an order on behalf of the customer. If the idempotency key is empty, it is a new UUID.
 func (c *Client) CancelOrder(ctx context.Context, id, reason, idempotencyKey string) (*CancelledOrder, error) {
 	cancelled := new(CancelledOrder)

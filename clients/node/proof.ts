@@ -148,6 +148,8 @@ check("the same key makes one order", made.created_at === again.created_at && fo
 let error = await errorOf(() => client.createOrder(newOrder("3"), { idempotencyKey }));
 check("the same key for another order is refused", error.status === 422 && error.error_code === "IDEMPOTENCY_KEY_REUSED");
 check("the order is read", (await client.getOrder("node-2")).order_id === "node-2");
+const changed = await client.updateOrder("node-2", { notes: "Ring twice.", dropoff: null });
+check("the contents of the order are changed", changed.notes === "Ring twice.");
 await client.createOrder(newOrder("3"));
 check("a list is read page by page", (await idsOf(client.orders({ limit: 1 }))) === "node-3,node-2,node-1");
 

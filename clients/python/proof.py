@@ -8,7 +8,7 @@ import threading
 import uuid
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from dispatchq import ApiError, Client, Location, NewOrder, PaymentEventRequest, Place, WebhookError, verify_webhook
+from dispatchq import ApiError, Client, Location, NewOrder, OrderPatch, PaymentEventRequest, Place, WebhookError, verify_webhook
 from dispatchq.openapi.api.areas import check_availability
 from dispatchq.openapi.api.orders import create_order, get_order
 from dispatchq.openapi.models import AvailabilityRequest
@@ -99,6 +99,8 @@ check("the same key makes one order", made.created_at == again.created_at and [o
 error = error_of(lambda: client.create_order(new_order("3"), idempotency_key=key))
 check("the same key for another order is refused", (error.status, error.error_code) == (422, "IDEMPOTENCY_KEY_REUSED"))
 check("the order is read", client.get_order("python-2").order_id == "python-2")
+changed = client.update_order("python-2", OrderPatch(notes="Ring twice.", dropoff=None))
+check("the contents of the order are changed", changed.notes == "Ring twice.")
 client.create_order(new_order("3"))
 listed = [one.order_id for one in client.orders(limit=1)]
 check("a list is read page by page", listed == ["python-3", "python-2", "python-1"])

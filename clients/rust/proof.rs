@@ -195,6 +195,8 @@ async fn main() -> Result<(), Error> {
     let code = error.error_code.as_deref();
     check("the same key for another order is refused", error.status == 422 && code == Some("IDEMPOTENCY_KEY_REUSED"));
     check("the order is read", client.get_order("rust-2").await?.order_id == "rust-2");
+    let changed = client.update_order("rust-2", &serde_json::json!({ "notes": "Ring twice." })).await?;
+    check("the contents of the order are changed", changed.notes.as_deref() == Some("Ring twice."));
     client.create_order(&new_order("3", PICKUP), None).await?;
     let listed = ids(client.orders(OrderFilter { limit: Some(1), ..OrderFilter::default() })).await?;
     check("a list is read page by page", listed == ["rust-3", "rust-2", "rust-1"]);

@@ -180,6 +180,8 @@ func main() {
 	_, err := client.CreateOrder(ctx, newOrder("3", -6.2088, 106.8456), key)
 	check("the same key for another order is refused", problem(err).Status == 422 && problem(err).Code == "IDEMPOTENCY_KEY_REUSED")
 	check("the order is read", must(client.GetOrder(ctx, "go-2")).OrderID == "go-2")
+	changed := must(client.UpdateOrder(ctx, "go-2", map[string]any{"notes": "Ring twice.", "dropoff": nil}))
+	check("the contents of the order are changed", changed.Notes == "Ring twice.")
 	must(client.CreateOrder(ctx, newOrder("3", -6.2088, 106.8456), ""))
 	check("a list is read page by page", ids(client.Orders(dispatchq.OrderFilter{Limit: 1})) == "go-3,go-2,go-1")
 

@@ -1,11 +1,12 @@
 import { createClient, type Client as OpenApiClient } from "./openapi/client/index.js";
-import { cancelOrder, createOrder, findOrder, getOrder, getTimeline, readEvents, recordPayment } from "./openapi/sdk.gen.js";
+import { cancelOrder, createOrder, editOrder, findOrder, getOrder, getTimeline, readEvents, recordPayment } from "./openapi/sdk.gen.js";
 import type {
   CancelledOrder,
   EventPage,
   FindOrderData,
   NewOrder,
   Order,
+  OrderPatch,
   PaymentEventRequest,
   TimelineEvent,
 } from "./openapi/types.gen.js";
@@ -63,6 +64,11 @@ export class Client {
   /** Returns the history of an order. */
   async getTimeline(id: string): Promise<TimelineEvent[]> {
     return (await getTimeline<true>({ client: this.api, path: { id } })).data.events;
+  }
+
+  /** Changes the contents of an order before the pickup. A null removes its value. Not sent again after a network error. */
+  async updateOrder(id: string, patch: OrderPatch): Promise<Order> {
+    return (await editOrder<true>({ client: this.api, path: { id }, body: patch })).data;
   }
 
   /** Cancels an order on behalf of the customer. */

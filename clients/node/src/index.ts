@@ -9,6 +9,7 @@ export type {
   Location,
   NewOrder,
   Order,
+  OrderPatch,
   PaymentEventRequest,
   Place,
   StepEvent,

@@ -292,6 +292,12 @@ impl Client {
         Ok(timeline.events)
     }
 
+    /// Changes the contents of an order before the pickup. `patch` is a JSON Merge Patch (RFC 7396), such as
+    /// `json!({ "notes": null })`. It is not sent again after a network error.
+    pub async fn update_order(&self, id: &str, patch: &impl Serialize) -> Result<Order, Error> {
+        self.request(Request::new(Method::PATCH, order_path(id, "")).body(patch)?).await
+    }
+
     /// Cancels an order on behalf of the customer.
     pub async fn cancel_order(
         &self,

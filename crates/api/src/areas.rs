@@ -12,10 +12,7 @@ mod settings;
 use axum::{
     Json,
     extract::{DefaultBodyLimit, FromRequest, Query, Request, State, rejection::QueryRejection},
-    http::{
-        HeaderMap, HeaderName,
-        header::{CONTENT_TYPE, ETAG, IF_MATCH},
-    },
+    http::{HeaderMap, header::CONTENT_TYPE},
     response::{IntoResponse, Response},
 };
 use serde::{Deserialize, Serialize};
@@ -30,6 +27,7 @@ use super::{
     auth::ApiCaller,
     body::{AreaPath, LargestBody, ReasonQuery, WholeBody},
     error::ApiError,
+    etag::{etag_header, expected_version},
     ignored_fields::IgnoredFields,
     json,
     json_lines::MAX_IMPORT_BYTES,
@@ -354,28 +352,4 @@ async fn remove_area(
 fn not_utf8(before: &[u8]) -> ApiError {
     let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
     ApiError::Malformed(format!("line {line} of the body is not UTF-8 text"))
-}
-
-fn etag_header(version: i64) -> [(HeaderName, String); 1] {
-    [(ETAG, format!("\"{version}\""))]
-}
-
-/// Returns the version that the request requires in `If-Match`.
-fn expected_version(headers: &HeaderMap) -> Result<Option<i64>, ApiError> {
-    let mut values = headers.get_all(IF_MATCH).iter();
-    let version = match (values.next(), values.next()) {
-        (None, _) => return Ok(None),
-        (Some(one), None) => one.to_str().ok().and_then(read_version),
-        (Some(_), Some(_)) => None,
-    };
-    let rule = "If-Match must be one version, such as \"3\"";
-    version.map(Some).ok_or_else(|| ApiError::invalid_header("If-Match", rule))
-}
-
-/// Parses a version in the form of an `ETag`, with or without quotes.
-fn read_version(text: &str) -> Option<i64> {
-    let text = text.trim();
-    let digits = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(text);
-    let is_number = (1..=18).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit());
-    if is_number { digits.parse().ok() } else { None }
 }

@@ -2,7 +2,7 @@
 
 mod by_staff;
 
-use std::{collections::BTreeSet, time::Duration};
+use std::time::Duration;
 
 use axum::{
     Json,
@@ -23,14 +23,14 @@ use super::{
 };
 use accounts::api_keys::AccountRole;
 use app::App;
-use model::ids::{DriverId, LatLng, OfferId};
+use model::ids::{DriverId, LatLng};
 use orders::{
     fleet::{
         driver_index::{self, DriverPlace},
         drivers::{self, DriverFix, DriverRecord, FixVerdict, LocatedDriver},
     },
     offers::{
-        board::{self, WaitOutcome},
+        board::{self, KnownOffers, WaitOutcome},
         live::LiveOffer,
     },
 };
@@ -196,7 +196,8 @@ struct OffersQuery {
     #[serde(default)]
     #[param(minimum = 0, maximum = 50)]
     wait_sec: u64,
-    /// Ids of the offers that the caller already knows, separated by commas.
+    /// Ids of the offers that the caller already knows, separated by commas. An id may be followed by a colon and the
+    /// `version` of the offer, so that a change of its order before this request is not missed.
     #[serde(default)]
     known: String,
 }
@@ -208,9 +209,20 @@ struct OfferList {
     offers: Vec<LiveOffer>,
 }
 
+/// Parses the offers that an app knows: `ID` or `ID:VERSION`, separated by commas.
+fn parse_known(known: &str) -> Result<KnownOffers, ApiError> {
+    let parse = |text: &str| match text.split_once(':') {
+        Some((id, version)) => Some((id.parse().ok()?, Some(version.parse().ok()?))),
+        None => Some((text.parse().ok()?, None)),
+    };
+    let known: Option<KnownOffers> = known.split(',').filter(|id| !id.is_empty()).map(parse).collect();
+    known.ok_or_else(|| ApiError::invalid_parameter("known", "known must be offer ids separated by commas"))
+}
+
 /// Lists the live offers of a driver.
 ///
-/// With `wait_sec` the request returns as soon as the offers differ from the known ones: an offer was added or removed.
+/// With `wait_sec` the request returns as soon as the offers differ from the known ones: an offer was added or removed, or
+/// its order was changed.
 /// It returns after that time in any case.
 #[utoipa::path(get, path = "/{id}/offers", operation_id = "await_offers", tag = "drivers", params(DriverPath, OffersQuery),
     extensions(("x-roles" = json!([&DRIVERS[..], &READERS].concat()))),
@@ -220,7 +232,7 @@ struct OfferList {
              "offer_id": "019ba1c0-0000-7000-8000-000000000001", "order_id": "ORD-1", "service_type": "RIDE",
              "attempt_no": 1, "distance_m": 420.0, "pickup": { "latitude": -6.2088, "longitude": 106.8456 },
              "pickup_latitude": -6.2088, "pickup_longitude": 106.8456,
-             "offered_at": "2026-01-09T08:00:00Z", "expires_at": "2026-01-09T08:02:00Z" }] })),
+             "offered_at": "2026-01-09T08:00:00Z", "expires_at": "2026-01-09T08:02:00Z", "version": 0 }] })),
         CallErrors,
     ))]
 async fn wait_for_offers(
@@ -238,9 +250,7 @@ async fn wait_for_offers(
             format!("wait_sec must be 0 to {LONGEST_WAIT_SEC} seconds"),
         ));
     }
-    let known = known.split(',').filter(|id| !id.is_empty()).map(str::parse).collect::<Result<BTreeSet<OfferId>, _>>();
-    let known =
-        known.map_err(|_| ApiError::invalid_parameter("known", "known must be offer ids separated by commas"))?;
+    let known = parse_known(&known)?;
     if !drivers::driver_exists(&app.core.db, &id).await? {
         return Err(ApiError::NoSuchDriver);
     }

@@ -22,7 +22,7 @@
 //! * [`limits`]: rate limits for keys, and for addresses that send wrong keys. [`client`]: the client's address.
 //! * [`idempotency`]: gives a repeated request the effect and answer of the first one. `keyed_call`: extractor for such
 //!   requests.
-//! * `created`: adds `Location` to answers with status 201.
+//! * `created`: adds `Location` to answers with status 201. `etag`: versions of resources.
 //! * [`openapi`]: the OpenAPI document, generated from the handlers.
 //! * [`error`]: errors as `{error_code, message}` with a status and the members of RFC 9457, and a page for each code.
 //! * [`body`]: extractors that validate bodies and paths. `json`: reads JSON. `json_lines`: reads imports.
@@ -52,6 +52,7 @@ mod created;
 pub mod dispatcher;
 pub mod drivers;
 pub mod error;
+mod etag;
 pub mod events;
 mod filters;
 mod finish;

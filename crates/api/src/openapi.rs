@@ -26,7 +26,7 @@ use super::webhooks;
 use settings::Config;
 
 pub(crate) use self::{
-    error_answers::{AreaErrors, CallErrors, PageErrors, ProbeErrors},
+    error_answers::{AreaErrors, CallErrors, PageErrors, ProbeErrors, VersionErrors},
     example::{
         example_alert, example_area, example_area_limits, example_area_report, example_busy, example_cancelled,
         example_collection, example_flag, example_location, example_order, example_place, example_status, example_step,

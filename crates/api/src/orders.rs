@@ -3,6 +3,7 @@
 mod by_hand;
 mod contact;
 mod driver_steps;
+mod edit;
 mod list;
 mod payments;
 mod takes;
@@ -11,7 +12,7 @@ use axum::{
     Json,
     extract::{FromRef, FromRequestParts, Query, State, rejection::QueryRejection},
     http::{HeaderMap, StatusCode, request::Parts},
-    response::Response,
+    response::{IntoResponse, Response},
 };
 use foundation::core::Core;
 use jobs::OrderId;
@@ -31,6 +32,7 @@ use super::{
     busy::BusyReply,
     dispatcher,
     error::ApiError,
+    etag::etag_header,
     idempotency::{self, Answer, IdempotencyHeader, WorkContext},
     openapi::{CallErrors, example_busy, example_cancelled, example_order},
 };
@@ -46,7 +48,7 @@ use model::{
 };
 use orders::{
     create::{self, CreateError, NewOrder},
-    details::load_details,
+    details::{StoredContents, load_contents, load_details},
     query::{self, TimelineEvent},
     store, update,
 };
@@ -65,7 +67,7 @@ const CANCELLERS: [AccountRole; 3] = [AccountRole::Producer, AccountRole::Dispat
 pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::default()
         .routes(routes!(create_order, find_order))
-        .routes(routes!(get_order))
+        .routes(routes!(get_order, edit::edit_order))
         .routes(routes!(get_timeline))
         .routes(routes!(contact::show_contact))
         .routes(routes!(cancel_order))
@@ -96,7 +98,8 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
                           "metadata": { "crm_id": "7" } })),
     responses(
         (status = 201, description = "success", body = OrderView,
-         headers(("Warning" = Option<String>, description = "the payment status is unknown; support is notified")),
+         headers(("Warning" = Option<String>, description = "the payment status is unknown; support is notified"),
+                 ("ETag" = String, description = "the version of the contents")),
          example = json!(example_order())),
         CallErrors,
         (status = 503, description = "no room, jobs are late, or admission cannot be checked; try again later", body = BusyReply,
@@ -119,7 +122,7 @@ async fn create_order(
     if app.orders.refuses_creation() {
         let answer = idempotency::find_answer(&app.accounts.idempotency, &caller, key.as_deref(), &request).await;
         let answer = answer.map_err(|error| service_unavailable(error, language))?.ok_or_else(refuse_creation)?;
-        return Ok(payments::with_warning(answer, &new.payment_status));
+        return Ok(as_created(answer, &new));
     }
     let actor = caller.actor();
     if let (Some(key), Some(holder)) = (key.as_deref(), caller.holder_id())
@@ -130,7 +133,7 @@ async fn create_order(
         match create::create_order_once(&app.orders, id, &new, &actor, key).await {
             Ok(snapshot) => {
                 let answer = idempotency::write_answer((StatusCode::CREATED, created_json(&new, &snapshot)));
-                return Ok(payments::with_warning(answer, &new.payment_status));
+                return Ok(as_created(answer, &new));
             }
             // The order may exist because of an earlier request with this key. The code below decides.
             Err(CreateError::Exists(_) | CreateError::Refused(_)) => {}
@@ -169,7 +172,12 @@ async fn create_order(
         }
         service_unavailable(error, language)
     });
-    created.map(|answer| payments::with_warning(answer, &new.payment_status))
+    created.map(|answer| as_created(answer, &new))
+}
+
+/// Adds the headers of a creation. The contents of a new order have the version 0.
+fn as_created(answer: Response, new: &NewOrder) -> Response {
+    (etag_header(0), payments::with_warning(answer, &new.payment_status)).into_response()
 }
 
 fn refuse_creation() -> ApiError {
@@ -247,20 +255,25 @@ async fn find_order(
 /// Returns an order.
 ///
 /// A producer can read its own orders, and a driver the orders that the driver carries out. All others are answered
-/// 404, here and in every change. A driver who has the order also gets its `contact`.
+/// 404, here and in every change. A driver who has the order also gets its `contact`. `ETag` is the version of the
+/// contents, for `If-Match` of a change.
 #[utoipa::path(get, path = "/{id}", tag = "orders", params(OrderPath),
     extensions(("x-roles" = json!([&READERS[..], &DRIVERS].concat()))),
-    responses((status = 200, description = "success", body = OrderView, example = json!(example_order())), CallErrors))]
-async fn get_order(
-    State(app): State<App>,
-    caller: ApiCaller,
-    OrderPath(id): OrderPath,
-) -> Result<Json<OrderView>, ApiError> {
+    responses(
+        (status = 200, description = "success", body = OrderView,
+         headers(("ETag" = String, description = "the version of the contents")),
+         example = json!(example_order())),
+        CallErrors,
+    ))]
+async fn get_order(State(app): State<App>, caller: ApiCaller, OrderPath(id): OrderPath) -> Result<Response, ApiError> {
     let app = caller.reading(app);
-    let snapshot = load_order(&app.core, &id).await?;
+    let mut snapshot = load_order(&app.core, &id).await?;
     may_read(&app.config, &caller, &snapshot.order)?;
-    let details = load_details(&app.core.db, &snapshot.order).await?;
-    Ok(Json(view_with_contact(&caller, &snapshot, details)))
+    let StoredContents { contents, version } = load_contents(&app.core.db, &snapshot.order).await?;
+    // The pickup must be that of the version, which may be newer than the order.
+    (snapshot.order.pickup_lat, snapshot.order.pickup_lng) = (contents.pickup.lat, contents.pickup.lng);
+    let view = view_with_contact(&caller, &snapshot, contents.details);
+    Ok((etag_header(version), Json(view)).into_response())
 }
 
 #[derive(Debug, Serialize, ToSchema)]

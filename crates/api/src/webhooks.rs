@@ -153,6 +153,7 @@ pub(crate) fn describe_webhooks(document: &mut Document) -> Value {
 fn summary_of(step: OrderStep) -> &'static str {
     match step {
         OrderStep::Created => "An order was created.",
+        OrderStep::Updated => "The contents of the order were changed.",
         OrderStep::Offered => "An attempt started: drivers or a partner get an offer.",
         OrderStep::Assigned => "A driver, or a different driver, has the order.",
         OrderStep::PickedUp => "The passenger was picked up, or the work has started.",

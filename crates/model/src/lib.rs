@@ -7,7 +7,7 @@
 //!   reasons.
 //! * [`fleet`]: attempts with own drivers, and the order lifetime. [`partner`]: orders that a partner serves.
 //! * [`compensation`]: final status and messages of an order that the system ended.
-//! * [`details`]: contents of an order, such as its destination and notes.
+//! * [`details`]: contents of an order, such as its destination and notes. [`order_patch`]: changes to them.
 //! * [`admission`]: whether an area accepts another order. [`area`]: finds the area of a location.
 //! * [`binding`]: continuous transactions of an account on a provider's server.
 //! * [`plan`]: bulk staff actions, stored with their exact ids before they run.
@@ -41,6 +41,7 @@ pub mod key_name;
 pub mod location;
 pub mod messages;
 pub mod order;
+pub mod order_patch;
 pub mod partner;
 pub mod plain_text;
 pub mod plan;

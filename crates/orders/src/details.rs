@@ -1,4 +1,5 @@
-//! Reads the contents of orders (`order_details`). [`create`](crate::create) writes them.
+//! Reads the contents of orders (`order_details`). [`create`](crate::create) and [`contents`](crate::contents) write
+//! them.
 
 use std::collections::HashMap;
 
@@ -11,6 +12,7 @@ use model::{
     details::{Contact, OrderDetails, OrderPlace},
     ids::LatLng,
     order::Order,
+    order_patch::OrderContents,
 };
 use sqlx::{FromRow, PgExecutor, Row, postgres::PgRow, types::Json};
 
@@ -18,6 +20,39 @@ use sqlx::{FromRow, PgExecutor, Row, postgres::PgRow, types::Json};
 pub async fn load_details(db: impl PgExecutor<'_>, order: &Order) -> Result<OrderDetails, sqlx::Error> {
     let mut found = load_all_details(db, [order]).await?;
     Ok(found.remove(&order.id).unwrap_or_default())
+}
+
+/// Contents of an order, as read with their version.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredContents {
+    pub contents: OrderContents,
+    /// Incremented by every change of the contents.
+    pub version: i64,
+}
+
+/// Returns the contents of the order with their version. They include the pickup location, which may be newer than that
+/// of `order`. An order without contents needs no statement.
+pub async fn load_contents(db: impl PgExecutor<'_>, order: &Order) -> Result<StoredContents, sqlx::Error> {
+    let none = StoredContents {
+        contents: OrderContents { pickup: order.pickup(), details: OrderDetails::default() },
+        version: 0,
+    };
+    if !order.has_details {
+        return Ok(none);
+    }
+    let row = sqlx::query(
+        "-- load contents
+         SELECT d.order_id, d.pickup_address, d.dropoff_lat, d.dropoff_lng, d.dropoff_address, d.notes, d.contact,
+                d.metadata, d.version, o.pickup_lat, o.pickup_lng
+         FROM order_details d JOIN orders o ON o.id = d.order_id WHERE d.order_id = $1",
+    )
+    .bind(order.id.as_str())
+    .fetch_optional(db)
+    .await?;
+    let Some(row) = row else { return Ok(none) };
+    let pickup = LatLng::new(row.try_get("pickup_lat")?, row.try_get("pickup_lng")?);
+    let DetailsRow(_, details) = DetailsRow::from_row(&row)?;
+    Ok(StoredContents { contents: OrderContents { pickup, details }, version: row.try_get("version")? })
 }
 
 /// Returns the contents of those orders that have any. Runs no statement if none has.

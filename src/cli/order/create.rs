@@ -73,7 +73,7 @@ pub(in crate::cli) struct OrderCreateArgs {
 }
 
 /// Parses a value of the producer. For clap.
-fn parse_metadata(text: &str) -> Result<(String, String), String> {
+pub(super) fn parse_metadata(text: &str) -> Result<(String, String), String> {
     let (key, value) = text.split_once('=').ok_or("must be KEY=VALUE, such as crm_id=7")?;
     Ok((key.to_owned(), value.to_owned()))
 }

@@ -1,7 +1,8 @@
-//! `dispatchq order create|show|list|timeline|explain|cancel|assign|release|redispatch|hold|resume|take|leave|refund`.
+//! `dispatchq order create|update|show|list|timeline|explain|cancel|assign|release|redispatch|hold|resume|take|leave|refund`.
 
 mod create;
 mod explain;
+mod update;
 
 use std::process::ExitCode;
 
@@ -32,6 +33,9 @@ pub(in crate::cli) enum Command {
     /// Create an order
     #[command(after_help = "Example:\n  dispatchq order create --service-type RIDE --lat -6.2088 --lng 106.8456")]
     Create(Box<create::OrderCreateArgs>),
+    /// Change the contents of an order before the pickup
+    #[command(after_help = "Example:\n  dispatchq order update ORD-1 --notes 'Ring twice.' --remove dropoff")]
+    Update(Box<update::OrderUpdateArgs>),
     /// Show an order
     Show {
         id: OrderId,
@@ -153,6 +157,7 @@ impl Command {
     pub(in crate::cli) async fn run(self, api: &ApiClient) -> anyhow::Result<ExitCode> {
         match self {
             Self::Create(args) => args.run(api).await?,
+            Self::Update(args) => args.run(api).await?,
             Self::Show { id, json } => show_order(api, &id, json).await?,
             Self::List { status, held, open, limit, json } => {
                 print_listing(api, &OrderListing { status, held, open, limit }, json).await?;

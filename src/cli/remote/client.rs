@@ -226,11 +226,31 @@ impl ApiClient {
         body: &Value,
         version: Option<i64>,
     ) -> Result<Value, CallError> {
+        self.send_version(Method::PUT, path, body, version).await
+    }
+
+    /// Sends a PATCH request that succeeds only if the object still has this version.
+    pub(in crate::cli) async fn patch_version(
+        &self,
+        path: &[&str],
+        body: &Value,
+        version: Option<i64>,
+    ) -> Result<Value, CallError> {
+        self.send_version(Method::PATCH, path, body, version).await
+    }
+
+    async fn send_version(
+        &self,
+        method: Method,
+        path: &[&str],
+        body: &Value,
+        version: Option<i64>,
+    ) -> Result<Value, CallError> {
         let mut headers = HeaderMap::new();
         headers.extend(version.map(|version| (IF_MATCH, HeaderValue::from(version))));
         let body = json_body(body)?;
-        let answer = self.call(ApiRequest { method: Method::PUT, path, query: &[], headers, body }).await?;
-        self.read_answer(&answer)
+        let answer = self.call(ApiRequest { method, path, query: &[], headers, body }).await?;
+        self.read_answer(&answer).map_err(|error| error.naming(path))
     }
 
     /// Sends a PATCH request.

@@ -11,13 +11,14 @@ import httpx
 from .errors import ApiError
 from .openapi import AuthenticatedClient
 from .openapi.api.events import read_events
-from .openapi.api.orders import cancel_order, create_order, find_order, get_order, get_timeline, record_payment
+from .openapi.api.orders import cancel_order, create_order, edit_order, find_order, get_order, get_timeline, record_payment
 from .openapi.models import (
     CancelledOrder,
     CancelRequest,
     EventPage,
     NewOrder,
     Order,
+    OrderPatch,
     PaymentEventRequest,
     TimelineEvent,
 )
@@ -91,6 +92,11 @@ class Client:
     def get_timeline(self, order_id: str) -> list[TimelineEvent]:
         """Returns the history of an order."""
         return get_timeline.sync(order_id, client=self.api).events  # type: ignore[union-attr]
+
+    def update_order(self, order_id: str, patch: OrderPatch) -> Order:
+        """Changes the contents of an order before the pickup. A member that is `None` is removed. The change is not sent again
+        after a network error."""
+        return _answer(edit_order.sync(order_id, client=self.api, body=patch), Order)
 
     def cancel_order(self, order_id: str, reason: str | None = None, *, idempotency_key: str | None = None) -> CancelledOrder:
         """Cancels an order on behalf of the customer."""

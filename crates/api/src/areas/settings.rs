@@ -19,10 +19,11 @@ use super::{
         auth::ApiCaller,
         body::{AreaPath, JsonBody, PatchBody},
         error::ApiError,
+        etag::{etag_header, expected_version},
         openapi::{AreaErrors, example_area_limits, example_flag},
         reason::{optional_reason, optional_reason_parameter},
     },
-    READERS, WRITERS, etag_header, expected_version,
+    READERS, WRITERS,
 };
 use accounts::api_keys::AccountRole;
 use app::App;

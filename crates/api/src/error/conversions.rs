@@ -5,7 +5,7 @@ use jobs::InvalidOrderId;
 use super::ApiError;
 use areas::table::TableError;
 use model::admission::answer::ReplyLanguage;
-use orders::{commit::ChangeError, create::CreateError, search::SearchError};
+use orders::{commit::ChangeError, contents::EditError, create::CreateError, search::SearchError};
 
 impl From<ChangeError> for ApiError {
     fn from(error: ChangeError) -> Self {
@@ -25,6 +25,16 @@ impl From<CreateError> for ApiError {
             CreateError::Exists(_) => Self::OrderExists(error.to_string()),
             CreateError::Refused(answer) => Self::NoRoom(answer, ReplyLanguage::default()),
             CreateError::Database(e) => Self::Database(e),
+        }
+    }
+}
+
+impl From<EditError> for ApiError {
+    fn from(error: EditError) -> Self {
+        match error {
+            EditError::Invalid(broken) => broken.into(),
+            EditError::VersionChanged(_) => Self::Changed(error.to_string()),
+            EditError::Change(error) => error.into(),
         }
     }
 }

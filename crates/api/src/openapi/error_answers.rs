@@ -24,6 +24,15 @@ impl IntoResponses for CallErrors {
     }
 }
 
+/// Errors of operations on resources with states and versions.
+pub(crate) struct VersionErrors;
+
+impl IntoResponses for VersionErrors {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        refer_to(|_| true)
+    }
+}
+
 /// Errors of operations on areas, which have versions but no orders.
 pub(crate) struct AreaErrors;
 

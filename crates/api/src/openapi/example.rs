@@ -206,6 +206,7 @@ pub(crate) fn example_busy() -> Value {
 pub(crate) fn example_step(step: OrderStep) -> Value {
     let (status, previous_status, reason) = match step {
         OrderStep::Created => ("DISPATCHING", None, "ORDER_CREATED"),
+        OrderStep::Updated => ("DRIVER_ASSIGNED", Some("DRIVER_ASSIGNED"), "CONTENTS_CHANGED"),
         OrderStep::Offered => ("DISPATCHING", Some("DISPATCHING"), "ATTEMPT_STARTED"),
         OrderStep::Assigned => ("DRIVER_ASSIGNED", Some("DISPATCHING"), "OFFER_ACCEPTED"),
         OrderStep::PickedUp => ("PICKED_UP", Some("DRIVER_ASSIGNED"), "PICKED_UP"),
@@ -214,8 +215,9 @@ pub(crate) fn example_step(step: OrderStep) -> Value {
         OrderStep::Held => ("COMPENSATING", Some("COMPENSATING"), "HELD_FOR_REVIEW"),
         OrderStep::Refunded => ("REFUNDED", Some("REFUND_PENDING"), "REFUNDED"),
     };
-    let has_driver = matches!(step, OrderStep::Assigned | OrderStep::PickedUp | OrderStep::Completed);
-    json!({
+    let has_driver =
+        matches!(step, OrderStep::Updated | OrderStep::Assigned | OrderStep::PickedUp | OrderStep::Completed);
+    let mut example = json!({
         "type": step.as_str(),
         "timestamp": "2026-01-09T08:00:00Z",
         "version": 1,
@@ -228,7 +230,11 @@ pub(crate) fn example_step(step: OrderStep) -> Value {
             "attempt_no": previous_status.map(|_| 1),
             "driver_id": has_driver.then_some("DRV-1"),
         },
-    })
+    });
+    if step == OrderStep::Updated {
+        example["data"]["changed"] = json!(["dropoff"]);
+    }
+    example
 }
 
 /// Returns the report of an area in a trial: 12 of 410 orders would have been refused, and 180 by a threshold of 60.

@@ -1,4 +1,8 @@
 //! Contents of orders: who reads which, bad values, and their removal.
+//!
+//! * `edits`: changes.
+
+mod edits;
 
 use serde_json::{Value, json};
 

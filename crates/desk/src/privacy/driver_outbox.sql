@@ -1,6 +1,6 @@
 -- erase driver from outbox
 WITH page AS MATERIALIZED (
-    SELECT id, kind IN ('ASSIGNED', 'UNASSIGNED') AND starts_with(dedupe_key, $1::text || '-') AS names_key,
+    SELECT id, kind IN ('ASSIGNED', 'UNASSIGNED', 'UPDATED') AND starts_with(dedupe_key, $1::text || '-') AS names_key,
            strpos(payload::text, to_json($1::text)::text) > 0 AS names_driver
     FROM outbox WHERE id > ($2::text[])[1]::bigint ORDER BY id LIMIT $3),
 renamed AS (

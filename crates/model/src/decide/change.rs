@@ -8,6 +8,7 @@ use chrono::{DateTime, Utc};
 
 use crate::{
     actor::Actor,
+    details::OrderDetails,
     messages::{self, CancelCause, Message, MessageKind, PaymentTopic},
     order::{
         ArrivedCallback, AskedRefund, Booking, EventReason, HoldCause, KnownPayment, Offer, OfferState, Order,
@@ -100,6 +101,15 @@ impl RefundChange {
     }
 }
 
+/// Change to the contents of an order, whose pickup location is in the row.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ContentsChange {
+    /// Names of the changed members, as in a creation.
+    pub fields: Vec<&'static str>,
+    /// Contents after the change.
+    pub details: OrderDetails,
+}
+
 /// Everything that one transaction writes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Change {
@@ -124,6 +134,7 @@ pub struct Change {
     /// Event id and word of the producer's payment event.
     pub payment_event: Option<(String, PaymentStatus)>,
     pub refund: Option<RefundChange>,
+    pub contents: Option<Box<ContentsChange>>,
     pub messages: Vec<Message>,
     /// Alerts that this change settles. The open ones are acknowledged.
     pub settles: Vec<AlertSettlement>,
@@ -152,6 +163,7 @@ impl Change {
             arrival: None,
             payment_event: None,
             refund: None,
+            contents: None,
             messages: unknown.into_iter().collect(),
             settles: Vec::new(),
         }
@@ -164,6 +176,7 @@ impl Change {
             && self.ranking.is_none()
             && self.payment_event.is_none()
             && self.refund.is_none()
+            && self.contents.is_none()
             && self.messages.is_empty()
             && self.settles.is_empty()
     }

@@ -4,6 +4,7 @@
 //! * [`timers`]: the jobs an order must have, derived from its row. [`superseded`]: jobs that a change makes obsolete
 //!   for good.
 //! * [`actions`]: decisions on requests from people: accept, decline, pick up, complete, cancel, assign, redispatch.
+//! * [`contents`]: changes to the contents of an order.
 //! * [`money`]: payment statuses, refunds and the answers of the payment service.
 //! * [`review`]: hold and resume by staff.
 //! * [`trip`]: stale trips. [`requeue`]: whether a dead job may be requeued.
@@ -12,6 +13,7 @@
 
 pub mod actions;
 pub mod change;
+pub mod contents;
 pub mod money;
 pub mod requeue;
 pub mod review;
@@ -20,4 +22,4 @@ pub mod superseded;
 pub mod timers;
 pub mod trip;
 
-pub use change::{AlertSettlement, Change, Decision, OrderRefusal, RefundChange};
+pub use change::{AlertSettlement, Change, ContentsChange, Decision, OrderRefusal, RefundChange};

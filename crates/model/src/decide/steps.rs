@@ -30,11 +30,18 @@ impl Change {
                 reason: event.reason,
                 attempt_no: event.attempt_no,
                 driver_id: self.order.driver_id.clone(),
+                changed: self.changed_fields(step),
                 timestamp: self.at,
             };
             messages::order_step(producer, body)
         });
         messages.collect()
+    }
+
+    /// Returns the names of the members that this step changed.
+    fn changed_fields(&self, step: OrderStep) -> Vec<String> {
+        let contents = self.contents.as_ref().filter(|_| step == OrderStep::Updated);
+        contents.into_iter().flat_map(|change| &change.fields).map(|&name| name.to_owned()).collect()
     }
 
     /// Returns copies of the producer messages for the producer of this order, if it subscribes to them.

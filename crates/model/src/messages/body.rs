@@ -35,6 +35,7 @@ pub enum MessageBody {
     Offer(OfferBody),
     Assigned(AssignmentBody),
     Unassigned(AssignmentBody),
+    Updated(UpdateBody),
     DispatchFailed(DispatchFailedBody),
     Reminder(RepeatedAlertBody),
     ManualRefundRequired(OrderAlertBody),
@@ -65,6 +66,8 @@ pub enum MessageEvent {
     OrderAssigned,
     #[serde(rename = "order.unassigned")]
     OrderUnassigned,
+    #[serde(rename = "order.updated")]
+    OrderUpdated,
     #[serde(rename = "dispatcher.action_required")]
     DispatcherActionRequired,
     #[serde(rename = "dispatcher.reminder")]
@@ -111,6 +114,18 @@ pub struct AssignmentBody {
     pub driver_id: DriverId,
     pub service_type: ServiceType,
     pub reason: String,
+    pub timestamp: DateTime<Utc>,
+}
+
+/// Message to the driver of an order whose contents changed. It does not contain them: the driver's app reads the order.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UpdateBody {
+    pub event: MessageEvent,
+    pub order_id: OrderId,
+    pub driver_id: DriverId,
+    pub service_type: ServiceType,
+    /// Names of the changed members of the order.
+    pub changed: Vec<String>,
     pub timestamp: DateTime<Utc>,
 }
 
@@ -249,6 +264,9 @@ pub struct StepBody {
     pub reason: EventReason,
     pub attempt_no: Option<i32>,
     pub driver_id: Option<DriverId>,
+    /// Names of the changed members of the order; only for changes of its contents.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changed: Vec<String>,
     pub timestamp: DateTime<Utc>,
 }
 
@@ -259,6 +277,7 @@ impl MessageBody {
             Self::Offer(_) => OFFER,
             Self::Assigned(_) => ASSIGNED,
             Self::Unassigned(_) => UNASSIGNED,
+            Self::Updated(_) => UPDATED,
             Self::DispatchFailed(_) => DISPATCH_FAILED,
             Self::Reminder(_) => REMINDER,
             Self::ManualRefundRequired(_) => MANUAL_REFUND_REQUIRED,
@@ -290,6 +309,7 @@ impl MessageBody {
         match self {
             Self::Offer(body) => body.order_id.as_str().into(),
             Self::Assigned(body) | Self::Unassigned(body) => body.order_id.as_str().into(),
+            Self::Updated(body) => body.order_id.as_str().into(),
             Self::DispatchFailed(body) => body.order_id.as_str().into(),
             Self::Reminder(body) | Self::Escalation(body) => body.order_id.as_str().into(),
             Self::SlaWarning(body) => body.repeated.order_id.as_str().into(),
@@ -311,6 +331,7 @@ impl MessageBody {
     pub fn told_at(&self) -> Option<DateTime<Utc>> {
         match self {
             Self::Assigned(body) | Self::Unassigned(body) => Some(body.timestamp),
+            Self::Updated(body) => Some(body.timestamp),
             Self::DispatchFailed(body) => Some(body.timestamp),
             Self::Reminder(body) | Self::Escalation(body) => Some(body.timestamp),
             Self::SlaWarning(body) => Some(body.repeated.timestamp),

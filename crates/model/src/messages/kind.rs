@@ -9,6 +9,7 @@ use crate::order::OrderStep;
 pub const OFFER: &str = "OFFER";
 pub const ASSIGNED: &str = "ASSIGNED";
 pub const UNASSIGNED: &str = "UNASSIGNED";
+pub const UPDATED: &str = "UPDATED";
 pub const DISPATCH_FAILED: &str = "DISPATCH_FAILED";
 pub const REMINDER: &str = "REMINDER";
 pub const MANUAL_REFUND_REQUIRED: &str = "MANUAL_REFUND_REQUIRED";
@@ -31,6 +32,7 @@ pub enum MessageKind {
     Offer,
     Assigned,
     Unassigned,
+    Updated,
     DispatchFailed,
     Reminder,
     ManualRefundRequired,
@@ -52,10 +54,11 @@ pub enum MessageKind {
 }
 
 impl MessageKind {
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 29] = [
         Self::Offer,
         Self::Assigned,
         Self::Unassigned,
+        Self::Updated,
         Self::DispatchFailed,
         Self::Reminder,
         Self::ManualRefundRequired,
@@ -73,6 +76,7 @@ impl MessageKind {
         Self::OtpWanted,
         Self::TransactionUnresolved,
         Self::Step(OrderStep::Created),
+        Self::Step(OrderStep::Updated),
         Self::Step(OrderStep::Offered),
         Self::Step(OrderStep::Assigned),
         Self::Step(OrderStep::PickedUp),
@@ -87,6 +91,7 @@ impl MessageKind {
             Self::Offer => OFFER,
             Self::Assigned => ASSIGNED,
             Self::Unassigned => UNASSIGNED,
+            Self::Updated => UPDATED,
             Self::DispatchFailed => DISPATCH_FAILED,
             Self::Reminder => REMINDER,
             Self::ManualRefundRequired => MANUAL_REFUND_REQUIRED,

@@ -15,7 +15,7 @@ use super::{
     body::{
         ActionHead, AlertSeverity, AlertTeam, AssignmentBody, DispatchFailedBody, FailedUpdateBody, JobIdBody,
         MessageBody, MessageEvent, OfferBody, OrderAlertBody, PaidCancelBody, RefusedKeyBody, RetrievalMethod,
-        StaleTripBody, StepBody, StoredMessage,
+        StaleTripBody, StepBody, StoredMessage, UpdateBody,
     },
     kind::MessageKind,
 };
@@ -148,6 +148,19 @@ pub fn driver_assigned(order: &Order, driver: &DriverId, now: DateTime<Utc>) -> 
 pub fn driver_unassigned(order: &Order, driver: &DriverId, why: &str, now: DateTime<Utc>) -> Message {
     let body = assignment_body(MessageEvent::OrderUnassigned, order, driver, why, now);
     to_driver(MessageBody::Unassigned(body), order, driver, now)
+}
+
+/// Builds the message to the driver of this order that its contents changed.
+pub fn order_updated(order: &Order, driver: &DriverId, changed: &[&str], now: DateTime<Utc>) -> Message {
+    let body = UpdateBody {
+        event: MessageEvent::OrderUpdated,
+        order_id: order.id.clone(),
+        driver_id: driver.clone(),
+        service_type: order.service_type.clone(),
+        changed: changed.iter().map(|&name| name.to_owned()).collect(),
+        timestamp: now,
+    };
+    to_driver(MessageBody::Updated(body), order, driver, now)
 }
 
 fn assignment_body(

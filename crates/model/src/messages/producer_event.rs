@@ -19,8 +19,9 @@ pub enum ProducerEvent {
 }
 
 impl ProducerEvent {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Step(OrderStep::Created),
+        Self::Step(OrderStep::Updated),
         Self::Step(OrderStep::Offered),
         Self::Step(OrderStep::Assigned),
         Self::Step(OrderStep::PickedUp),

@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 #[sqlx(type_name = "text", rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum EventReason {
     OrderCreated,
+    /// The contents of the order were changed, such as its destination.
+    ContentsChanged,
     /// An attempt starts: a driver is asked, or a partner is booked.
     AttemptStarted,
     /// Attempt outcome: accepted.

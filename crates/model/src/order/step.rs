@@ -11,6 +11,9 @@ use super::{EventReason, OrderStatus};
 pub enum OrderStep {
     #[serde(rename = "order.created")]
     Created,
+    /// The contents of the order were changed.
+    #[serde(rename = "order.updated")]
+    Updated,
     /// An attempt started: drivers or a partner are asked.
     #[serde(rename = "order.offered")]
     Offered,
@@ -33,8 +36,9 @@ pub enum OrderStep {
 }
 
 impl OrderStep {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Created,
+        Self::Updated,
         Self::Offered,
         Self::Assigned,
         Self::PickedUp,
@@ -47,6 +51,7 @@ impl OrderStep {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Created => "order.created",
+            Self::Updated => "order.updated",
             Self::Offered => "order.offered",
             Self::Assigned => "order.assigned",
             Self::PickedUp => "order.picked_up",
@@ -61,6 +66,7 @@ impl OrderStep {
     /// the order stays in its state.
     pub fn of_event(from: OrderStatus, to: OrderStatus, reason: EventReason) -> Option<Self> {
         match reason {
+            EventReason::ContentsChanged => Some(Self::Updated),
             EventReason::AttemptStarted => Some(Self::Offered),
             EventReason::AssignedByHand | EventReason::DriverChanged => Some(Self::Assigned),
             EventReason::HeldForReview => Some(Self::Held),

@@ -182,6 +182,12 @@ define_texts! {
         en: "Your job is no longer yours.",
         vi: "Chuyến đó không còn là của bạn.",
     }
+    /// On the phone: the contents of the driver's order changed.
+    VoiceUpdated = "voice_updated" [ServiceType] {
+        id: "Pesanan {service_type} Anda berubah. Lihat aplikasi Anda.",
+        en: "Your {service_type} job has changed. Look at your app.",
+        vi: "Chuyến {service_type} của bạn đã thay đổi. Hãy xem ứng dụng của bạn.",
+    }
     /// On the phone: any other message to a driver.
     VoiceNews = "voice_news" [] {
         id: "Ada kabar tentang pesanan Anda.",

@@ -145,6 +145,7 @@ impl VoiceChannel {
         let news = match parcel.content.read_body() {
             MessageBody::Assigned(body) => self.name_service(TextKey::VoiceAssigned, &body.service_type),
             MessageBody::Unassigned(body) => self.name_service(TextKey::VoiceUnassigned, &body.service_type),
+            MessageBody::Updated(body) => self.name_service(TextKey::VoiceUpdated, &body.service_type),
             MessageBody::Offer(offer) => {
                 let km = self.spoken.format_km(offer.distance_m);
                 let values = [(Placeholder::ServiceType, &*offer.service_type), (Placeholder::DistanceKm, km.as_str())];

@@ -89,6 +89,10 @@ pub struct StepData {
     pub attempt_no: Option<i32>,
     /// Driver of the order after the change that the step belongs to.
     pub driver_id: Option<String>,
+    /// Names of the changed members of the order. Only in `order.updated`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub changed: Option<Vec<String>>,
 }
 
 /// Page of steps after a cursor.
@@ -111,6 +115,7 @@ struct FeedRow {
     attempt_no: Option<i32>,
     driver_id: Option<String>,
     at: DateTime<Utc>,
+    changed: Option<Vec<String>>,
 }
 
 /// Returns at most `limit` steps after `after`, up to the horizon below which no step can be added. Returns `None` if
@@ -150,7 +155,7 @@ async fn load_horizon(db: &Pool) -> Result<String, sqlx::Error> {
 async fn load_rows(db: &Pool, after: FeedCursor, horizon: u64, limit: u32) -> Result<Vec<FeedRow>, sqlx::Error> {
     sqlx::query_as(
         "-- page of feed
-         SELECT tx::text AS tx, seq, order_id, kind, status, from_status, reason, attempt_no, driver_id, at
+         SELECT tx::text AS tx, seq, order_id, kind, status, from_status, reason, attempt_no, driver_id, at, changed
          FROM order_feed f
          WHERE (f.tx, f.seq) > ($1::text::xid8, $2) AND f.tx < $3::text::xid8
          ORDER BY f.tx, f.seq LIMIT $4",
@@ -172,7 +177,7 @@ async fn load_rows_of(
 ) -> Result<Vec<FeedRow>, sqlx::Error> {
     sqlx::query_as(
         "-- page of a producer's feed
-         SELECT tx::text AS tx, seq, order_id, kind, status, from_status, reason, attempt_no, driver_id, at
+         SELECT tx::text AS tx, seq, order_id, kind, status, from_status, reason, attempt_no, driver_id, at, changed
          FROM order_feed f
          WHERE f.owner = $1 AND (f.tx, f.seq) > ($2::text::xid8, $3) AND f.tx < $4::text::xid8
          ORDER BY f.tx, f.seq LIMIT $5",
@@ -204,6 +209,7 @@ impl From<FeedRow> for StepEvent {
                 reason: row.reason,
                 attempt_no: row.attempt_no,
                 driver_id: row.driver_id,
+                changed: row.changed,
             },
         }
     }
@@ -228,6 +234,7 @@ pub async fn load_creation(tx: &mut Connection, order: &OrderId) -> Result<Optio
         reason: EventReason::OrderCreated,
         attempt_no: None,
         driver_id: None,
+        changed: Vec::new(),
         timestamp,
     }))
 }

@@ -39,6 +39,8 @@ pub struct LiveOffer {
     pub notes: Option<String>,
     pub offered_at: DateTime<Utc>,
     pub expires_at: DateTime<Utc>,
+    /// Increases when the pickup, the destination or the notes of the order change.
+    pub version: i16,
 }
 
 impl FromRow<'_, PgRow> for LiveOffer {
@@ -58,6 +60,7 @@ impl FromRow<'_, PgRow> for LiveOffer {
             notes: row.try_get("notes")?,
             offered_at: row.try_get("offered_at")?,
             expires_at: row.try_get("expires_at")?,
+            version: row.try_get("version")?,
         })
     }
 }
@@ -67,7 +70,8 @@ pub async fn live_offers(db: &Pool, driver: &DriverId) -> Result<Vec<LiveOffer>,
     sqlx::query_as(
         "-- live offers
          SELECT f.id AS offer_id, f.order_id, o.service_type, f.attempt_no, f.distance_m, o.pickup_lat, o.pickup_lng,
-                d.pickup_address, d.dropoff_lat, d.dropoff_lng, d.dropoff_address, d.notes, f.offered_at, f.expires_at
+                d.pickup_address, d.dropoff_lat, d.dropoff_lng, d.dropoff_address, d.notes, f.offered_at, f.expires_at,
+                f.version
          FROM offers f JOIN orders o ON o.id = f.order_id
          LEFT JOIN order_details d ON o.has_details AND d.order_id = o.id
          WHERE f.driver_id = $1 AND f.state = 'offered' AND f.expires_at > dispatchq_now()

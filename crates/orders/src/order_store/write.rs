@@ -118,6 +118,7 @@ impl OrderWrite {
         let is_routed = |m: &Message| !m.is_alert() && m.audience != MessageAudience::Dispatchers;
         let is_plain = change.payment_event.is_none()
             && change.refund.is_none()
+            && change.contents.is_none()
             && change.settles.is_empty()
             && change.messages.iter().all(is_routed);
         let planned = PlannedOffer::plan_all(change, taken).filter(|_| is_plain)?;

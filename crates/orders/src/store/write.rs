@@ -2,7 +2,7 @@
 //!
 //! A change is written in one transaction, on condition that the row has the version that the decision used. Most
 //! changes are written by one statement for a batch ([`order_store`]). Offers to many drivers at once, payment events,
-//! refunds, alerts and webhooks about steps need separate statements. These run after the update of the row, whose lock
+//! refunds, contents, alerts and webhooks about steps need separate statements. These run after the update of the row, whose lock
 //! orders them.
 //!
 //! If the process dies before the commit, nothing has happened. If it dies after the commit, the follow-up jobs are
@@ -20,7 +20,7 @@ use model::{
 use sqlx::PgExecutor;
 use uuid::Uuid;
 
-use super::offers::insert_offers;
+use super::{contents::write_contents, offers::insert_offers};
 use crate::{
     capability::Orders,
     feed,
@@ -115,6 +115,7 @@ pub(crate) async fn write_change(
     let offered = insert_offers(&mut tx, change).await?.ok_or(ApplyError::Conflict)?;
     write_payment_event(&mut tx, before, change).await?;
     write_refund(&mut tx, change).await?;
+    write_contents(&mut tx, before, change, &rows.steps).await?;
     let mut alerts = before.alerts.clone();
     let mut responses = Vec::new();
     for settlement in &change.settles {

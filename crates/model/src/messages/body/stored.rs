@@ -23,6 +23,7 @@ impl StoredMessage {
             MessageKind::Offer => read_as(payload, MessageBody::Offer),
             MessageKind::Assigned => read_as(payload, MessageBody::Assigned),
             MessageKind::Unassigned => read_as(payload, MessageBody::Unassigned),
+            MessageKind::Updated => read_as(payload, MessageBody::Updated),
             MessageKind::DispatchFailed => read_as(payload, MessageBody::DispatchFailed),
             MessageKind::Reminder => read_as(payload, MessageBody::Reminder),
             MessageKind::ManualRefundRequired => read_as(payload, MessageBody::ManualRefundRequired),

@@ -1,0 +1,109 @@
+//! Decisions on changes to the contents of an order. Pure.
+
+use super::{Change, ContentsChange, OrderRefusal};
+use crate::{
+    actor::Actor,
+    messages,
+    order::{EventReason, Order, OrderStatus, Snapshot},
+    order_patch::OrderContents,
+};
+
+/// Refuses a change to an order that was picked up or has ended.
+pub fn check_changeable(order: &Order) -> Result<(), OrderRefusal> {
+    if order.status.is_searching() || order.status == OrderStatus::DriverAssigned {
+        return Ok(());
+    }
+    Err(OrderRefusal::WrongState { status: order.status, allowed: "any state before PICKED_UP" })
+}
+
+/// Changes the contents from `before` to `after`. Returns `None` if they are equal.
+///
+/// A running attempt continues with its offers, whose drivers see the new contents. The next search uses the new pickup.
+/// The order stays in the area that admitted it.
+pub fn change_contents(s: &Snapshot, actor: &Actor, before: &OrderContents, after: OrderContents) -> Option<Change> {
+    let fields = before.changed_fields(&after);
+    if fields.is_empty() {
+        return None;
+    }
+    let mut change = Change::new(s, actor);
+    (change.order.pickup_lat, change.order.pickup_lng) = (after.pickup.lat, after.pickup.lng);
+    change.order.has_details = true;
+    change.record_event(EventReason::ContentsChanged, Some(fields.join(", ")));
+    tell_driver(&mut change, &fields);
+    change.contents = Some(Box::new(ContentsChange { fields, details: after.details }));
+    Some(change)
+}
+
+/// Notifies the driver of our own fleet who has the order. Drivers do not act on metadata.
+fn tell_driver(change: &mut Change, fields: &[&str]) {
+    let is_ours = change.order.partner.is_none() && change.order.status.occupies_driver();
+    let seen: Vec<&str> = fields.iter().copied().filter(|name| *name != "metadata").collect();
+    if let Some(driver) = change.order.driver_id.clone().filter(|_| is_ours && !seen.is_empty()) {
+        change.notify(messages::order_updated(&change.order, &driver, &seen, change.at));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{details::OrderDetails, ids::LatLng, order::fixture};
+
+    fn contents(s: &Snapshot) -> OrderContents {
+        OrderContents { pickup: s.order.pickup(), details: OrderDetails::default() }
+    }
+
+    fn with_notes(s: &Snapshot, notes: &str) -> OrderContents {
+        let details = OrderDetails { notes: Some(notes.to_owned()), ..OrderDetails::default() };
+        OrderContents { details, ..contents(s) }
+    }
+
+    #[test]
+    fn equal_contents_change_nothing() {
+        let s = fixture::offered_snapshot();
+        assert_eq!(change_contents(&s, &Actor::SYSTEM, &contents(&s), contents(&s)), None);
+    }
+
+    #[test]
+    fn moved_pickup_keeps_attempt_and_area() {
+        let mut s = fixture::offered_snapshot();
+        s.order.area_id = Some("JKT".into());
+        let after = OrderContents { pickup: LatLng::new(1.0, 2.0), ..contents(&s) };
+        let change = change_contents(&s, &Actor::SYSTEM, &contents(&s), after).unwrap();
+        let moved = Order { pickup_lat: 1.0, pickup_lng: 2.0, has_details: true, ..s.order.clone() };
+        assert_eq!((change.order, change.offers.len(), change.messages.len()), (moved, 0, 0));
+        assert_eq!(change.events[0].detail.as_deref(), Some("pickup"));
+    }
+
+    #[test]
+    fn driver_is_told_of_everything_but_metadata() {
+        let mut s = fixture::offered_snapshot();
+        (s.order.status, s.order.driver_id) = (OrderStatus::DriverAssigned, Some("D1".into()));
+        let told = |after: OrderContents| {
+            let change = change_contents(&s, &Actor::SYSTEM, &contents(&s), after).unwrap();
+            change.messages.iter().map(|message| message.body.to_payload()["changed"].to_string()).collect::<Vec<_>>()
+        };
+        let mut noted = with_notes(&s, "ring twice");
+        noted.details.metadata = [("crm_id".to_owned(), "7".to_owned())].into();
+        assert_eq!(told(noted), [r#"["notes"]"#]);
+        let mut tagged = contents(&s);
+        tagged.details.metadata = [("crm_id".to_owned(), "7".to_owned())].into();
+        assert_eq!(told(tagged), [""; 0]);
+    }
+
+    #[test]
+    fn only_orders_before_pickup_are_changeable() {
+        for status in OrderStatus::ALL {
+            let mut s = fixture::created_snapshot();
+            s.order.status = status;
+            let is_open = matches!(
+                status,
+                OrderStatus::PendingJobId
+                    | OrderStatus::Assigned
+                    | OrderStatus::Dispatching
+                    | OrderStatus::Pending
+                    | OrderStatus::DriverAssigned
+            );
+            assert_eq!(check_changeable(&s.order).is_ok(), is_open, "{status}");
+        }
+    }
+}

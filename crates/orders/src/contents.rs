@@ -1,0 +1,99 @@
+//! Changes the contents of orders. Design: docs/design/order-contents.md.
+
+use jobs::OrderId;
+use model::{
+    actor::Actor,
+    decide::{OrderRefusal, contents},
+    field_error::FieldError,
+    order::{Order, Snapshot},
+    order_patch::OrderPatch,
+};
+
+use crate::{
+    capability::Orders,
+    commit::{self, ChangeError, ChangedOrder},
+    details::{StoredContents, load_contents},
+    store::write::ApplyError,
+    update,
+};
+
+/// Tries to change an order that other changes win.
+const MOST_TRIES: usize = 8;
+
+/// A change that a request asks for.
+#[derive(Debug, Clone, Copy)]
+pub struct ContentsEdit<'a> {
+    pub patch: &'a OrderPatch,
+    /// Version of the contents that the caller has read. `None`: any version.
+    pub expected: Option<i64>,
+    pub actor: &'a Actor,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum EditError {
+    #[error(transparent)]
+    Invalid(#[from] FieldError),
+    /// The contents have this version, which is not the expected one.
+    #[error("the contents of the order have version {0} by now; read the order again before you change it")]
+    VersionChanged(i64),
+    #[error(transparent)]
+    Change(#[from] ChangeError),
+}
+
+impl From<sqlx::Error> for EditError {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Change(error.into())
+    }
+}
+
+/// Order and its contents after a change.
+#[derive(Debug)]
+pub struct EditedOrder {
+    pub snapshot: Snapshot,
+    pub stored: StoredContents,
+}
+
+/// Changes the contents of an order that the caller may see. Tries again if another change is written first.
+pub async fn edit_contents(
+    orders: &Orders,
+    id: &OrderId,
+    edit: ContentsEdit<'_>,
+    may_see: impl Fn(&Order) -> bool,
+) -> Result<EditedOrder, EditError> {
+    for _ in 0..MOST_TRIES {
+        let before = orders.rows.load_order(id).await?.ok_or(ChangeError::NotFound)?;
+        if !may_see(&before.order) {
+            return Err(ChangeError::Refused(OrderRefusal::NoSuchOrder).into());
+        }
+        if let Some(edited) = try_edit(orders, before, edit).await? {
+            return Ok(edited);
+        }
+    }
+    Err(ChangeError::Busy.into())
+}
+
+/// Changes the contents once. Returns `None` if another change was written first.
+///
+/// The contents are read after the order. If the order still has its version when the change is written, nobody has
+/// changed them in between, because each change of the contents is a change of the order.
+async fn try_edit(orders: &Orders, before: Snapshot, edit: ContentsEdit<'_>) -> Result<Option<EditedOrder>, EditError> {
+    contents::check_changeable(&before.order).map_err(ChangeError::Refused)?;
+    let stored = load_contents(&orders.core.db, &before.order).await?;
+    if edit.expected.is_some_and(|expected| expected != stored.version) {
+        return Err(EditError::VersionChanged(stored.version));
+    }
+    let wanted = edit.patch.apply_to(&stored.contents)?;
+    let Some(change) = contents::change_contents(&before, edit.actor, &stored.contents, wanted.clone()) else {
+        return Ok(Some(EditedOrder { snapshot: before, stored }));
+    };
+    let after = match commit::apply_change(orders, &before, change).await {
+        Ok(after) => after,
+        Err(ApplyError::Conflict) => return Ok(None),
+        Err(ApplyError::Refused(refusal)) => return Err(ChangeError::Refused(refusal).into()),
+        Err(ApplyError::Database(error)) => return Err(error.into()),
+    };
+    let changed = ChangedOrder::new(&before, after);
+    update::update_jobs(orders, &changed).await;
+    let stored = StoredContents { contents: wanted, version: stored.version + 1 };
+    Ok(Some(EditedOrder { snapshot: changed.after, stored }))
+}

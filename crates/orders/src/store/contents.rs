@@ -1,0 +1,55 @@
+//! Changes to the contents of an order.
+
+use model::{
+    decide::Change,
+    order::{OrderStep, Snapshot},
+};
+
+use foundation::db::Connection;
+
+/// Writes the contents of an order whose row the transaction has already updated. Live offers get the new distance to
+/// the pickup, and a new version if their drivers see the change. `steps` are the numbers of the change's steps.
+pub(super) async fn write_contents(
+    tx: &mut Connection,
+    before: &Snapshot,
+    change: &Change,
+    steps: &[i64],
+) -> Result<(), sqlx::Error> {
+    let Some(contents) = &change.contents else { return Ok(()) };
+    let order = change.order.id.as_str();
+    sqlx::query(include_str!("write_contents.sql"))
+        .bind(order)
+        .bind(change.order.pickup_lat)
+        .bind(change.order.pickup_lng)
+        .bind(contents.details.to_json())
+        .execute(&mut *tx)
+        .await?;
+    let numbered = change.steps().into_iter().flatten().zip(steps);
+    let updated: Vec<i64> = numbered.filter(|(step, _)| *step == OrderStep::Updated).map(|(_, seq)| *seq).collect();
+    sqlx::query(
+        "-- name changed contents
+         UPDATE order_feed SET changed = $1 WHERE tx = pg_current_xact_id() AND seq = ANY ($2)",
+    )
+    .bind(&contents.fields)
+    .bind(updated)
+    .execute(&mut *tx)
+    .await?;
+    if before.live_offers().next().is_some() && contents.fields.iter().any(|name| OFFERED.contains(name)) {
+        sqlx::query(
+            "-- refresh offers
+             UPDATE offers f SET version = f.version + 1,
+                    distance_m = CASE WHEN $4 THEN dispatchq_distance_m(d.lat, d.lng, $2, $3) ELSE f.distance_m END
+             FROM drivers d WHERE f.order_id = $1 AND f.state || '' = 'offered' AND d.id = f.driver_id",
+        )
+        .bind(order)
+        .bind(change.order.pickup_lat)
+        .bind(change.order.pickup_lng)
+        .bind(before.order.pickup() != change.order.pickup())
+        .execute(&mut *tx)
+        .await?;
+    }
+    Ok(())
+}
+
+/// Members of an order that its offers contain.
+const OFFERED: [&str; 3] = ["pickup", "dropoff", "notes"];
