@@ -176,6 +176,8 @@ func orderPath(id, rest string) string {
 // OrderFilter selects orders. Empty fields select all.
 type OrderFilter struct {
 	Status, Area, ServiceType, Driver, Customer, Q string
+	// Metadata selects orders that have all of these values.
+	Metadata                                       map[string]string
 	Closed, Held                                   *bool
 	From, To                                       time.Time
 	Limit                                          int // orders per request
@@ -190,6 +192,9 @@ func (f OrderFilter) query() url.Values {
 		if word != "" {
 			query.Set(name, word)
 		}
+	}
+	for key, value := range f.Metadata {
+		query.Set("metadata["+key+"]", value)
 	}
 	for name, flag := range map[string]*bool{"closed": f.Closed, "held": f.Held} {
 		if flag != nil {

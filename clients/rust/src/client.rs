@@ -1,6 +1,6 @@
 //! Requests and their retries.
 
-use std::{fmt, time::Duration};
+use std::{borrow::Cow, fmt, time::Duration};
 
 use reqwest::{Method, Url};
 use serde::{Serialize, de::DeserializeOwned};
@@ -39,7 +39,7 @@ pub struct Client {
 pub struct Request {
     method: Method,
     path: String,
-    query: Vec<(&'static str, String)>,
+    query: Vec<(Cow<'static, str>, String)>,
     body: Option<Vec<u8>>,
     idempotency_key: Option<String>,
 }
@@ -57,8 +57,8 @@ impl Request {
     }
 
     #[must_use]
-    pub fn query(mut self, name: &'static str, value: impl ToString) -> Self {
-        self.query.push((name, value.to_string()));
+    pub fn query(mut self, name: impl Into<Cow<'static, str>>, value: impl ToString) -> Self {
+        self.query.push((name.into(), value.to_string()));
         self
     }
 

@@ -201,6 +201,8 @@ pub struct OrderFilter {
     pub from: Option<DateTime<Utc>>,
     pub to: Option<DateTime<Utc>>,
     pub q: Option<String>,
+    /// Values that the metadata of the order must have.
+    pub metadata: BTreeMap<String, String>,
     /// Orders per request.
     pub limit: Option<u32>,
 }
@@ -223,7 +225,9 @@ impl OrderFilter {
             ("limit", self.limit.map(|limit| limit.to_string())),
         ];
         let given = filters.into_iter().filter_map(|(name, value)| Some((name, value?)));
-        given.fold(Request::new(Method::GET, "/api/v1/orders"), |request, (name, value)| request.query(name, value))
+        let request = given
+            .fold(Request::new(Method::GET, "/api/v1/orders"), |request, (name, value)| request.query(name, value));
+        self.metadata.iter().fold(request, |request, (key, value)| request.query(format!("metadata[{key}]"), value))
     }
 }
 

@@ -10,7 +10,7 @@ mod takes;
 
 use axum::{
     Json,
-    extract::{FromRef, FromRequestParts, Query, State, rejection::QueryRejection},
+    extract::{FromRef, FromRequestParts, State},
     http::{HeaderMap, StatusCode, request::Parts},
     response::{IntoResponse, Response},
 };
@@ -215,7 +215,7 @@ fn service_unavailable(error: ApiError, language: ReplyLanguage) -> ApiError {
 ///
 /// The newest order comes first. A producer gets its own orders, open and closed. Staff get open orders by default, and
 /// with `closed=true` also the closed orders of the last 31 days. Without `closed`, closed orders are included as
-/// follows. With an id: all orders with this id. With `from` or `to`: orders created in this time, at most 31 days
+/// follows. With an id or metadata: all orders with them. With `from` or `to`: orders created in this time, at most 31 days
 /// unless an id is given. With only a closed `status`: orders of the last 24 hours. `closed` and `note` of the answer
 /// tell which closed orders are included. A list that takes longer than 2 s is refused.
 #[utoipa::path(get, path = "/", tag = "orders", params(OrderQuery), extensions(("x-roles" = json!(READERS))),
@@ -228,11 +228,11 @@ fn service_unavailable(error: ApiError, language: ReplyLanguage) -> ApiError {
 async fn find_order(
     State(app): State<App>,
     caller: ApiCaller,
-    lookup: Result<Query<OrderQuery>, QueryRejection>,
+    lookup: Result<OrderQuery, ApiError>,
 ) -> Result<Json<OrderPage>, ApiError> {
     caller.require_role(&READERS)?;
     let app = caller.reading(app);
-    let Query(mut wanted) = lookup?;
+    let mut wanted = lookup?;
     let Some(job_id) = wanted.job_id.take() else {
         let shared = app.config.http.producers_share_orders;
         let owner = caller.actor().producer_name().filter(|_| !shared).map(str::to_owned);

@@ -4,7 +4,7 @@
 //! an id or by a range of creation times. Lists use the connections for readers, and their statements have a short
 //! timeout.
 
-use std::{fmt, str::FromStr, time::Duration};
+use std::{collections::BTreeMap, fmt, str::FromStr, sync::LazyLock, time::Duration};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use jobs::OrderId;
@@ -12,6 +12,7 @@ use model::{
     ids::{AreaId, DriverId, ServiceType},
     order::{Order, OrderStatus, RefundProgress},
 };
+use sqlx::{AssertSqlSafe, Postgres, postgres::PgArguments, query::QueryAs, types::Json};
 
 use crate::capability::Orders;
 use foundation::db::{self, Connection, Pool, Transaction};
@@ -46,6 +47,8 @@ pub struct OrderSearch {
     pub to: Option<DateTime<Utc>>,
     /// Id of an order, a job or booking at a partner, a customer or a driver.
     pub any_id: Option<String>,
+    /// Values that the order's metadata must have, all of them.
+    pub metadata: BTreeMap<String, String>,
 }
 
 /// Closed orders that a search includes.
@@ -80,8 +83,11 @@ impl From<sqlx::Error> for SearchError {
 impl OrderSearch {
     /// Returns the closed orders that the search includes, at the time `now`.
     pub fn closed_orders(&self, now: DateTime<Utc>) -> Result<ClosedOrders, SearchError> {
-        let bears_id =
-            self.driver.is_some() || self.customer.is_some() || self.any_id.is_some() || self.owner.is_some();
+        let bears_id = self.driver.is_some()
+            || self.customer.is_some()
+            || self.any_id.is_some()
+            || self.owner.is_some()
+            || !self.metadata.is_empty();
         let closed = match (self.from, self.to) {
             (Some(from), to) => ClosedOrders::Within { from, to },
             (None, Some(to)) => {
@@ -197,6 +203,50 @@ pub async fn search_and_count(
     Ok((open.end(orders).await?, counts))
 }
 
+/// Returns a page of orders. `$1` to `$14` are the filters, the position and the length.
+const SEARCH: &str = "-- search orders
+     SELECT * FROM orders
+     WHERE ($1::boolean OR closed_at IS NULL)
+       AND ($2::timestamptz IS NULL OR created_at >= $2) AND ($3::timestamptz IS NULL OR created_at < $3)
+       AND ($4::text IS NULL OR CASE WHEN $1::boolean THEN closed_status ELSE status END = $4)
+       AND ($5::text IS NULL OR area_id = $5)
+       AND ($6::text IS NULL OR service_type = $6) AND ($7::text IS NULL OR driver_id = $7)
+       AND ($8::text IS NULL OR customer_id = $8) AND ($9::boolean IS NULL OR held_for_review = $9) AND ($9 IS NOT TRUE OR needs_decision)
+       AND ($10::text[] IS NULL OR id = ANY ($10))
+       AND ($11::timestamptz IS NULL OR (created_at, id) < ($11, $12::text))
+       AND ($14::text IS NULL OR owner = $14)
+     ORDER BY created_at DESC, id DESC LIMIT $13";
+
+/// Counts the orders of a search by status.
+const COUNT: &str = "-- count searched orders
+     SELECT status, count(*) FROM (
+         SELECT status FROM orders
+         WHERE ($1::boolean OR closed_at IS NULL)
+           AND ($2::timestamptz IS NULL OR created_at >= $2) AND ($3::timestamptz IS NULL OR created_at < $3)
+           AND ($4::text IS NULL OR CASE WHEN $1::boolean THEN closed_status ELSE status END = $4)
+           AND ($5::text IS NULL OR area_id = $5)
+           AND ($6::text IS NULL OR service_type = $6) AND ($7::text IS NULL OR driver_id = $7)
+           AND ($8::text IS NULL OR customer_id = $8) AND ($9::boolean IS NULL OR held_for_review = $9) AND ($9 IS NOT TRUE OR needs_decision)
+           AND ($10::text[] IS NULL OR id = ANY ($10)) AND ($12::text IS NULL OR owner = $12)
+         ORDER BY created_at DESC, id DESC LIMIT $11) page
+     GROUP BY status ORDER BY count(*) DESC, status";
+
+/// The same statements for orders with some metadata, in an additional parameter.
+static SEARCH_BY_METADATA: LazyLock<String> = LazyLock::new(|| by_metadata(SEARCH, "$15"));
+static COUNT_BY_METADATA: LazyLock<String> = LazyLock::new(|| by_metadata(COUNT, "$13"));
+
+/// Adds the metadata to a statement. Its condition is that of the index, and a join lets the planner start with it.
+fn by_metadata(statement: &str, parameter: &str) -> String {
+    let named = statement.replacen("orders\n", "orders by metadata\n", 1);
+    let wanted = format!("(SELECT order_id FROM order_details WHERE metadata <> '{{}}' AND metadata @> {parameter}) d");
+    named.replacen("FROM orders\n", &format!("FROM orders JOIN {wanted} ON d.order_id = orders.id\n"), 1)
+}
+
+/// Returns the statement that searches orders by metadata. For tests of its plan.
+pub fn metadata_search() -> &'static str {
+    &SEARCH_BY_METADATA
+}
+
 struct OpenSearch<'a> {
     tx: Transaction<'static>,
     search: &'a OrderSearch,
@@ -250,38 +300,26 @@ impl<'a> OpenSearch<'a> {
             return Ok(Vec::new());
         }
         let (from, to) = self.span();
-        sqlx::query_as(
-            "-- search orders
-             SELECT * FROM orders
-             WHERE ($1::boolean OR closed_at IS NULL)
-               AND ($2::timestamptz IS NULL OR created_at >= $2) AND ($3::timestamptz IS NULL OR created_at < $3)
-               AND ($4::text IS NULL OR CASE WHEN $1::boolean THEN closed_status ELSE status END = $4)
-               AND ($5::text IS NULL OR area_id = $5)
-               AND ($6::text IS NULL OR service_type = $6) AND ($7::text IS NULL OR driver_id = $7)
-               AND ($8::text IS NULL OR customer_id = $8) AND ($9::boolean IS NULL OR held_for_review = $9) AND ($9 IS NOT TRUE OR needs_decision)
-               AND ($10::text[] IS NULL OR id = ANY ($10))
-               AND ($11::timestamptz IS NULL OR (created_at, id) < ($11, $12::text))
-               AND ($14::text IS NULL OR owner = $14)
-             ORDER BY created_at DESC, id DESC LIMIT $13",
-        )
-        // A generic plan would use no index.
-        .persistent(false)
-        .bind(self.finds_closed())
-        .bind(from)
-        .bind(to)
-        .bind(self.search.status)
-        .bind(&self.search.area)
-        .bind(&self.search.service_type)
-        .bind(&self.search.driver)
-        .bind(&self.search.customer)
-        .bind(self.search.held)
-        .bind(&self.named)
-        .bind(after.map(|place| place.at))
-        .bind(after.map(|place| place.id.as_str()))
-        .bind(i64::from(limit))
-        .bind(&self.search.owner)
-        .fetch_all(&mut *self.tx)
-        .await
+        let statement = if self.search.metadata.is_empty() { SEARCH } else { &SEARCH_BY_METADATA };
+        let query = sqlx::query_as(AssertSqlSafe(statement))
+            // A generic plan would use no index.
+            .persistent(false)
+            .bind(self.finds_closed())
+            .bind(from)
+            .bind(to)
+            .bind(self.search.status)
+            .bind(&self.search.area)
+            .bind(&self.search.service_type)
+            .bind(&self.search.driver)
+            .bind(&self.search.customer)
+            .bind(self.search.held)
+            .bind(&self.named)
+            .bind(after.map(|place| place.at))
+            .bind(after.map(|place| place.id.as_str()))
+            .bind(i64::from(limit))
+            .bind(&self.search.owner);
+        let query = bind_metadata(query, self.search);
+        query.fetch_all(&mut *self.tx).await
     }
 
     async fn count_orders(&mut self) -> Result<OrderCounts, sqlx::Error> {
@@ -289,35 +327,23 @@ impl<'a> OpenSearch<'a> {
             return Ok(OrderCounts::default());
         }
         let (from, to) = self.span();
-        let by_status: Vec<(OrderStatus, i64)> = sqlx::query_as(
-            "-- count searched orders
-             SELECT status, count(*) FROM (
-                 SELECT status FROM orders
-                 WHERE ($1::boolean OR closed_at IS NULL)
-                   AND ($2::timestamptz IS NULL OR created_at >= $2) AND ($3::timestamptz IS NULL OR created_at < $3)
-                   AND ($4::text IS NULL OR CASE WHEN $1::boolean THEN closed_status ELSE status END = $4)
-                   AND ($5::text IS NULL OR area_id = $5)
-                   AND ($6::text IS NULL OR service_type = $6) AND ($7::text IS NULL OR driver_id = $7)
-                   AND ($8::text IS NULL OR customer_id = $8) AND ($9::boolean IS NULL OR held_for_review = $9) AND ($9 IS NOT TRUE OR needs_decision)
-                   AND ($10::text[] IS NULL OR id = ANY ($10)) AND ($12::text IS NULL OR owner = $12)
-                 ORDER BY created_at DESC, id DESC LIMIT $11) page
-             GROUP BY status ORDER BY count(*) DESC, status",
-        )
-        .persistent(false)
-        .bind(self.finds_closed())
-        .bind(from)
-        .bind(to)
-        .bind(self.search.status)
-        .bind(&self.search.area)
-        .bind(&self.search.service_type)
-        .bind(&self.search.driver)
-        .bind(&self.search.customer)
-        .bind(self.search.held)
-        .bind(&self.named)
-        .bind(MOST_COUNTED + 1)
-        .bind(&self.search.owner)
-        .fetch_all(&mut *self.tx)
-        .await?;
+        let statement = if self.search.metadata.is_empty() { COUNT } else { &COUNT_BY_METADATA };
+        let query = sqlx::query_as(AssertSqlSafe(statement))
+            .persistent(false)
+            .bind(self.finds_closed())
+            .bind(from)
+            .bind(to)
+            .bind(self.search.status)
+            .bind(&self.search.area)
+            .bind(&self.search.service_type)
+            .bind(&self.search.driver)
+            .bind(&self.search.customer)
+            .bind(self.search.held)
+            .bind(&self.named)
+            .bind(MOST_COUNTED + 1)
+            .bind(&self.search.owner);
+        let query = bind_metadata(query, self.search);
+        let by_status: Vec<(OrderStatus, i64)> = query.fetch_all(&mut *self.tx).await?;
         let is_cut = by_status.iter().map(|(_, orders)| orders).sum::<i64>() > MOST_COUNTED;
         Ok(OrderCounts { by_status, is_cut })
     }
@@ -326,6 +352,14 @@ impl<'a> OpenSearch<'a> {
         self.tx.rollback().await?;
         Ok(FoundOrders { orders, closed: self.closed, now: self.now })
     }
+}
+
+/// Binds the metadata, if the statement has a parameter for them.
+fn bind_metadata<'q, T>(
+    query: QueryAs<'q, Postgres, T, PgArguments>,
+    search: &'q OrderSearch,
+) -> QueryAs<'q, Postgres, T, PgArguments> {
+    if search.metadata.is_empty() { query } else { query.bind(Json(&search.metadata)) }
 }
 
 /// Returns the orders that have this id as any of their ids.

@@ -53,6 +53,9 @@ pub(in crate::cli) enum Command {
         /// Only open orders
         #[arg(long)]
         open: bool,
+        /// Only orders with this value in their metadata; may be repeated
+        #[arg(long, value_name = "KEY=VALUE", value_parser = create::parse_metadata)]
+        metadata: Vec<(String, String)>,
         #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
         limit: u32,
         #[arg(long)]
@@ -150,6 +153,7 @@ struct OrderListing {
     status: Option<OrderStatus>,
     held: bool,
     open: bool,
+    metadata: Vec<(String, String)>,
     limit: u32,
 }
 
@@ -159,8 +163,8 @@ impl Command {
             Self::Create(args) => args.run(api).await?,
             Self::Update(args) => args.run(api).await?,
             Self::Show { id, json } => show_order(api, &id, json).await?,
-            Self::List { status, held, open, limit, json } => {
-                print_listing(api, &OrderListing { status, held, open, limit }, json).await?;
+            Self::List { status, held, open, metadata, limit, json } => {
+                print_listing(api, &OrderListing { status, held, open, metadata, limit }, json).await?;
             }
             Self::Timeline { id, json } => {
                 let timeline = api.get(&["orders", id.as_str(), "timeline"], &[]).await?;
@@ -259,9 +263,11 @@ fn print_left(id: &OrderId) {
 
 /// Prints orders of the last 31 days, or open orders of any age, newest first.
 async fn print_listing(api: &ApiClient, wanted: &OrderListing, json: bool) -> anyhow::Result<()> {
+    let metadata: Vec<_> = wanted.metadata.iter().map(|(key, value)| (format!("metadata[{key}]"), value)).collect();
     let mut query = vec![("closed", (!wanted.open).to_string())];
     query.extend(wanted.status.map(|status| ("status", status.to_string())));
     query.extend(wanted.held.then(|| ("held", "true".to_owned())));
+    query.extend(metadata.iter().map(|(name, value)| (name.as_str(), (*value).clone())));
     let most = usize::try_from(wanted.limit)?;
     let listed = api.list(&["orders"], &query, PageNames::of("orders"), most).await?;
     print_views(&Value::Array(listed.items), json)

@@ -36,6 +36,16 @@ class _Api(AuthenticatedClient):
         return f"AuthenticatedClient(base_url={self._base_url!r})"
 
 
+class _MetadataFilter:
+    """Names the parameters of a filter by metadata. The generated function sends the members of this object."""
+
+    def __init__(self, values: dict[str, str]) -> None:
+        self._values = values
+
+    def to_dict(self) -> dict[str, str]:
+        return {f"metadata[{key}]": value for key, value in self._values.items()}
+
+
 class Client:
     """Client of one server. Threads may share it. `key` starts with `dq_`.
 
@@ -111,8 +121,10 @@ class Client:
 
     def orders(self, **filters: Any) -> Iterator[Order]:
         """Iterates over the orders that match, newest first. The filters are those of `find_order`, such as `closed`, `status`,
-        `from_` and `q`. `limit` is the number of orders per request."""
+        `from_` and `q`. `metadata` is a dict of values that the orders must have. `limit` is the number of orders per request."""
         cursor: Any = filters.pop("cursor", UNSET)
+        if "metadata" in filters:
+            filters["metadata"] = _MetadataFilter(filters["metadata"])
         while True:
             page: Any = find_order.sync(client=self.api, cursor=cursor, **filters)
             yield from page.orders

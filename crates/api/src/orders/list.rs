@@ -1,5 +1,11 @@
 //! Lists of orders by filters, by any id, or by a partner's job id.
 
+use std::collections::BTreeMap;
+
+use axum::{
+    extract::{FromRequestParts, Query},
+    http::{Uri, request::Parts},
+};
 use chrono::{DateTime, Utc};
 use model::{
     ids::{AreaId, DriverId, ServiceType},
@@ -16,6 +22,7 @@ use crate::{
 };
 use app::App;
 use model::{
+    details::OrderDetails,
     order::{Order, OrderStatus, Snapshot},
     view::OrderView,
 };
@@ -56,12 +63,48 @@ pub(super) struct OrderQuery {
     /// Only orders with this id: of the order, a job, a booking, the customer or the driver.
     #[param(max_length = 128)]
     q: Option<String>,
+    /// Only orders with all of these values in their metadata, such as `metadata[crm_id]=7`.
+    #[serde(default)]
+    #[param(style = DeepObject, explode, required = false, example = json!({ "crm_id": "7" }))]
+    metadata: BTreeMap<String, String>,
     /// The `next_cursor` of the previous page.
     #[param(pattern = "^[0-9]{1,15}\\.[A-Za-z0-9_-]{1,64}$")]
     cursor: Option<String>,
     /// Maximum number of orders per page.
     #[param(minimum = 1, maximum = 500, default = 50)]
     limit: Option<u32>,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for OrderQuery {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        let (metadata, rest) = split_metadata(parts.uri.query().unwrap_or_default())?;
+        let rest: Uri =
+            format!("/?{rest}").parse().map_err(|_| ApiError::Malformed("the query is no text".to_owned()))?;
+        let Query(query) = Query::<Self>::try_from_uri(&rest)?;
+        Ok(Self { metadata, ..query })
+    }
+}
+
+/// Splits the filters `metadata[KEY]=VALUE` from the other parameters of a query.
+fn split_metadata(query: &str) -> Result<(BTreeMap<String, String>, String), ApiError> {
+    let mut metadata = BTreeMap::new();
+    let mut rest = form_urlencoded::Serializer::new(String::new());
+    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+        let Some(key) = name.strip_prefix("metadata[").and_then(|key| key.strip_suffix(']')) else {
+            rest.append_pair(&name, &value);
+            continue;
+        };
+        if metadata.insert(key.to_owned(), value.into_owned()).is_some() {
+            return Err(ApiError::invalid_parameter(&name, format!("{name} must be given once")));
+        }
+    }
+    let details = OrderDetails { metadata, ..OrderDetails::default() };
+    match details.find_problem() {
+        Some(problem) => Err(ApiError::invalid_parameter("metadata", problem.message)),
+        None => Ok((details.metadata, rest.finish())),
+    }
 }
 
 /// Closed orders that a list includes.
@@ -125,6 +168,7 @@ pub(super) async fn list_orders(app: &App, wanted: OrderQuery, owner: Option<Str
         from: wanted.from.map(GivenTime::time),
         to: wanted.to.map(GivenTime::time),
         any_id: wanted.q,
+        metadata: wanted.metadata,
     };
     let found = search::search_orders(&app.orders, &search, after.as_ref(), limit).await?;
     let next_cursor = next_cursor(&found.orders, limit, |order| {

@@ -1,8 +1,9 @@
 //! Contents of orders: who reads which, bad values, and their removal.
 //!
-//! * `edits`: changes.
+//! * `edits`: changes. `filters`: lists by metadata.
 
 mod edits;
+mod filters;
 
 use serde_json::{Value, json};
 

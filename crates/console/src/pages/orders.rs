@@ -1,5 +1,7 @@
 //! Page of orders, found by filters in the address or by any id.
 
+use std::collections::BTreeMap;
+
 use askama::Template;
 use axum::{
     extract::{Query, State, rejection::QueryRejection},
@@ -126,6 +128,7 @@ impl OrderListQuery {
             from: parse_time(tr("orders.created_from_utc"), &self.from)?,
             to: parse_time(tr("common.to_utc"), &self.to)?,
             any_id,
+            metadata: BTreeMap::new(),
         })
     }
 }
