@@ -25,6 +25,17 @@ type StepData struct {
 	Reason         string `json:"reason"`
 	AttemptNo      *int   `json:"attempt_no"`
 	DriverID       string `json:"driver_id"`
+	// Changed names the changed members of the order. Only in order.updated.
+	Changed []string `json:"changed"`
+	// Pickup is set for an order with contents, like Dropoff and Metadata.
+	Pickup   *StepPickup       `json:"pickup"`
+	Dropoff  *Place            `json:"dropoff"`
+	Metadata map[string]string `json:"metadata"`
+}
+
+// StepPickup is the pickup of an order in events.
+type StepPickup struct {
+	Address string `json:"address"`
 }
 
 // EventPage is a page of the stream. Store Next in the transaction that stores the events.

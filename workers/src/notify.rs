@@ -23,7 +23,7 @@ use notify::{
     failed_tries,
     outbox::{self, OutboxRow},
 };
-use orders::{capability::Orders, step};
+use orders::{capability::Orders, sent_contents, step};
 use queue::{Job, Outcome};
 
 /// Number of times that a run reads the row again because another run changed it.
@@ -71,10 +71,11 @@ async fn deliver_message(
     row: &OutboxRow,
     place: LanePlace,
 ) -> Result<Outcome, sqlx::Error> {
+    let content = sent_contents::with_contents(&orders.core.db, &row.content).await?;
     let parcel = OutgoingMessage {
         id: row.message_id,
         subject: &row.subject,
-        content: &row.content,
+        content: &content,
         phone: row.phone.as_deref(),
         email: row.email.as_deref(),
     };

@@ -1,10 +1,12 @@
 //! The event stream.
 
+use std::collections::BTreeMap;
+
 use chrono::{DateTime, Utc};
 use reqwest::Method;
 use serde::Deserialize;
 
-use crate::{Client, Error, Request};
+use crate::{Client, Error, Place, Request};
 
 /// Longest wait of one request for an event, in seconds.
 const WAIT: u32 = 50;
@@ -29,6 +31,22 @@ pub struct StepData {
     pub reason: String,
     pub attempt_no: Option<i32>,
     pub driver_id: Option<String>,
+    /// Names of the changed members of the order; only in `order.updated`.
+    #[serde(default)]
+    pub changed: Vec<String>,
+    /// Pickup of an order with contents.
+    pub pickup: Option<StepPickup>,
+    pub dropoff: Option<Place>,
+    /// The producer's own values.
+    #[serde(default)]
+    pub metadata: BTreeMap<String, String>,
+}
+
+/// Pickup of an order in events.
+#[derive(Debug, Clone, Deserialize)]
+#[non_exhaustive]
+pub struct StepPickup {
+    pub address: Option<String>,
 }
 
 /// Page of the stream. Store `next` in the transaction that stores the events.

@@ -8,7 +8,7 @@ mod webhooks;
 
 pub use client::{Client, Request, Retries};
 pub use error::{ApiError, Error, FieldProblem};
-pub use events::{EventPage, EventPages, StepData, StepEvent};
+pub use events::{EventPage, EventPages, StepData, StepEvent, StepPickup};
 pub use orders::{
     CancelledOrder, Contact, NewOrder, NextStep, Order, OrderFilter, OrderRefund, Orders, PaymentEventRequest, Place,
     TimelineEvent,

@@ -155,6 +155,21 @@ impl OrderDetails {
     }
 }
 
+/// Contents of an order in events and webhooks, which contain neither its notes nor its contact. Empty after an erasure.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct EventContents {
+    pub pickup: EventPickup,
+    pub dropoff: Option<OrderPlace>,
+    pub metadata: BTreeMap<String, String>,
+}
+
+/// Pickup of an order in events.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, utoipa::ToSchema)]
+pub struct EventPickup {
+    /// Address as text for people; null if there is none, or if it was erased.
+    pub address: Option<String>,
+}
+
 fn find_metadata_problem(metadata: &BTreeMap<String, String>) -> Option<String> {
     if metadata.len() > MOST_METADATA {
         return Some(format!("metadata must have at most {MOST_METADATA} keys"));

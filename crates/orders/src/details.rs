@@ -9,7 +9,7 @@ use foundation::{
 };
 use jobs::OrderId;
 use model::{
-    details::{Contact, OrderDetails, OrderPlace},
+    details::{Contact, EventContents, EventPickup, OrderDetails, OrderPlace},
     ids::LatLng,
     order::Order,
     order_patch::OrderContents,
@@ -73,6 +73,28 @@ pub async fn load_all_details<'a>(
     .fetch_all(db)
     .await?;
     Ok(rows.into_iter().map(|DetailsRow(id, details)| (id, details)).collect())
+}
+
+/// Returns the contents of these orders for events, by order. Erased orders have none.
+pub(crate) async fn load_event_contents(
+    db: impl PgExecutor<'_>,
+    orders: &[&str],
+) -> Result<HashMap<String, EventContents>, sqlx::Error> {
+    let rows = sqlx::query(
+        "-- load contents for events
+         SELECT order_id, pickup_address, dropoff_lat, dropoff_lng, dropoff_address, metadata
+         FROM order_details WHERE order_id = ANY ($1) AND erased_at IS NULL",
+    )
+    .bind(orders)
+    .fetch_all(db)
+    .await?;
+    rows.iter().map(event_contents_of).collect()
+}
+
+fn event_contents_of(row: &PgRow) -> Result<(String, EventContents), sqlx::Error> {
+    let pickup = EventPickup { address: row.try_get("pickup_address")? };
+    let Json(metadata) = row.try_get("metadata")?;
+    Ok((row.try_get("order_id")?, EventContents { pickup, dropoff: read_dropoff(row)?, metadata }))
 }
 
 /// Returns the contact of an order and records that the actor read it. Returns `None` if the order does not exist, and

@@ -3,7 +3,7 @@
 //!
 //! * [`capability`]: the struct through which other crates use orders.
 //! * [`create`]: creates orders. [`created_answer`]: answers to repeated creations. [`details`]: reads the contents of
-//!   orders. [`contents`]: changes them. [`service_types`]: copies the configured service types to Postgres, for orders created in SQL.
+//!   orders. [`contents`]: changes them. [`sent_contents`]: adds them to messages. [`service_types`]: copies the configured service types to Postgres, for orders created in SQL.
 //! * [`update`]: changes an order on request and enqueues its timers. [`timer_calls`]: batches the calls to Redis for
 //!   timers. [`unsent`], [`unsent_timers`]: orders whose timers Redis did not accept.
 //! * [`commit`]: decides on an order, writes the change, and prepares the updates that follow a commit.
@@ -48,6 +48,7 @@ pub mod query;
 pub mod retrieval_log;
 pub mod search;
 pub mod seen;
+pub mod sent_contents;
 pub mod service_types;
 pub mod step;
 pub mod store;

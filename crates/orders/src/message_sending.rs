@@ -5,6 +5,7 @@ use std::time::Duration;
 use jobs::OrderId;
 use model::{
     decide::timers,
+    ids::TicketId,
     messages::{DeliveryResult, MessageSubject, OutboxState, StoredMessage},
 };
 use queue::{JobAddress, NewJob, retry::add_jitter};
@@ -15,6 +16,7 @@ use crate::{
     capability::Orders,
     first_tries::ClaimedTry,
     order_store::{values::OutboxValues, write::WrittenMessage},
+    sent_contents,
     timer_sending::send_jobs,
 };
 use foundation::crash;
@@ -41,11 +43,8 @@ pub(crate) fn send_claimed(orders: &Orders, claimed: Vec<ClaimedTry>, written: &
 }
 
 async fn send_one(orders: &Orders, order: &OrderId, row: &OutboxRow, place: LanePlace) {
-    let parcel =
-        OutgoingMessage { id: row.message_id, subject: &row.subject, content: &row.content, phone: None, email: None };
     crash::reach_point("first_try", "sends");
-    let sending = orders.notify.channels.deliver_message(place, &row.channel, &parcel);
-    let sent = timeout(TIMEOUT, sending).await.unwrap_or_else(|_| {
+    let sent = timeout(TIMEOUT, deliver(orders, row, place)).await.unwrap_or_else(|_| {
         Err(DeliveryError::Again { error: format!("no answer within {} s", TIMEOUT.as_secs()), pause: None })
     });
     let delivery = match sent {
@@ -64,6 +63,14 @@ async fn send_one(orders: &Orders, order: &OrderId, row: &OutboxRow, place: Lane
             tracing::warn!(order.id = %order, message.id = row.id, %error, "The delivery of a message could not be recorded; its job sends it again.");
         }
     }
+}
+
+async fn deliver(orders: &Orders, row: &OutboxRow, place: LanePlace) -> Result<Option<TicketId>, DeliveryError> {
+    let again = |error: sqlx::Error| DeliveryError::Again { error: error.to_string(), pause: None };
+    let content = sent_contents::with_contents(&orders.core.db, &row.content).await.map_err(again)?;
+    let parcel =
+        OutgoingMessage { id: row.message_id, subject: &row.subject, content: &content, phone: None, email: None };
+    orders.notify.channels.deliver_message(place, &row.channel, &parcel).await
 }
 
 /// Moves the message's job to the next try, or cancels it if there is none.

@@ -31,6 +31,7 @@ impl Change {
                 attempt_no: event.attempt_no,
                 driver_id: self.order.driver_id.clone(),
                 changed: self.changed_fields(step),
+                has_contents: self.order.has_details,
                 timestamp: self.at,
             };
             messages::order_step(producer, body)

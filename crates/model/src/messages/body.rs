@@ -267,6 +267,9 @@ pub struct StepBody {
     /// Names of the changed members of the order; only for changes of its contents.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changed: Vec<String>,
+    /// Whether the order has contents. They are added when the message is sent, so that no message stores them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_contents: bool,
     pub timestamp: DateTime<Utc>,
 }
 

@@ -23,6 +23,7 @@ fn step_names_are_equal_everywhere() {
             attempt_no: None,
             driver_id: None,
             changed: Vec::new(),
+            has_contents: false,
             timestamp: "2030-01-01T08:00:00Z".parse().unwrap(),
         };
         let message = messages::order_step("shop", body.clone());

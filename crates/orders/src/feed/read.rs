@@ -5,11 +5,16 @@
 //! transactions, up to the oldest transaction that is still running. No row can be added below that horizon, so a
 //! cursor skips nothing. The cost: an open transaction delays the steps of all later transactions until it ends.
 
-use std::{fmt, str::FromStr};
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+    str::FromStr,
+};
 
 use chrono::{DateTime, Utc};
 use jobs::OrderId;
 use model::{
+    details::{EventContents, EventPickup, OrderPlace},
     ids::DriverId,
     messages::{STEP_VERSION, body::StepBody},
     order::{EventReason, OrderStatus, OrderStep},
@@ -17,6 +22,7 @@ use model::{
 use serde::Serialize;
 use sqlx::PgExecutor;
 
+use crate::details::load_event_contents;
 use foundation::db::{Connection, Pool};
 
 /// Steps that one statement checks when a driver is erased.
@@ -59,7 +65,7 @@ impl FromStr for FeedCursor {
 }
 
 /// A step, in the same format as in webhooks.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, utoipa::ToSchema)]
 pub struct StepEvent {
     #[serde(rename = "type")]
     #[schema(value_type = OrderStep)]
@@ -72,7 +78,7 @@ pub struct StepEvent {
 }
 
 /// Data of a step.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, utoipa::ToSchema)]
 pub struct StepData {
     /// Increases with the steps of one order. Unique among all steps.
     pub seq: i64,
@@ -93,10 +99,29 @@ pub struct StepData {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub changed: Option<Vec<String>>,
+    /// Pickup of the order as it is now. Absent if the order has no contents.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub pickup: Option<EventPickup>,
+    /// Destination of the order as it is now; null if there is none, or if it was erased. Absent like `pickup`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<OrderPlace>)]
+    pub dropoff: Option<Option<OrderPlace>>,
+    /// The producer's own values as they are now; empty if they were erased. Absent like `pickup`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub metadata: Option<BTreeMap<String, String>>,
+}
+
+impl StepData {
+    fn with_contents(self, contents: EventContents) -> Self {
+        let EventContents { pickup, dropoff, metadata } = contents;
+        Self { pickup: Some(pickup), dropoff: Some(dropoff), metadata: Some(metadata), ..self }
+    }
 }
 
 /// Page of steps after a cursor.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct FeedPage {
     pub events: Vec<StepEvent>,
     /// Start of the next page.
@@ -116,6 +141,7 @@ struct FeedRow {
     driver_id: Option<String>,
     at: DateTime<Utc>,
     changed: Option<Vec<String>>,
+    has_details: bool,
 }
 
 /// Returns at most `limit` steps after `after`, up to the horizon below which no step can be added. Returns `None` if
@@ -139,7 +165,23 @@ pub(super) async fn load_page(
         Some(last) if rows.len() >= limit as usize => FeedCursor { tx: parse_tx(&last.tx)?, seq: last.seq },
         _ => FeedCursor { tx: horizon, seq: 0 },
     };
-    Ok(Some(FeedPage { events: rows.into_iter().map(StepEvent::from).collect(), next }))
+    Ok(Some(FeedPage { events: read_events(db, rows).await?, next }))
+}
+
+/// Returns the steps, with the current contents of those orders that have any.
+async fn read_events(db: &Pool, rows: Vec<FeedRow>) -> Result<Vec<StepEvent>, sqlx::Error> {
+    let ids: Vec<&str> = rows.iter().filter(|row| row.has_details).map(|row| row.order_id.as_str()).collect();
+    let contents = if ids.is_empty() { HashMap::new() } else { load_event_contents(db, &ids).await? };
+    let to_event = |row: FeedRow| {
+        // Several steps of the page may belong to one order.
+        let contents = row.has_details.then(|| contents.get(&row.order_id).cloned().unwrap_or_default());
+        let event = StepEvent::from(row);
+        match contents {
+            Some(contents) => StepEvent { data: event.data.with_contents(contents), ..event },
+            None => event,
+        }
+    };
+    Ok(rows.into_iter().map(to_event).collect())
 }
 
 /// Returns the oldest running transaction, or the next one if none is running.
@@ -155,7 +197,8 @@ async fn load_horizon(db: &Pool) -> Result<String, sqlx::Error> {
 async fn load_rows(db: &Pool, after: FeedCursor, horizon: u64, limit: u32) -> Result<Vec<FeedRow>, sqlx::Error> {
     sqlx::query_as(
         "-- page of feed
-         SELECT tx::text AS tx, seq, order_id, kind, status, from_status, reason, attempt_no, driver_id, at, changed
+         SELECT tx::text AS tx, seq, order_id, kind, status, from_status, reason, attempt_no, driver_id, at, changed,
+                has_details
          FROM order_feed f
          WHERE (f.tx, f.seq) > ($1::text::xid8, $2) AND f.tx < $3::text::xid8
          ORDER BY f.tx, f.seq LIMIT $4",
@@ -177,7 +220,8 @@ async fn load_rows_of(
 ) -> Result<Vec<FeedRow>, sqlx::Error> {
     sqlx::query_as(
         "-- page of a producer's feed
-         SELECT tx::text AS tx, seq, order_id, kind, status, from_status, reason, attempt_no, driver_id, at, changed
+         SELECT tx::text AS tx, seq, order_id, kind, status, from_status, reason, attempt_no, driver_id, at, changed,
+                has_details
          FROM order_feed f
          WHERE f.owner = $1 AND (f.tx, f.seq) > ($2::text::xid8, $3) AND f.tx < $4::text::xid8
          ORDER BY f.tx, f.seq LIMIT $5",
@@ -210,6 +254,9 @@ impl From<FeedRow> for StepEvent {
                 attempt_no: row.attempt_no,
                 driver_id: row.driver_id,
                 changed: row.changed,
+                pickup: None,
+                dropoff: None,
+                metadata: None,
             },
         }
     }
@@ -217,14 +264,14 @@ impl From<FeedRow> for StepEvent {
 
 /// Returns the creation of an order for its producer, or `None` if the order is older than the feed.
 pub async fn load_creation(tx: &mut Connection, order: &OrderId) -> Result<Option<StepBody>, sqlx::Error> {
-    let row: Option<(i64, OrderStatus, DateTime<Utc>)> = sqlx::query_as(
+    let row: Option<(i64, OrderStatus, DateTime<Utc>, bool)> = sqlx::query_as(
         "-- creation in feed
-         SELECT seq, status, at FROM order_feed WHERE order_id = $1 AND kind = 'order.created' ORDER BY seq LIMIT 1",
+         SELECT seq, status, at, has_details FROM order_feed WHERE order_id = $1 AND kind = 'order.created' ORDER BY seq LIMIT 1",
     )
     .bind(order.as_str())
     .fetch_optional(tx)
     .await?;
-    Ok(row.map(|(seq, status, timestamp)| StepBody {
+    Ok(row.map(|(seq, status, timestamp, has_contents)| StepBody {
         event: OrderStep::Created,
         version: STEP_VERSION,
         seq,
@@ -235,6 +282,7 @@ pub async fn load_creation(tx: &mut Connection, order: &OrderId) -> Result<Optio
         attempt_no: None,
         driver_id: None,
         changed: Vec::new(),
+        has_contents,
         timestamp,
     }))
 }

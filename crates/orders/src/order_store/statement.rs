@@ -101,7 +101,7 @@ impl WriteParts {
              FROM r WHERE o.id = r.id AND o.version = r.expected AND r.version = r.expected
                AND (r.assumed_now IS NULL OR abs(extract(epoch FROM dispatchq_now() - r.assumed_now)) < 1)
                AND (r.basis_write IS NULL OR o.write_id = r.basis_write){checks}
-             RETURNING o.id, o.owner, o.driver_id){parts}
+             RETURNING o.id, o.owner, o.driver_id, o.has_details){parts}
          SELECT n.id, l.version = n.expected AS is_current, r.id IS NOT NULL AS is_ready, u.id IS NOT NULL AS is_written, {free_drivers} AS free_drivers,
                 {messages} AS messages, {callbacks} AS callbacks, {steps} AS steps, dispatchq_now() AS now
          FROM n LEFT JOIN l ON l.id = n.id LEFT JOIN r ON r.id = n.id LEFT JOIN u ON u.id = n.id"
@@ -232,8 +232,10 @@ const MESSAGES: &str = ",
 
 const STEPS: &str = ",
          s AS (
-             INSERT INTO order_feed (order_id, owner, kind, status, from_status, reason, attempt_no, driver_id, at)
-             SELECT s.order_id, u.owner, s.step, s.to_status, s.from_status, s.reason, s.attempt_no, u.driver_id, s.at
+             INSERT INTO order_feed (order_id, owner, kind, status, from_status, reason, attempt_no, driver_id, at,
+                                     has_details)
+             SELECT s.order_id, u.owner, s.step, s.to_status, s.from_status, s.reason, s.attempt_no, u.driver_id, s.at,
+                    u.has_details
              FROM ROWS FROM (json_to_recordset($2::json) AS (
                  order_id text, from_status text, to_status text, reason text, attempt_no integer, at timestamptz, step text))
                  WITH ORDINALITY AS s (order_id, from_status, to_status, reason, attempt_no, at, step, place)
