@@ -15,20 +15,25 @@ CREATE TABLE bookings (
     booked_at   timestamptz(3),
     assigned_at timestamptz(3),
     closed_at   timestamptz(3),
+    places      jsonb,
     PRIMARY KEY (order_id, attempt_no),
-    CHECK ((next_try_at IS NOT NULL) = (state IN ('intent', 'unknown', 'cancel_wanted'))),
+    CHECK (next_try_at IS NOT NULL OR state NOT IN ('intent', 'unknown', 'cancel_wanted')),
+    CHECK (next_try_at IS NULL OR state IN ('intent', 'unknown', 'cancel_wanted', 'booked')),
     CHECK ((closed_at IS NOT NULL) = (state IN ('cancelled', 'refused', 'completed')))
 ) WITH (fillfactor = 70);
 COMMENT ON TABLE bookings IS 'bookings at partners: one row for each attempt, written before the request';
 COMMENT ON COLUMN bookings.partner IS 'the booked partner; it does not change';
 COMMENT ON COLUMN bookings.state IS 'intent: not yet requested; unknown: requested, the answer was lost; booked; cancel_wanted: no longer wanted, the partner has not confirmed; refused: the partner refused it or no longer knows it';
-COMMENT ON COLUMN bookings.next_try_at IS 'time of the next request to book or to cancel';
+COMMENT ON COLUMN bookings.next_try_at IS 'time of the next request to book, to cancel, or to send changed contents';
+COMMENT ON COLUMN bookings.places IS 'places of the booking request, if they were changed before it was answered; a repeated request has the same places';
 COMMENT ON COLUMN bookings.assigned_at IS 'when the order became ASSIGNED by this booking; null: no job id arrived, or it arrived too late';
 CREATE UNIQUE INDEX bookings_by_partner_id ON bookings (partner, booking_id) WHERE booking_id IS NOT NULL;
 -- For job ids of earlier attempts, which only the bookings have.
 CREATE INDEX bookings_by_job_id ON bookings (job_id) WHERE job_id IS NOT NULL;
 -- Its predicate has no column that changes from try to try.
 CREATE INDEX bookings_waiting ON bookings (order_id, attempt_no) WHERE state IN ('intent', 'unknown', 'cancel_wanted');
+-- Bookings whose changed contents are still to be sent.
+CREATE INDEX bookings_to_tell ON bookings (order_id, attempt_no) WHERE state = 'booked' AND next_try_at IS NOT NULL;
 
 CREATE TABLE inbox (
     id           bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,

@@ -37,7 +37,8 @@ CREATE FUNCTION dispatchq_erase_details(erased text) RETURNS void
     SET pickup_address = NULL, dropoff_address = NULL, notes = NULL, contact = NULL, metadata = '{}',
         dropoff_lat = round(dropoff_lat::numeric, 1), dropoff_lng = round(dropoff_lng::numeric, 1),
         erased_at = dispatchq_now()
-    WHERE order_id = erased AND erased_at IS NULL
+    WHERE order_id = erased AND erased_at IS NULL;
+    UPDATE bookings SET places = NULL WHERE order_id = erased AND places IS NOT NULL
 $$;
 
 -- Removes customer data and free text from an order. It keeps the states and everything that the checker reads. Returns false

@@ -8,6 +8,7 @@
 //! | [`dispatch`] | dispatch-queue | `dispatch:{order}:{n}` | when attempt n must start |
 //! | [`timeout`] | dispatch-timeout-queue | `timeout:{order}:{n}` | when attempt n's deadline has passed |
 //! | [`poll`] | jobid-poll-queue | `poll:{order}:{k}` | when a partner must be asked for the job id |
+//! | [`details`] | jobid-poll-queue | `details:{order}:{n}` | when attempt n's booking has a new contact or places |
 //! | [`callback`] | jobid-poll-queue | `callback:{order}:{inbox id}` | when a partner's callback must be processed |
 //! | [`lifetime`] | lifetime-cancel-queue | `lifetime:{order}` | when the order's lifetime has passed |
 //! | [`trip`] | lifetime-cancel-queue | `trip:{order}` | when a trip's next step is overdue |
@@ -33,6 +34,7 @@ pub mod callback;
 pub mod cancel_booking;
 pub mod compensate;
 pub mod cycle;
+pub mod details;
 pub mod dispatch;
 pub mod escalate;
 pub mod lifetime;
@@ -56,6 +58,7 @@ pub use callback::ApplyCallback;
 pub use cancel_booking::CancelBooking;
 pub use compensate::CompensateOrder;
 pub use cycle::RunCycle;
+pub use details::SendDetails;
 pub use dispatch::DispatchOrder;
 pub use escalate::EscalateAlert;
 pub use job_contract::{Job, JobId, NewJob};

@@ -12,7 +12,7 @@ use std::{
 use jobs::{
     ApplyCallback, BindingId, CancelBooking, CompensateOrder, DispatchOrder, EscalateAlert, ExpireAttempt, ExpireOrder,
     Job, JobId, NewJob, OrderId, PeriodicTick, PollPartner, RefundOrder, RemindDispatchers, ReportStaleTrip, RunCycle,
-    RunPlan, SendAlarm, SendNotification, SettleTransaction, SubmitOtp, alarm::AlarmContent, queues,
+    RunPlan, SendAlarm, SendDetails, SendNotification, SettleTransaction, SubmitOtp, alarm::AlarmContent, queues,
 };
 use queue::{
     DecodeError, Delivery, LeaseToken, Outcome, Registry, RetryPolicy, ScriptClock, Store,
@@ -97,6 +97,7 @@ fn all() -> Vec<(String, NewJob)> {
         contract(ReportStaleTrip { order: order() }),
         contract(CompensateOrder { order: order() }),
         contract(CancelBooking { order: order(), attempt: 3 }),
+        contract(SendDetails { order: order(), attempt: 3 }),
         contract(RefundOrder { order: order() }),
         contract(SendNotification { subject: order().into(), outbox_id: 41 }),
         contract(EscalateAlert { order: order(), alert_id: 5 }),

@@ -10,6 +10,7 @@ pub mod callback;
 pub mod cancel_booking;
 pub mod compensate;
 pub mod cycle;
+pub mod details;
 pub mod dispatch;
 pub mod escalate;
 pub mod lifetime;

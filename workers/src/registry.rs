@@ -5,8 +5,8 @@ use std::time::Duration;
 use tracing::Instrument;
 
 use crate::{
-    alarm, callback, cancel_booking, compensate, cycle, dispatch, escalate, lifetime, notify, otp, poll, refund,
-    remind, run_plan, settle, tick, timeout, trip,
+    alarm, callback, cancel_booking, compensate, cycle, details, dispatch, escalate, lifetime, notify, otp, poll,
+    refund, remind, run_plan, settle, tick, timeout, trip,
 };
 use app::App;
 use foundation::{
@@ -31,6 +31,7 @@ pub fn build_registry(app: &App) -> Registry {
     let registry = register_handler(registry, core, &app.orders, trip::perform_trip);
     let registry = register_handler(registry, core, &app.orders, compensate::perform_compensate);
     let registry = register_handler(registry, core, &app.partners, cancel_booking::perform_cancel_booking);
+    let registry = register_handler(registry, core, &app.partners, details::perform_details);
     let registry = register_handler(registry, core, &app.orders, refund::perform_refund);
     let registry = register_handler(registry, core, &app.orders, notify::perform_notify);
     let registry = register_handler(registry, core, &app.orders, escalate::perform_escalate);

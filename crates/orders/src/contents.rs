@@ -5,6 +5,7 @@ use model::{
     actor::Actor,
     decide::{OrderRefusal, contents},
     field_error::FieldError,
+    ids::PartnerName,
     order::{Order, Snapshot},
     order_patch::OrderPatch,
 };
@@ -83,7 +84,9 @@ async fn try_edit(orders: &Orders, before: Snapshot, edit: ContentsEdit<'_>) -> 
         return Err(EditError::VersionChanged(stored.version));
     }
     let wanted = edit.patch.apply_to(&stored.contents)?;
-    let Some(change) = contents::change_contents(&before, edit.actor, &stored.contents, wanted.clone()) else {
+    let takes_details = |partner: &PartnerName| orders.config.partners.get(partner).is_some_and(|p| p.details);
+    let Some(change) = contents::change_contents(&before, edit.actor, &stored.contents, wanted.clone(), takes_details)
+    else {
         return Ok(Some(EditedOrder { snapshot: before, stored }));
     };
     let after = match commit::apply_change(orders, &before, change).await {

@@ -14,6 +14,7 @@ use model::{
     order::Order,
     order_patch::OrderContents,
 };
+use serde_json::Value;
 use sqlx::{FromRow, PgExecutor, Row, postgres::PgRow, types::Json};
 
 /// Returns the contents of the order; empty if it has none.
@@ -53,6 +54,30 @@ pub async fn load_contents(db: impl PgExecutor<'_>, order: &Order) -> Result<Sto
     let pickup = LatLng::new(row.try_get("pickup_lat")?, row.try_get("pickup_lng")?);
     let DetailsRow(_, details) = DetailsRow::from_row(&row)?;
     Ok(StoredContents { contents: OrderContents { pickup, details }, version: row.try_get("version")? })
+}
+
+/// Returns the contents of the order, and the places that the booking request of this attempt had, if the order was
+/// changed since. One statement reads both, so that they agree.
+pub async fn load_booked_contents(
+    db: impl PgExecutor<'_>,
+    order: &Order,
+    attempt_no: i32,
+) -> Result<(Option<Value>, OrderContents), sqlx::Error> {
+    let row = sqlx::query(
+        "-- load booked contents
+         SELECT d.order_id, d.pickup_address, d.dropoff_lat, d.dropoff_lng, d.dropoff_address, d.notes, d.contact,
+                d.metadata, o.pickup_lat, o.pickup_lng, b.places
+         FROM orders o JOIN order_details d ON d.order_id = o.id
+         LEFT JOIN bookings b ON b.order_id = o.id AND b.attempt_no = $2
+         WHERE o.id = $1",
+    )
+    .bind(order.id.as_str())
+    .bind(attempt_no)
+    .fetch_one(db)
+    .await?;
+    let pickup = LatLng::new(row.try_get("pickup_lat")?, row.try_get("pickup_lng")?);
+    let DetailsRow(_, details) = DetailsRow::from_row(&row)?;
+    Ok((row.try_get("places")?, OrderContents { pickup, details }))
 }
 
 /// Returns the contents of those orders that have any. Runs no statement if none has.

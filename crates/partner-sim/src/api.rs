@@ -12,10 +12,10 @@ use axum::{
     },
     middleware::{self, Next},
     response::{IntoResponse, Response},
-    routing::{get, post},
+    routing::{get, post, put},
 };
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
     core::{GateRefusal, SimulationCore},
@@ -34,6 +34,7 @@ pub(super) fn booking_routes(core: &Arc<SimulationCore>) -> Router {
     Router::new()
         .route("/bookings", post(make_booking))
         .route("/bookings/{booking_id}/cancel", post(cancel_booking))
+        .route("/bookings/{booking_id}/details", put(set_details))
         .route("/job-status", get(job_status))
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .route_layer(middleware::from_fn_with_state(core.clone(), meet_faults))
@@ -73,12 +74,16 @@ struct BookingRequest {
     attempt: u32,
     service_type: String,
     pickup: BookingPickup,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    dropoff: Option<BookingPickup>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 struct BookingPickup {
     latitude: f64,
     longitude: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    address: Option<String>,
 }
 
 impl BookingRequest {
@@ -93,6 +98,10 @@ impl BookingRequest {
             return Err("pickup must be a place on earth");
         }
         Ok(())
+    }
+
+    fn has_contents(&self) -> bool {
+        self.pickup.address.is_some() || self.dropoff.is_some()
     }
 
     /// Returns a hash of the content that does not depend on how the JSON is written.
@@ -138,7 +147,13 @@ async fn make_booking(
             let draw = || BookingFate::draw_fate(core.seed, key, &state.knobs);
             let booked = state.ledger.book_reference(number, key, request.content_fingerprint(), Instant::now(), draw);
             match booked {
-                BookOutcome::New => state.counters.bookings += 1,
+                BookOutcome::New => {
+                    state.counters.bookings += 1;
+                    if request.has_contents() {
+                        let contents = json!({ "pickup": request.pickup, "dropoff": request.dropoff, "contact": null });
+                        state.ledger.set_details(number, contents);
+                    }
+                }
                 BookOutcome::Again => state.counters.bookings_repeated += 1,
                 BookOutcome::Differs => {}
             }
@@ -213,6 +228,37 @@ async fn cancel_booking(
     with_fault(&core, &caller, fault, done).await
 }
 
+/// Body of `PUT /bookings/{booking_id}/details`.
+#[derive(Debug, Deserialize)]
+struct DetailsRequest {
+    pickup: BookingPickup,
+    dropoff: Option<BookingPickup>,
+    contact: Option<Value>,
+}
+
+async fn set_details(
+    State(core): State<Arc<SimulationCore>>,
+    ConnectInfo(caller): ConnectInfo<ConnectedCaller>,
+    Path(id): Path<String>,
+    body: Bytes,
+) -> Response {
+    let request: DetailsRequest = match serde_json::from_slice(&body) {
+        Ok(request) => request,
+        Err(e) => return error_response(StatusCode::UNPROCESSABLE_ENTITY, "INVALID", &e.to_string()),
+    };
+    let Some((number, fault)) = fault_about(&core, &id, BookingOperation::Details) else { return no_such_path() };
+    let details = json!({ "pickup": request.pickup, "dropoff": request.dropoff, "contact": request.contact });
+    let done = || {
+        let state = &mut *core.lock_state();
+        if !state.ledger.set_details(number, details) {
+            return error_response(StatusCode::CONFLICT, "TRIP_IN_PROGRESS", "the booking is picked up, or has ended");
+        }
+        state.counters.details += 1;
+        Json(json!({ "booking_id": fate::booking_id(number) })).into_response()
+    };
+    with_fault(&core, &caller, fault, done).await
+}
+
 /// Returns the booking's number and the fault of this request. `None` if the booking does not exist.
 fn fault_about(
     core: &SimulationCore,
@@ -259,13 +305,16 @@ async fn with_fault(
 }
 
 pub(super) fn status_response(number: u64, booking: &SimulatedBooking) -> Response {
-    Json(json!({
+    Json(status_json(number, booking)).into_response()
+}
+
+pub(super) fn status_json(number: u64, booking: &SimulatedBooking) -> Value {
+    json!({
         "booking_id": fate::booking_id(number),
         "job_id": booking.job_id(),
         "status": booking.status.name(),
         "driver_id": booking.driver_id(),
-    }))
-    .into_response()
+    })
 }
 
 fn no_such_path() -> Response {

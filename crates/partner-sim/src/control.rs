@@ -72,7 +72,13 @@ async fn show_state(State(core): State<Arc<SimulationCore>>) -> Json<SimulationR
 async fn show_booking(State(core): State<Arc<SimulationCore>>, Path(id): Path<String>) -> Response {
     let state = core.lock_state();
     match parse_booking_id(&id).and_then(|number| Some((number, state.ledger.find_booking(number)?))) {
-        Some((number, booking)) => api::status_response(number, booking),
+        Some((number, booking)) => {
+            let mut shown = api::status_json(number, booking);
+            if let Some(details) = &booking.details {
+                shown["details"] = details.clone();
+            }
+            Json(shown).into_response()
+        }
         None => error_response(StatusCode::NOT_FOUND, "BOOKING_NOT_FOUND", "no such booking, or already removed"),
     }
 }

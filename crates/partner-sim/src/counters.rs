@@ -29,6 +29,8 @@ pub struct SimulationCounters {
     pub cancels: u64,
     /// Cancels refused because a passenger was aboard.
     pub cancels_too_late: u64,
+    /// Contents of bookings that were accepted.
+    pub details: u64,
     /// Callbacks that the receiver accepted, not counting wrong ones.
     pub callbacks_sent: u64,
     /// Accepted callbacks that were sent a second time.

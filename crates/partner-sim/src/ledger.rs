@@ -8,6 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use serde_json::Value;
+
 use super::fate::{BookingEvent, BookingFate};
 
 /// Maximum number of records. More can be open only if no call ends them.
@@ -19,6 +21,7 @@ pub(super) enum BookingOperation {
     Book,
     Poll,
     Cancel,
+    Details,
 }
 
 impl BookingOperation {
@@ -27,6 +30,7 @@ impl BookingOperation {
             Self::Book => "book",
             Self::Poll => "poll",
             Self::Cancel => "cancel",
+            Self::Details => "details",
         }
     }
 }
@@ -82,6 +86,8 @@ pub(super) struct SimulatedBooking {
     pub(super) has_driver: bool,
     pub(super) over_since: Option<Instant>,
     pub(super) fate: BookingFate,
+    /// Latest contents that were sent for it.
+    pub(super) details: Option<Value>,
     /// Number of performed steps of the fate.
     done: usize,
 }
@@ -114,7 +120,7 @@ impl SimulatedBooking {
 /// Request counts of one reference, and its booking if there is one.
 #[derive(Debug, Default)]
 struct BookingRecord {
-    asked: [u32; 3],
+    asked: [u32; 4],
     booking: Option<SimulatedBooking>,
 }
 
@@ -187,6 +193,7 @@ impl BookingLedger {
             has_driver: false,
             over_since: None,
             fate: fate(),
+            details: None,
             done: 0,
         });
         self.open.insert(number);
@@ -210,6 +217,17 @@ impl BookingLedger {
                 CancelOutcome::Now
             }
         }
+    }
+
+    /// Stores the contents of a booking. Returns whether it is before the pickup.
+    pub(super) fn set_details(&mut self, number: u64, details: Value) -> bool {
+        let booking = self.records.get_mut(&number).and_then(|record| record.booking.as_mut());
+        let is_open = |b: &&mut SimulatedBooking| {
+            matches!(b.status, SimulatedStatus::Searching | SimulatedStatus::DriverAssigned)
+        };
+        let Some(booking) = booking.filter(is_open) else { return false };
+        booking.details = Some(details);
+        true
     }
 
     /// Performs the next step of a booking, unless the booking has ended.

@@ -10,8 +10,9 @@ use std::{collections::BTreeMap, time::Duration};
 use jobs::DispatchOrder;
 use metrics::counter;
 use model::{
+    details::OrderPlace,
     ids::PartnerName,
-    order::{Booking, BookingState, Snapshot},
+    order::{Booking, BookingState, Order, Snapshot},
     partner::{
         answer::CallError,
         choice::{self, ListedPartner, PartnerChoice},
@@ -23,7 +24,7 @@ use crate::{
     capability::Partners,
     client::{
         ConfiguredPartner,
-        http::PartnerCall,
+        http::{BookingPlaces, PartnerCall},
         settings::{self, partner_rules},
         throttle::CallOutcome,
     },
@@ -31,7 +32,7 @@ use crate::{
 use areas::admission::check;
 use foundation::{crash, db};
 use model::partner::{backoff, decide};
-use orders::{commit, retrieval_log, seen::SeenOrder, step, store::write::ApplyError};
+use orders::{commit, details, retrieval_log, seen::SeenOrder, step, store::write::ApplyError};
 use queue::{Job, JobId, Outcome, retry::add_jitter};
 
 /// Interval between checks whether the previous booking has been cancelled.
@@ -61,11 +62,15 @@ pub async fn ask_and_learn(
 ) -> Outcome {
     let s = seen.snapshot();
     let (order, attempt_no) = (&s.order.id, booking.attempt_no);
-    let policy = check::policy_for_pause(&partners.orders.areas, &s.order).await;
+    let places = match load_places(partners, &s.order, attempt_no).await {
+        Ok(places) => places,
+        Err(error) => return db::database_failed(&*partners.core.rng, &error),
+    };
+    let (places, policy) = (&places, check::policy_for_pause(&partners.orders.areas, &s.order).await);
     let rules = partner_rules(&policy, partner);
     let called = partner
         .call_throttled(&partners.core.store, &*partners.core.rng, PartnerCall::Book, |client| async move {
-            client.create_booking(&s.order, booking).await
+            client.create_booking(&s.order, booking, places).await
         })
         .await;
     match called {
@@ -97,6 +102,16 @@ pub async fn ask_and_learn(
             .await
         }
     }
+}
+
+/// Returns the places of the booking request. A repeated request has the places of the first one, although the order may
+/// have been changed since. An order without contents needs no statement.
+async fn load_places(partners: &Partners, order: &Order, attempt_no: i32) -> Result<BookingPlaces, sqlx::Error> {
+    if !order.has_details {
+        return Ok(BookingPlaces { pickup: OrderPlace::new(order.pickup(), None), dropoff: None });
+    }
+    let (sent, contents) = details::load_booked_contents(&partners.core.db, order, attempt_no).await?;
+    Ok(sent.and_then(|places| serde_json::from_value(places).ok()).unwrap_or_else(|| contents.into()))
 }
 
 /// Chooses the partner of the next attempt. Returns the outcome of the job if none can be chosen.

@@ -54,6 +54,9 @@ pub struct PartnerConfig {
     #[serde(default = "default_concurrent_per_process")]
     #[garde(custom(number_within(1.0..=1_000_000.0)))]
     pub max_concurrent_per_process: u32,
+    /// Whether the partner's API has the call for changed contents and the contact of a booking.
+    #[serde(default)]
+    pub details: bool,
     #[serde(default)]
     #[garde(dive)]
     pub poll: PollConfig,
@@ -80,6 +83,7 @@ impl PartnerConfig {
             rate_per_s: default_rate(),
             max_concurrent: default_concurrent(),
             max_concurrent_per_process: default_concurrent_per_process(),
+            details: false,
             poll: PollConfig::default(),
             breaker: BreakerConfig::default(),
         }

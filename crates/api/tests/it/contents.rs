@@ -1,9 +1,11 @@
 //! Contents of orders: who reads which, bad values, and their removal.
 //!
-//! * `edits`: changes. `filters`: lists by metadata.
+//! * `edits`: changes. `filters`: lists by metadata. `outputs`: the contents in each output. `erasure`: no trace is left.
 
 mod edits;
+mod erasure;
 mod filters;
+mod outputs;
 
 use serde_json::{Value, json};
 

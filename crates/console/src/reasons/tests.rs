@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use jobs::{
     ApplyCallback, CancelBooking, CompensateOrder, DispatchOrder, EscalateAlert, ExpireAttempt, ExpireOrder,
-    PollPartner, RefundOrder, RemindDispatchers, SendNotification,
+    PollPartner, RefundOrder, RemindDispatchers, SendDetails, SendNotification,
 };
 use model::{binding::BindingConfig, order::OrderStatus};
 use queue::Job;
@@ -117,6 +117,7 @@ async fn job_actions_exist_in_both_languages() {
         ExpireOrder::KIND,
         CompensateOrder::KIND,
         CancelBooking::KIND,
+        SendDetails::KIND,
         RefundOrder::KIND,
         SendNotification::KIND,
         EscalateAlert::KIND,

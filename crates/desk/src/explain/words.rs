@@ -2,7 +2,7 @@
 
 use jobs::{
     ApplyCallback, CancelBooking, CompensateOrder, DispatchOrder, EscalateAlert, ExpireAttempt, ExpireOrder,
-    PollPartner, RefundOrder, RemindDispatchers, SendNotification,
+    PollPartner, RefundOrder, RemindDispatchers, SendDetails, SendNotification,
 };
 use model::order::{BookingState, EventReason, HoldCause, OrderStatus};
 
@@ -16,6 +16,7 @@ pub fn describe_job(kind: &str) -> &'static str {
         DispatchOrder::KIND => "starts an attempt: offers or books",
         ExpireAttempt::KIND => "ends the attempt if no driver has the order",
         PollPartner::KIND => "asks the partner for the state of the booking",
+        SendDetails::KIND => "sends changed contents of the booking to the partner",
         ApplyCallback::KIND => "processes a callback of the partner",
         ExpireOrder::KIND => "ends the order if it has no driver",
         CompensateOrder::KIND => "settles the payment of the ended order",

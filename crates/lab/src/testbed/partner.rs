@@ -20,6 +20,7 @@ pub fn served_by(sim: &PartnerSim, options: &PartnerSimOptions) -> ServedBy {
     let config = PartnerConfig {
         api_key: options.api_key.clone(),
         callback_secret: options.callback_secret.clone(),
+        details: true,
         ..PartnerConfig::with_url(&sim.url())
     };
     ServedBy { name: NAME, service_type: SERVICE_TYPE, config }

@@ -170,9 +170,16 @@ impl TimerPages {
         if let Some((order, attempt_no)) = self.take_place(|cursor| cursor.bookings_after.take()) {
             let rows: Vec<BookingTimerRow> = sqlx::query_as(
                 "-- bookings to reconcile
-                 SELECT order_id, attempt_no, state, next_try_at, dispatchq_now() AS now FROM bookings
-                 WHERE state IN ('intent', 'unknown', 'cancel_wanted') AND (order_id, attempt_no) > ($1, $2)
-                   AND ($3::float8 IS NULL OR next_try_at < dispatchq_now() - $3 * interval '1 second')
+                 SELECT order_id, attempt_no, state, next_try_at, dispatchq_now() AS now
+                 FROM ((SELECT * FROM bookings
+                        WHERE state IN ('intent', 'unknown', 'cancel_wanted') AND (order_id, attempt_no) > ($1, $2)
+                          AND ($3::float8 IS NULL OR next_try_at < dispatchq_now() - $3 * interval '1 second')
+                        ORDER BY order_id, attempt_no LIMIT $4)
+                       UNION ALL
+                       (SELECT * FROM bookings
+                        WHERE state = 'booked' AND next_try_at IS NOT NULL AND (order_id, attempt_no) > ($1, $2)
+                          AND ($3::float8 IS NULL OR next_try_at < dispatchq_now() - $3 * interval '1 second')
+                        ORDER BY order_id, attempt_no LIMIT $4)) b
                  ORDER BY order_id, attempt_no LIMIT $4",
             )
             .bind(order)

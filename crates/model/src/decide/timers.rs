@@ -10,8 +10,8 @@ use chrono::{DateTime, Utc};
 use job_contract::{Job, JobId, NewJob};
 use jobs::{
     ApplyCallback, CancelBooking, CompensateOrder, DispatchOrder, EscalateAlert, ExpireAttempt, ExpireOrder, OrderId,
-    PeriodicTick, PollPartner, RefundOrder, RemindDispatchers, ReportStaleTrip, RunCycle, RunPlan, SendNotification,
-    SettleTransaction, SubjectId, SubmitOtp,
+    PeriodicTick, PollPartner, RefundOrder, RemindDispatchers, ReportStaleTrip, RunCycle, RunPlan, SendDetails,
+    SendNotification, SettleTransaction, SubjectId, SubmitOtp,
 };
 
 use crate::{
@@ -99,7 +99,7 @@ pub fn deadline_timers(order: &OrderDeadlines, now: DateTime<Utc>) -> Vec<OrderT
     timers
 }
 
-/// Returns the timer of a booking: the next request to book or to cancel.
+/// Returns the timer of a booking: the next request to book, to cancel, or to send changed contents.
 pub fn booking_timer(
     order: &OrderId,
     attempt_no: i32,
@@ -110,6 +110,7 @@ pub fn booking_timer(
     let (order, attempt) = (order.clone(), attempt_no.unsigned_abs());
     match state {
         BookingState::CancelWanted => OrderTimer::new(&CancelBooking { order, attempt }, due, now),
+        BookingState::Booked => OrderTimer::new(&SendDetails { order, attempt }, due, now),
         _ => OrderTimer::new(&DispatchOrder { order, attempt }, due, now),
     }
 }

@@ -2,6 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::ids::PartnerName;
 
@@ -52,7 +53,7 @@ pub struct Booking {
     pub job_id: Option<String>,
     /// Failed requests since the booking entered its state.
     pub tries: i32,
-    /// Time of the next request to book or to cancel.
+    /// Time of the next request to book, to cancel, or to send changed contents.
     pub next_try_at: Option<DateTime<Utc>>,
     pub last_error: Option<String>,
     pub created_at: DateTime<Utc>,
@@ -61,6 +62,10 @@ pub struct Booking {
     /// for it.
     pub assigned_at: Option<DateTime<Utc>>,
     pub closed_at: Option<DateTime<Utc>>,
+    /// Places of the booking request, if they were changed before the partner answered it. A repeated request must be
+    /// equal to the first one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub places: Option<Value>,
 }
 
 impl Booking {
@@ -78,6 +83,7 @@ impl Booking {
             booked_at: None,
             assigned_at: None,
             closed_at: None,
+            places: None,
         }
     }
 

@@ -52,6 +52,8 @@ pub enum EventReason {
     BookingCancelled,
     /// The partner refused the cancel because its trip is under way.
     BookingNotCancelled,
+    /// The partner did not take the changed contents of the booking.
+    BookingNotUpdated,
     /// Polling for the job id ended: its time budget is used up.
     PollingEnded,
     /// The driver gave the order back.

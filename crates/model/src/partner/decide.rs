@@ -5,9 +5,10 @@
 //! facts are applied. A booking that is no longer wanted does not change its order.
 //!
 //! This file contains bookings, polls and the end of an attempt. `observed`: observations of a booking. `cancel`:
-//! answers to a cancel.
+//! answers to a cancel. `details`: answers to changed contents.
 
 mod cancel;
+mod details;
 mod observed;
 
 use std::time::Duration;
@@ -16,6 +17,7 @@ use chrono::TimeDelta;
 
 pub use self::{
     cancel::{cancel_confirmed, cancel_missed, cancel_refused},
+    details::{details_missed, details_refused, details_sent},
     observed::apply_observation,
 };
 use super::{PollConfig, choice::PartnerChoice, observation::Observation};
@@ -31,6 +33,8 @@ use crate::{
 pub struct PartnerRules<'a> {
     pub dispatch: &'a DispatchPolicy,
     pub poll: &'a PollConfig,
+    /// Whether the partner's API takes changed contents of a booking.
+    pub takes_details: bool,
 }
 
 /// Number of attempts after which an ambiguous refusal counts as final.
@@ -60,6 +64,8 @@ pub fn booking_succeeded(s: &Snapshot, attempt_no: i32, booking_id: &str, poll: 
     match before.state {
         BookingState::Intent | BookingState::Unknown => {
             booking.set_booked(s.now);
+            // The order was changed while the request was open.
+            booking.next_try_at = (before.places.is_some() && rules.takes_details).then_some(s.now);
             if poll && is_current(s, before) {
                 change.order.next_poll_at = Some(s.now + as_delta(rules.poll.first));
             }

@@ -5,6 +5,8 @@ use model::{
     order::{OrderStep, Snapshot},
 };
 
+use serde_json::Value;
+
 use foundation::db::Connection;
 
 /// Writes the contents of an order whose row the transaction has already updated. Live offers get the new distance to
@@ -24,6 +26,21 @@ pub(super) async fn write_contents(
         .bind(contents.details.to_json())
         .execute(&mut *tx)
         .await?;
+    let places: Vec<(i32, &Value)> =
+        change.bookings.iter().filter_map(|b| Some((b.attempt_no, b.places.as_ref()?))).collect();
+    if !places.is_empty() {
+        let (attempts, places): (Vec<i32>, Vec<&Value>) = places.into_iter().unzip();
+        sqlx::query(
+            "-- keep booked places
+             UPDATE bookings b SET places = n.places FROM unnest($2::integer[], $3::jsonb[]) AS n (attempt_no, places)
+             WHERE b.order_id = $1 AND b.attempt_no = n.attempt_no",
+        )
+        .bind(order)
+        .bind(attempts)
+        .bind(places)
+        .execute(&mut *tx)
+        .await?;
+    }
     let numbered = change.steps().into_iter().flatten().zip(steps);
     let updated: Vec<i64> = numbered.filter(|(step, _)| *step == OrderStep::Updated).map(|(_, seq)| *seq).collect();
     sqlx::query(

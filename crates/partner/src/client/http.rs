@@ -5,7 +5,9 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use model::{
     clock::Clock,
+    details::{Contact, OrderPlace},
     order::{Booking, Order},
+    order_patch::OrderContents,
     partner::{
         BookingReference,
         answer::{CallError, JobStatus},
@@ -15,7 +17,7 @@ use reqwest::{
     Method, RequestBuilder, Response, StatusCode, Url,
     header::{AUTHORIZATION, HeaderMap, HeaderValue, RETRY_AFTER},
 };
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::json;
 
 use foundation::{config::error::ConfigError, crash, outbound, system::SystemClock, traces};
@@ -29,10 +31,11 @@ pub enum PartnerCall {
     Book,
     JobStatus,
     Cancel,
+    Details,
 }
 
 impl PartnerCall {
-    pub const ALL: [Self; 3] = [Self::Book, Self::JobStatus, Self::Cancel];
+    pub const ALL: [Self; 4] = [Self::Book, Self::JobStatus, Self::Cancel, Self::Details];
 
     /// Returns the value of the metric label.
     pub fn as_str(self) -> &'static str {
@@ -43,6 +46,38 @@ impl PartnerCall {
 #[derive(Debug, Deserialize)]
 struct BookingAnswer {
     booking_id: String,
+}
+
+/// Places of an order, as a partner gets them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BookingPlaces {
+    pub pickup: OrderPlace,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dropoff: Option<OrderPlace>,
+}
+
+impl From<OrderContents> for BookingPlaces {
+    fn from(OrderContents { pickup, details }: OrderContents) -> Self {
+        Self { pickup: OrderPlace::new(pickup, details.pickup_address), dropoff: details.dropoff }
+    }
+}
+
+/// Current contents of an order for the partner of its booking.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct BookingDetails {
+    pub pickup: OrderPlace,
+    pub dropoff: Option<OrderPlace>,
+    /// `None` also while the booking is not confirmed.
+    pub contact: Option<Contact>,
+}
+
+impl BookingDetails {
+    /// Creates the details. A booking is confirmed if it has a job id.
+    pub fn new(mut contents: OrderContents, is_confirmed: bool) -> Self {
+        let contact = contents.details.contact.take().filter(|contact| is_confirmed && !contact.is_empty());
+        let BookingPlaces { pickup, dropoff } = contents.into();
+        Self { pickup, dropoff, contact }
+    }
 }
 
 /// Part of an error response that is shown to people.
@@ -76,15 +111,23 @@ impl PartnerClient {
     }
 
     /// Books and returns the booking's id. A repeated key returns the same booking.
-    pub async fn create_booking(&self, order: &Order, booking: &Booking) -> Result<String, CallError> {
+    pub async fn create_booking(
+        &self,
+        order: &Order,
+        booking: &Booking,
+        places: &BookingPlaces,
+    ) -> Result<String, CallError> {
         let reference = BookingReference { order: order.id.clone(), attempt_no: booking.attempt_no }.to_string();
-        let body = json!({
+        let mut body = json!({
             "reference": reference,
             "order_id": order.id,
             "attempt": booking.attempt_no,
             "service_type": order.service_type,
-            "pickup": { "latitude": order.pickup_lat, "longitude": order.pickup_lng },
+            "pickup": places.pickup,
         });
+        if let Some(dropoff) = &places.dropoff {
+            body["dropoff"] = json!(dropoff);
+        }
         let request = self
             .authorized_request(Method::POST, self.endpoint_url(&["bookings"]))
             .header("idempotency-key", reference)
@@ -114,6 +157,12 @@ impl PartnerClient {
     pub async fn cancel_booking(&self, booking_id: &str) -> Result<(), CallError> {
         let request = self.authorized_request(Method::POST, self.endpoint_url(&["bookings", booking_id, "cancel"]));
         self.exchange_body("cancel", request).await.map(drop)
+    }
+
+    /// Sends the current places and the contact of a booking.
+    pub async fn send_details(&self, booking_id: &str, details: &BookingDetails) -> Result<(), CallError> {
+        let url = self.endpoint_url(&["bookings", booking_id, "details"]);
+        self.exchange_body("details", self.authorized_request(Method::PUT, url).json(details)).await.map(drop)
     }
 
     fn endpoint_url(&self, path: &[&str]) -> Url {

@@ -43,7 +43,7 @@ macro_rules! secret_of {
 
 /// Returns the rules for decisions about an order of this partner.
 pub fn partner_rules<'a>(dispatch: &'a DispatchPolicy, partner: &'a ConfiguredPartner) -> PartnerRules<'a> {
-    PartnerRules { dispatch, poll: &partner.config.poll }
+    PartnerRules { dispatch, poll: &partner.config.poll, takes_details: partner.config.details }
 }
 
 /// Returns the percentage of orders that are polled for a job id: the operator's setting, or the configuration. `known`

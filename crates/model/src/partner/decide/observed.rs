@@ -68,6 +68,7 @@ fn learn_ids(change: &mut Change, before: &Booking, o: &Observation, rules: Part
         if before.state.is_unanswered() {
             // The callback arrived before the answer to the booking request. Facts that it lacks are polled.
             booking.set_booked(at);
+            booking.next_try_at = (before.places.is_some() && rules.takes_details).then_some(at);
             change.record_event(EventReason::Booked, Some(id.clone()));
             if change.order.status == OrderStatus::PendingJobId && change.order.attempt_no == before.attempt_no {
                 change.order.next_poll_at = Some(at + as_delta(rules.poll.first));
@@ -132,7 +133,12 @@ fn take_job_id(change: &mut Change, s: &Snapshot, before: &Booking, o: &Observat
     };
     if change.order.status == OrderStatus::PendingJobId {
         let at = change.at;
-        change.booking_mut(before).assigned_at = Some(at);
+        let tells_contact = s.order.has_details && rules.takes_details;
+        let booking = change.booking_mut(before);
+        booking.assigned_at = Some(at);
+        if tells_contact && booking.state == BookingState::Booked {
+            booking.next_try_at = Some(at);
+        }
         change.order.job_id = Some(job.clone());
         let deadline = (change.at + as_delta(rules.dispatch.attempt)).min(change.order.lifetime_deadline);
         change.order.attempt_deadline = Some(deadline);
@@ -272,7 +278,7 @@ mod tests {
     };
 
     fn observe(s: &Snapshot, attempt_no: i32, phase: BookingPhase, job_id: Option<&str>) -> Snapshot {
-        let rules = PartnerRules { dispatch: &example_policy(), poll: &PollConfig::default() };
+        let rules = PartnerRules { dispatch: &example_policy(), poll: &PollConfig::default(), takes_details: false };
         let (via, job_id) = (ObservationSource::Callback, job_id.map(str::to_owned));
         let told = Observation { via, attempt_no, booking_id: None, job_id, driver_id: None, phase };
         match apply_observation(s, &told, rules) {
@@ -322,7 +328,7 @@ mod tests {
     fn early_completion_and_late_callbacks_are_recorded() {
         let assigned = observe(&second_attempt(), 2, BookingPhase::DriverAssigned, Some("J-2"));
         assert_eq!(assigned.order.status, OrderStatus::DriverAssigned);
-        let rules = PartnerRules { dispatch: &example_policy(), poll: &PollConfig::default() };
+        let rules = PartnerRules { dispatch: &example_policy(), poll: &PollConfig::default(), takes_details: false };
         let details = |s: &Snapshot, phase| {
             let (via, driver_id) = (ObservationSource::Callback, Some("D-7".to_owned()));
             let told = Observation { via, attempt_no: 2, booking_id: None, job_id: None, driver_id, phase };

@@ -200,7 +200,7 @@ impl Model {
     }
 
     fn decide(&mut self, decide: impl FnOnce(&Snapshot, PartnerRules) -> Decision) {
-        let decision = decide(&self.s, PartnerRules { dispatch: &self.policy, poll: &self.poll });
+        let decision = decide(&self.s, PartnerRules { dispatch: &self.policy, poll: &self.poll, takes_details: false });
         self.take_decision(decision);
     }
 
