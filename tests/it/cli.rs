@@ -5,6 +5,7 @@ mod arguments;
 mod bindings;
 mod both_ways;
 mod bulk;
+mod contents;
 mod days;
 mod first_use;
 mod operator;

@@ -16,7 +16,7 @@ const AREAS: &str = r#"{"type": "FeatureCollection", "features": [{"type": "Feat
     "coordinates": [[[%0, 1], [%5, 1], [%5, 5], [%0, 5], [%0, 1]]]}}]}"#;
 
 /// Commands in the order in which they run. `_` is a space within an argument.
-const COMMANDS: [&str; 132] = [
+const COMMANDS: [&str; 136] = [
     "driver import drivers-%.jsonl --reason a_test",
     "driver import wrong.jsonl",
     "driver list",
@@ -55,7 +55,11 @@ const COMMANDS: [&str; 132] = [
     "order show RIDE-%",
     "order show RIDE-% --json",
     "order show RIDE-9",
+    "order update RIDE-% --notes a_test --address Gate_1 --metadata site=% --if-version 0",
+    "order update RIDE-% --notes another --if-version 0",
+    "order update RIDE-% --remove notes --remove metadata.other --json",
     "order list",
+    "order list --metadata site=%",
     "order list --open --limit 1 --json",
     "order hold RIDE-% --reason a_test",
     "order show RIDE-%",
