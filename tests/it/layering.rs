@@ -224,7 +224,8 @@ fn one_place_writes_orders() {
         [
             "crates/orders/src/order_store/insert.sql",
             "crates/orders/src/order_store/statement.rs",
-            "crates/orders/src/store/write.rs"
+            "crates/orders/src/store/write.rs",
+            "crates/orders/src/store/write_contents.sql"
         ]
         .map(PathBuf::from)
     );

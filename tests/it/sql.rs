@@ -43,7 +43,7 @@ fn statements_of_sql_files(path: &Path, source: &str, found: &mut Vec<String>) {
 fn fill_placeholders(text: &str) -> String {
     let text = text.replace("{BINDING_COLUMNS}", "b.*").replace("{COLUMNS}", "id");
     // The events of a change determine the type of the second parameter.
-    let text = text.replace("o.driver_id){parts}", "o.driver_id), e AS (SELECT $2::json)");
+    let text = text.replace("o.has_details){parts}", "o.has_details), e AS (SELECT $2::json)");
     let parts = ["{lock_wait}", "{first}", "{unlocked_driver}", "{checks}", "{parts}"];
     let bare = parts.iter().fold(text, |text, part| text.replace(part, ""));
     let answers = ["{free_drivers}", "{messages}", "{callbacks}", "{steps}"];

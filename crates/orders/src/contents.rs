@@ -75,8 +75,8 @@ pub async fn edit_contents(
 
 /// Changes the contents once. Returns `None` if another change was written first.
 ///
-/// The contents are read after the order. If the order still has its version when the change is written, nobody has
-/// changed them in between, because each change of the contents is a change of the order.
+/// The contents are read after the order. If the order still has its version when the change is written, they are
+/// current, because each change of the contents is a change of the order.
 async fn try_edit(orders: &Orders, before: Snapshot, edit: ContentsEdit<'_>) -> Result<Option<EditedOrder>, EditError> {
     contents::check_changeable(&before.order).map_err(ChangeError::Refused)?;
     let stored = load_contents(&orders.core.db, &before.order).await?;

@@ -67,7 +67,7 @@ async fn every_value_of_an_order_is_set_and_changed() {
         &["--notes", ""][..],
         &["--address", "a\u{1b}b"],
         &["--contact-phone", "0812"],
-        &["--contact-email", "nobody"],
+        &["--contact-email", "no-address"],
         &["--metadata", "=x"],
         &["--dropoff-lat", "91", "--dropoff-lng", "0"],
     ] {

@@ -23,7 +23,7 @@ pub(super) struct Desk {
 
 impl Desk {
     /// Creates a key file for each role, named after the role.
-    async fn open(roles: &[&str]) -> Self {
+    pub(super) async fn open(roles: &[&str]) -> Self {
         Self::of(Fleet::start().await, roles).await
     }
 
