@@ -114,29 +114,73 @@ COMMENT ON TABLE admission_audit IS 'changes of areas, limits, overrides and the
 CREATE INDEX admission_audit_by_area ON admission_audit (area_id, id);
 CREATE INDEX admission_audit_by_age ON admission_audit (at);
 
--- Shapes of areas, with which SQL finds the area of a location. A trigger derives them from `areas`: one row for each polygon and
--- each geohash. The unit is a millionth of a degree, because Postgres treats coordinates that differ by less than a millionth of a
--- unit as equal.
+-- Shapes of areas, with which SQL finds the area of a location. A trigger derives them from `areas`: for each polygon and each
+-- geohash, one row for each square of a grid that its bounds touch. The unit is a millionth of a degree, because Postgres treats
+-- coordinates that differ by less than a millionth of a unit as equal.
 CREATE TABLE area_parts (
     -- Logical replication needs a primary key.
     id      bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
     area_id text NOT NULL REFERENCES areas (id) ON DELETE CASCADE,
+    square  bigint NOT NULL,
     bounds  box NOT NULL,
     outline polygon,
     holes   polygon[] NOT NULL DEFAULT '{}'
 );
+COMMENT ON COLUMN area_parts.square IS 'number of the square (dispatchq_square)';
 COMMENT ON COLUMN area_parts.bounds IS 'x is the longitude, in millionths of a degree';
 COMMENT ON COLUMN area_parts.outline IS 'null: the part is a geohash, and bounds is its cell';
 CREATE INDEX area_parts_by_area ON area_parts (area_id);
-CREATE INDEX area_parts_by_bounds ON area_parts USING gist (bounds);
+CREATE INDEX area_parts_by_square ON area_parts (square);
 
--- Converts a ring of GeoJSON to a polygon. Fails if a corner is outside the range of longitude and latitude.
-CREATE FUNCTION dispatchq_ring(ring jsonb) RETURNS polygon LANGUAGE plpgsql IMMUTABLE AS $$
+-- Grids of which area_parts has squares. A location is searched in its square of each of them.
+CREATE TABLE area_grids (
+    grid integer PRIMARY KEY
+);
+COMMENT ON TABLE area_grids IS 'grids of area_parts; a grid that is no longer used may stay';
+
+-- Nine grids divide the world into squares. A square of grid n has sides of 2^n millionths of a degree: 0.9 km at the equator for
+-- n = 13, four times as much for each further grid, and one square is the whole world for n = 29. Returns the number of the square
+-- that contains a location; x and y are millionths of a degree from the western and southern end of the world.
+CREATE FUNCTION dispatchq_square(grid integer, x bigint, y bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+    SELECT (grid::bigint << 40) + ((x >> grid) << 20) + (y >> grid)
+$$;
+
+-- Returns the squares that these bounds touch, in the finest grid with at most four columns and four rows of them. The bounds are
+-- first extended by one unit, because Postgres also finds a location that is slightly outside.
+CREATE FUNCTION dispatchq_squares_of(bounds box) RETURNS SETOF bigint
+    LANGUAGE plpgsql IMMUTABLE ROWS 4 AS $$
+DECLARE
+    west bigint := greatest(floor((bounds[1])[0]) - 1 + 180000000, 0);
+    east bigint := floor((bounds[0])[0]) + 1 + 180000000;
+    south bigint := greatest(floor((bounds[1])[1]) - 1 + 90000000, 0);
+    north bigint := floor((bounds[0])[1]) + 1 + 90000000;
+    grid integer := 13;
+BEGIN
+    WHILE (east >> grid) - (west >> grid) > 3 OR (north >> grid) - (south >> grid) > 3 LOOP
+        grid := grid + 2;
+    END LOOP;
+    RETURN QUERY SELECT dispatchq_square(grid, x << grid, y << grid)
+                 FROM generate_series(west >> grid, east >> grid) AS x
+                      CROSS JOIN generate_series(south >> grid, north >> grid) AS y;
+END $$;
+
+-- Returns whether a part of an area contains a location, in millionths of a degree. The cell of a geohash includes only its
+-- western and southern borders.
+CREATE FUNCTION dispatchq_covers(bounds box, outline polygon, holes polygon[], x float8, y float8) RETURNS boolean
+    LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN outline IS NULL
+                THEN x >= (bounds[1])[0] AND y >= (bounds[1])[1] AND x < (bounds[0])[0] AND y < (bounds[0])[1]
+                ELSE bounds @> box(point(x, y)) AND outline @> point(x, y) AND NOT point(x, y) <@ ANY (holes) END
+$$;
+
+-- Converts a ring of GeoJSON to a polygon and moves it to the east by `shift` degrees. Fails if a corner is outside the range of
+-- longitude and latitude.
+CREATE FUNCTION dispatchq_ring(ring jsonb, shift float8) RETURNS polygon LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
     corners text;
     wrong bigint;
 BEGIN
-    SELECT string_agg(format('(%s,%s)', (c ->> 0)::float8 * 1e6, (c ->> 1)::float8 * 1e6), ',' ORDER BY n),
+    SELECT string_agg(format('(%s,%s)', ((c ->> 0)::float8 + shift) * 1e6, (c ->> 1)::float8 * 1e6), ',' ORDER BY n),
            count(*) FILTER (WHERE ((c ->> 0)::float8 BETWEEN -180 AND 180 AND (c ->> 1)::float8 BETWEEN -90 AND 90) IS NOT TRUE)
     INTO corners, wrong
     FROM jsonb_array_elements(ring) WITH ORDINALITY AS corner(c, n);
@@ -174,20 +218,28 @@ BEGIN
     RETURN box(point(west * 1e6, south * 1e6), point(east * 1e6, north * 1e6));
 END $$;
 
--- Replaces the parts of an area. An area with an invalid shape gets no parts; the programs ignore it as well.
+-- Replaces the parts of an area. -180 and 180 are the same meridian, and locations at 180 are searched at -180. So a polygon that
+-- touches 180 is also stored 360 degrees further west. An area with an invalid shape gets no parts; the programs ignore it as well.
 CREATE FUNCTION dispatchq_area_parts(area text, geometry jsonb, geohashes text[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     DELETE FROM area_parts p WHERE p.area_id = area;
-    INSERT INTO area_parts (area_id, bounds, outline, holes)
-    SELECT area, box(shape.outline), shape.outline, shape.holes
-    FROM (SELECT dispatchq_ring(rings -> 0) AS outline,
-                 ARRAY(SELECT dispatchq_ring(hole) FROM jsonb_array_elements(rings) WITH ORDINALITY AS r(hole, n)
+    INSERT INTO area_parts (area_id, square, bounds, outline, holes)
+    SELECT area, square, box(shape.outline), shape.outline, shape.holes
+    FROM (SELECT shift, dispatchq_ring(rings -> 0, shift) AS outline,
+                 ARRAY(SELECT dispatchq_ring(hole, shift) FROM jsonb_array_elements(rings) WITH ORDINALITY AS r(hole, n)
                        WHERE n > 1) AS holes
           FROM jsonb_array_elements(CASE geometry ->> 'type'
                                         WHEN 'Polygon' THEN jsonb_build_array(geometry -> 'coordinates')
                                         WHEN 'MultiPolygon' THEN geometry -> 'coordinates'
-                                        ELSE '[]' END) AS part(rings)) AS shape;
-    INSERT INTO area_parts (area_id, bounds) SELECT area, dispatchq_geohash_bounds(prefix) FROM unnest(geohashes) AS prefix;
+                                        ELSE '[]' END) AS part(rings)
+               CROSS JOIN (VALUES (0), (-360)) AS turn(shift)) AS shape
+         CROSS JOIN dispatchq_squares_of(box(shape.outline)) AS square
+    WHERE shift = 0 OR ((box(shape.outline))[0])[0] >= -180e6;
+    INSERT INTO area_parts (area_id, square, bounds)
+    SELECT area, square, bounds
+    FROM unnest(geohashes) AS prefix CROSS JOIN dispatchq_geohash_bounds(prefix) AS bounds
+         CROSS JOIN dispatchq_squares_of(bounds) AS square;
+    INSERT INTO area_grids (grid) SELECT DISTINCT p.square >> 40 FROM area_parts p WHERE p.area_id = area ON CONFLICT DO NOTHING;
 EXCEPTION WHEN data_exception THEN
     DELETE FROM area_parts p WHERE p.area_id = area;
 END $$;
@@ -201,25 +253,25 @@ CREATE TRIGGER drawn AFTER INSERT OR UPDATE OF geometry, geohashes ON areas
     FOR EACH ROW EXECUTE FUNCTION dispatchq_area_drawn();
 
 -- Returns the area of a location for a service type, or null. Several areas are compared by the priority of their limits, then by
--- their own priority, then a polygon comes before a geohash, then the first id wins. -180 and 180 are the same meridian, so such a
--- location is searched under both. A geohash cell excludes its eastern border, so it can contain -180 but not 180. The function is
--- PL/pgSQL, because then a session caches its plan.
+-- their own priority, then a polygon comes before a geohash, then the first id wins. The function is PL/pgSQL, because then a
+-- session caches its plan.
 CREATE FUNCTION dispatchq_area_at(lat double precision, lng double precision, service_type text) RETURNS text
     LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    x CONSTANT float8 := CASE WHEN lng >= 180 THEN lng - 360 ELSE lng END * 1e6;
+    y CONSTANT float8 := lat * 1e6;
+    from_west CONSTANT bigint := floor(x) + 180000000;
+    from_south CONSTANT bigint := floor(y) + 90000000;
 BEGIN
     RETURN (
         SELECT a.id
-        FROM (SELECT $2 * 1e6 AS x, $1 * 1e6 AS y UNION ALL SELECT -$2 * 1e6, $1 * 1e6 WHERE abs($2) >= 180) AS place
-        JOIN area_parts p ON p.bounds @> box(point(place.x, place.y))
+        FROM area_parts p
         JOIN areas a ON a.id = p.area_id
         LEFT JOIN area_limits l ON l.area_id = a.id AND l.service_type = $3
-        WHERE (cardinality(a.service_type) = 0 OR $3 = ANY (a.service_type))
-          AND CASE WHEN p.outline IS NULL
-                   -- A cell includes only its western and southern borders.
-                   THEN place.x >= ((p.bounds)[1])[0] AND place.y >= ((p.bounds)[1])[1]
-                        AND place.x < ((p.bounds)[0])[0] AND place.y < ((p.bounds)[0])[1]
-                   ELSE p.outline @> point(place.x, place.y)
-                        AND NOT EXISTS (SELECT FROM unnest(p.holes) AS hole WHERE hole @> point(place.x, place.y)) END
+        -- An array, because Postgres overestimates small tables that it never analyzes, and would then read all parts.
+        WHERE p.square = ANY (ARRAY(SELECT dispatchq_square(g.grid, from_west, from_south) FROM area_grids g))
+          AND dispatchq_covers(p.bounds, p.outline, p.holes, x, y)
+          AND (cardinality(a.service_type) = 0 OR $3 = ANY (a.service_type))
         ORDER BY coalesce(l.priority, 0) DESC, a.priority DESC, p.outline IS NOT NULL DESC, a.id COLLATE "C"
         LIMIT 1);
 END $$;

@@ -2,6 +2,7 @@
 //!
 //! * `admission`: orders are refused early in full areas.
 //! * `interfaces`: areas over HTTP, as operators use them, and in SQL.
+//! * `locating`: squares of the grid against all shapes.
 //! * `changes`: costly or broken shapes, versions of changes, long histories.
 
 // Nested request futures exceed the default limit.
@@ -10,3 +11,4 @@
 mod admission;
 mod changes;
 mod interfaces;
+mod locating;
