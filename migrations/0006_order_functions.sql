@@ -330,6 +330,9 @@ BEGIN
     END IF;
     INSERT INTO order_events (order_id, from_status, to_status, reason, actor, at, key_id)
     VALUES (dispatchq_create_order.order_id, NULL, first_status, 'ORDER_CREATED', recorded_actor, now, recorded_key);
+    INSERT INTO order_feed (order_id, owner, kind, status, reason, at, has_details)
+    VALUES (dispatchq_create_order.order_id, holder, 'order.created', first_status, 'ORDER_CREATED', now,
+            dispatchq_create_order.details IS NOT NULL);
     IF dispatchq_create_order.details IS NOT NULL THEN
         INSERT INTO order_details
         SELECT * FROM dispatchq_details_row(dispatchq_create_order.order_id, dispatchq_create_order.details, now);

@@ -245,7 +245,7 @@ async fn set_feed_gauge(core: &Core) {
     let held = sqlx::query_scalar::<_, f64>(
         "-- steps held back
          SELECT coalesce(extract(epoch FROM (SELECT dispatchq_now()) - min(at)), 0)::float8
-         FROM order_feed WHERE tx >= pg_snapshot_xmin(pg_current_snapshot())",
+         FROM order_feed WHERE position >= dispatchq_feed_horizon()",
     )
     .fetch_one(&core.db);
     gauge!("dispatchq_feed_held_seconds").set(with_timeout(held).await.unwrap_or(f64::NAN));

@@ -95,6 +95,42 @@ async fn a_cursor_skips_no_step_that_is_committed_late() {
     assert_eq!(steps(&last), Vec::<String>::new());
 }
 
+/// Positions for an engine without transaction ids: times, and a lag that is longer than any transaction.
+const POSITIONS_BY_TIME: &str = "
+    CREATE OR REPLACE FUNCTION dispatchq_feed_position() RETURNS bigint LANGUAGE sql VOLATILE
+        AS $$ SELECT (extract(epoch FROM dispatchq_now()) * 1000000)::bigint $$;
+    CREATE OR REPLACE FUNCTION dispatchq_feed_horizon() RETURNS bigint LANGUAGE sql VOLATILE
+        AS $$ SELECT (extract(epoch FROM dispatchq_now()) * 1000000)::bigint - 10000000 $$";
+
+#[tokio::test]
+async fn positions_by_time_skip_no_late_step() {
+    let t = TestApp::start().await;
+    t.sql(POSITIONS_BY_TIME).await;
+    let (api, shop, _) = with_producers(&t).await;
+    create(&api, &shop, "BEFORE").await;
+    t.advance(secs(11)).await;
+    let mut late = lasting_transaction(&t.postgres).await;
+    sqlx::query("SELECT dispatchq_create_order('LATE', 'RIDE', -6.2088, 106.8456, owner => 'shop')")
+        .execute(&mut *late)
+        .await
+        .unwrap();
+    t.advance(secs(1)).await;
+    create(&api, &shop, "EARLY").await;
+    let first = read(&api, &shop, "").await;
+    assert_eq!(steps(&first), ["BEFORE order.created"]);
+    late.commit().await.unwrap();
+    t.advance(secs(8)).await;
+    let second = read(&api, &shop, &format!("after={}", first.text("next"))).await;
+    assert_eq!(steps(&second), Vec::<String>::new(), "the lag of both has not passed");
+    t.advance(secs(2)).await;
+    let third = read(&api, &shop, &format!("after={}", second.text("next"))).await;
+    assert_eq!(steps(&third), ["LATE order.created"]);
+    t.advance(secs(1)).await;
+    let last = read(&api, &shop, &format!("after={}", third.text("next"))).await;
+    assert_eq!(steps(&last), ["EARLY order.created"]);
+    t.assert_sound().await;
+}
+
 #[tokio::test]
 async fn a_request_that_waits_is_answered_with_the_next_step() {
     let t = TestApp::start().await;

@@ -190,15 +190,16 @@ pub(super) const IDEMPOTENCY_KEYS: TableSweep = TableSweep {
                  SELECT holder_id, key FROM idempotency_keys WHERE created_at < $1 ORDER BY created_at LIMIT $2)",
 };
 
-// Rows are ordered by transaction, which is also the order of their age, except for rows of long transactions. There is
-// no index on their times. They are counted in the order of their removal, page by page up to the first page without an
+// Rows are ordered by position, which is also the order of their age, except for rows of long transactions. There is no
+// index on their times. They are counted in the order of their removal, page by page up to the first page without an
 // old row.
 pub(super) const FEED: TableSweep = TableSweep {
     what: "steps of orders",
     count: include_str!("sweeps/count_feed.sql"),
     remove: "-- remove old steps
-             DELETE FROM order_feed WHERE (tx, seq) IN (
-                 SELECT tx, seq FROM (SELECT tx, seq, at FROM order_feed ORDER BY tx, seq LIMIT $2) oldest WHERE at < $1)",
+             DELETE FROM order_feed WHERE (position, seq) IN (
+                 SELECT position, seq FROM (SELECT position, seq, at FROM order_feed ORDER BY position, seq LIMIT $2) oldest
+                 WHERE at < $1)",
 };
 
 pub(super) const DESK_TAKES: TableSweep = TableSweep {

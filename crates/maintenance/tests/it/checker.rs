@@ -145,13 +145,13 @@ const BROKEN_IN_SQL: [(&str, &str, &str); 21] = [
     (
         "readable_in_feed",
         "DONE",
-        "UPDATE order_feed SET tx = (pg_snapshot_xmax(pg_current_snapshot())::text::bigint + 1000)::text::xid8
+        "UPDATE order_feed SET position = dispatchq_feed_position() + 1000
          WHERE order_id = 'DONE' AND kind = 'order.created'",
     ),
     ("no_refund_alert_without_payment", "PAID", "UPDATE orders SET payment_status = 'UNPAID' WHERE id = 'PAID'"),
 ];
 
-// Rule F18: `check history` reports each step whose transaction is beyond the feed's horizon, so that no reader would
+// Rule F18: `check history` reports each step whose position is beyond the feed's horizon, so that no reader would
 // ever reach it.
 // Rule F16b: `check history` reports a payment that was forgotten and a paid order that was cancelled without a refund
 // alert.

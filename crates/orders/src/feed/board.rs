@@ -58,8 +58,8 @@ pub async fn wait_for_steps(
     }
 }
 
-/// Last readable step of a feed: transaction and number.
-type FeedEnd = (String, i64);
+/// Last readable step of a feed: position and number.
+type FeedEnd = (i64, i64);
 
 async fn load_ends(db: &Pool, scopes: &[FeedScope]) -> Result<HashMap<FeedScope, FeedEnd>, sqlx::Error> {
     let owners: Vec<&str> = scopes
@@ -71,24 +71,24 @@ async fn load_ends(db: &Pool, scopes: &[FeedScope]) -> Result<HashMap<FeedScope,
         .collect();
     let mut ends = HashMap::new();
     if !owners.is_empty() {
-        let rows: Vec<(String, String, i64)> = sqlx::query_as(
+        let rows: Vec<(String, i64, i64)> = sqlx::query_as(
             "-- ends of producers' feeds
-             SELECT o.owner, last.tx::text, last.seq
+             SELECT o.owner, last.position, last.seq
              FROM unnest($1::text[]) AS o (owner)
-                  CROSS JOIN LATERAL (SELECT f.tx, f.seq FROM order_feed f
-                                      WHERE f.owner = o.owner AND f.tx < pg_snapshot_xmin(pg_current_snapshot())
-                                      ORDER BY f.tx DESC, f.seq DESC LIMIT 1) last",
+                  CROSS JOIN LATERAL (SELECT f.position, f.seq FROM order_feed f
+                                      WHERE f.owner = o.owner AND f.position < dispatchq_feed_horizon()
+                                      ORDER BY f.position DESC, f.seq DESC LIMIT 1) last",
         )
         .bind(&owners)
         .fetch_all(db)
         .await?;
-        ends.extend(rows.into_iter().map(|(owner, tx, seq)| (FeedScope::Producer(owner), (tx, seq))));
+        ends.extend(rows.into_iter().map(|(owner, position, seq)| (FeedScope::Producer(owner), (position, seq))));
     }
     if scopes.contains(&FeedScope::All) {
         let last: Option<FeedEnd> = sqlx::query_as(
             "-- end of feed
-             SELECT tx::text, seq FROM order_feed f
-             WHERE f.tx < pg_snapshot_xmin(pg_current_snapshot()) ORDER BY f.tx DESC, f.seq DESC LIMIT 1",
+             SELECT position, seq FROM order_feed f
+             WHERE f.position < dispatchq_feed_horizon() ORDER BY f.position DESC, f.seq DESC LIMIT 1",
         )
         .fetch_optional(db)
         .await?;

@@ -1,7 +1,6 @@
 //! Steps of orders for producers: the response of `GET /api/v1/events`. Design: docs/design/events-feed.md.
 //!
-//! Rows are written in the transaction of their step: by [`store`](crate::store) for changes, by a trigger for
-//! creations.
+//! The statement that changes or creates an order writes the rows of its steps.
 //!
 //! * `read`: pages of steps, and the cursor between them. `board`: requests that wait for the next step.
 

@@ -1,9 +1,10 @@
 //! Pages of steps, and the cursor between them.
 //!
 //! The order of a sequence is not the order of commits: a transaction may become visible after one that drew a higher
-//! number. A reader that remembers the highest number would skip it. Rows are therefore read in the order of their
-//! transactions, up to the oldest transaction that is still running. No row can be added below that horizon, so a
-//! cursor skips nothing. The cost: an open transaction delays the steps of all later transactions until it ends.
+//! number. A reader that remembers the highest number would skip it. Each row therefore also has a position, and rows
+//! are read in that order, up to the horizon. No row can be added below the horizon, so a cursor skips nothing. Two SQL
+//! functions return positions and the horizon; on Postgres they use transaction ids. The cost: an open transaction
+//! delays the steps of all later transactions until it ends.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -36,10 +37,10 @@ pub enum FeedScope {
     Producer(String),
 }
 
-/// Position in the feed: after this step, or before all steps of a transaction.
+/// Place in the feed: after this step, or before all steps of a position.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FeedCursor {
-    tx: u64,
+    position: i64,
     seq: i64,
 }
 
@@ -49,7 +50,7 @@ pub struct InvalidFeedCursor;
 
 impl fmt::Display for FeedCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}", self.tx, self.seq)
+        write!(f, "{}-{}", self.position, self.seq)
     }
 }
 
@@ -58,9 +59,9 @@ impl FromStr for FeedCursor {
 
     fn from_str(text: &str) -> Result<Self, InvalidFeedCursor> {
         let is_number = |part: &str| part.bytes().all(|b| b.is_ascii_digit());
-        let (tx, seq) =
-            text.split_once('-').filter(|(tx, seq)| is_number(tx) && is_number(seq)).ok_or(InvalidFeedCursor)?;
-        Ok(Self { tx: tx.parse().map_err(|_| InvalidFeedCursor)?, seq: seq.parse().map_err(|_| InvalidFeedCursor)? })
+        let parse = |part: &str| part.parse().ok().filter(|_| is_number(part)).ok_or(InvalidFeedCursor);
+        let (position, seq) = text.split_once('-').ok_or(InvalidFeedCursor)?;
+        Ok(Self { position: parse(position)?, seq: parse(seq)? })
     }
 }
 
@@ -130,7 +131,7 @@ pub struct FeedPage {
 
 #[derive(Debug, sqlx::FromRow)]
 struct FeedRow {
-    tx: String,
+    position: i64,
     seq: i64,
     order_id: String,
     kind: String,
@@ -152,9 +153,9 @@ pub(super) async fn load_page(
     after: FeedCursor,
     limit: u32,
 ) -> Result<Option<FeedPage>, sqlx::Error> {
-    // Read the horizon before the rows: all transactions below it have ended, so the second statement sees their rows.
-    let horizon = parse_tx(&load_horizon(db).await?)?;
-    if after.tx > horizon {
+    // Read the horizon before the rows: all rows below it are committed, so the second statement sees them.
+    let horizon = load_horizon(db).await?;
+    if after.position > horizon {
         return Ok(None);
     }
     let rows = match scope {
@@ -162,8 +163,8 @@ pub(super) async fn load_page(
         FeedScope::Producer(owner) => load_rows_of(db, owner, after, horizon, limit).await?,
     };
     let next = match rows.last() {
-        Some(last) if rows.len() >= limit as usize => FeedCursor { tx: parse_tx(&last.tx)?, seq: last.seq },
-        _ => FeedCursor { tx: horizon, seq: 0 },
+        Some(last) if rows.len() >= limit as usize => FeedCursor { position: last.position, seq: last.seq },
+        _ => FeedCursor { position: horizon, seq: 0 },
     };
     Ok(Some(FeedPage { events: read_events(db, rows).await?, next }))
 }
@@ -184,28 +185,27 @@ async fn read_events(db: &Pool, rows: Vec<FeedRow>) -> Result<Vec<StepEvent>, sq
     Ok(rows.into_iter().map(to_event).collect())
 }
 
-/// Returns the oldest running transaction, or the next one if none is running.
-async fn load_horizon(db: &Pool) -> Result<String, sqlx::Error> {
+/// Returns the position below which no row can be added.
+async fn load_horizon(db: &Pool) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar(
         "-- horizon of feed
-         SELECT pg_snapshot_xmin(pg_current_snapshot())::text",
+         SELECT dispatchq_feed_horizon()",
     )
     .fetch_one(db)
     .await
 }
 
-async fn load_rows(db: &Pool, after: FeedCursor, horizon: u64, limit: u32) -> Result<Vec<FeedRow>, sqlx::Error> {
+async fn load_rows(db: &Pool, after: FeedCursor, horizon: i64, limit: u32) -> Result<Vec<FeedRow>, sqlx::Error> {
     sqlx::query_as(
         "-- page of feed
-         SELECT tx::text AS tx, seq, order_id, kind, status, from_status, reason, attempt_no, driver_id, at, changed,
-                has_details
+         SELECT position, seq, order_id, kind, status, from_status, reason, attempt_no, driver_id, at, changed, has_details
          FROM order_feed f
-         WHERE (f.tx, f.seq) > ($1::text::xid8, $2) AND f.tx < $3::text::xid8
-         ORDER BY f.tx, f.seq LIMIT $4",
+         WHERE (f.position, f.seq) > ($1, $2) AND f.position < $3
+         ORDER BY f.position, f.seq LIMIT $4",
     )
-    .bind(after.tx.to_string())
+    .bind(after.position)
     .bind(after.seq)
-    .bind(horizon.to_string())
+    .bind(horizon)
     .bind(i64::from(limit))
     .fetch_all(db)
     .await
@@ -215,28 +215,23 @@ async fn load_rows_of(
     db: &Pool,
     owner: &str,
     after: FeedCursor,
-    horizon: u64,
+    horizon: i64,
     limit: u32,
 ) -> Result<Vec<FeedRow>, sqlx::Error> {
     sqlx::query_as(
         "-- page of a producer's feed
-         SELECT tx::text AS tx, seq, order_id, kind, status, from_status, reason, attempt_no, driver_id, at, changed,
-                has_details
+         SELECT position, seq, order_id, kind, status, from_status, reason, attempt_no, driver_id, at, changed, has_details
          FROM order_feed f
-         WHERE f.owner = $1 AND (f.tx, f.seq) > ($2::text::xid8, $3) AND f.tx < $4::text::xid8
-         ORDER BY f.tx, f.seq LIMIT $5",
+         WHERE f.owner = $1 AND (f.position, f.seq) > ($2, $3) AND f.position < $4
+         ORDER BY f.position, f.seq LIMIT $5",
     )
     .bind(owner)
-    .bind(after.tx.to_string())
+    .bind(after.position)
     .bind(after.seq)
-    .bind(horizon.to_string())
+    .bind(horizon)
     .bind(i64::from(limit))
     .fetch_all(db)
     .await
-}
-
-fn parse_tx(text: &str) -> Result<u64, sqlx::Error> {
-    text.parse().map_err(|error| sqlx::Error::Decode(Box::new(error)))
 }
 
 impl From<FeedRow> for StepEvent {
@@ -296,22 +291,22 @@ pub async fn erase_driver_in_page(
     pseudonym: &str,
     after: FeedCursor,
 ) -> Result<Option<FeedCursor>, sqlx::Error> {
-    let last: Option<(String, i64)> = sqlx::query_as(
+    let last: Option<(i64, i64)> = sqlx::query_as(
         "-- erase driver from feed
          WITH page AS MATERIALIZED (
-             SELECT tx, seq, driver_id FROM order_feed
-             WHERE (tx, seq) > ($3::text::xid8, $4) ORDER BY tx, seq LIMIT $5),
+             SELECT position, seq, driver_id FROM order_feed
+             WHERE (position, seq) > ($3, $4) ORDER BY position, seq LIMIT $5),
          erased AS (
              UPDATE order_feed f SET driver_id = $2 FROM page p
-             WHERE p.driver_id = $1 AND f.tx = p.tx AND f.seq = p.seq)
-         SELECT tx::text AS tx, seq FROM page ORDER BY page.tx DESC, page.seq DESC LIMIT 1",
+             WHERE p.driver_id = $1 AND f.position = p.position AND f.seq = p.seq)
+         SELECT position, seq FROM page ORDER BY position DESC, seq DESC LIMIT 1",
     )
     .bind(driver)
     .bind(pseudonym)
-    .bind(after.tx.to_string())
+    .bind(after.position)
     .bind(after.seq)
     .bind(ERASED_AT_ONCE)
     .fetch_optional(db)
     .await?;
-    last.map(|(tx, seq)| Ok(FeedCursor { tx: parse_tx(&tx)?, seq })).transpose()
+    Ok(last.map(|(position, seq)| FeedCursor { position, seq }))
 }

@@ -27,6 +27,9 @@ o AS (
 e AS (
     INSERT INTO order_events (order_id, from_status, to_status, reason, actor, at, key_id)
     SELECT o.id, NULL, o.status, 'ORDER_CREATED', c.actor, o.created_at, c.key_id FROM o JOIN c ON c.id = o.id),
+f AS (
+    INSERT INTO order_feed (order_id, owner, kind, status, reason, at, has_details)
+    SELECT o.id, o.owner, 'order.created', o.status, 'ORDER_CREATED', o.created_at, o.has_details FROM o),
 w AS (
     INSERT INTO shadow_refusals (at, source, order_id, area_id, service_type, waiting, threshold, channel, loyalty_level)
     SELECT o.created_at, 'create', o.id, coalesce(o.area_id, ''), o.service_type, c.met_waiting, c.met_threshold,

@@ -58,7 +58,7 @@ fn without_extras(item: OrderCreation) -> OrderCreation {
 /// Returns all rows that a creation wrote, without ids and generated numbers.
 async fn rows_of(t: &TestApp, order: &str) -> Vec<String> {
     let select = format!(
-        "SELECT (r - ARRAY['id', 'order_id', 'seq', 'tx', 'write_id', 'creation_id'])::text
+        "SELECT (r - ARRAY['id', 'order_id', 'seq', 'position', 'write_id', 'creation_id'])::text
          FROM (SELECT 1 AS place, to_jsonb(o) AS r FROM orders o WHERE id = '{order}'
                UNION ALL SELECT 2, to_jsonb(e) FROM order_events e WHERE order_id = '{order}'
                UNION ALL SELECT 3, to_jsonb(f) FROM order_feed f WHERE order_id = '{order}'
