@@ -6,7 +6,8 @@
 //! * `cli`: output of the command line. `settings`: invalid settings, secrets and environment variables fail early
 //!   without disclosure.
 //! * `metrics`: metrics of real processes, and the rules and dashboards that use them.
-//! * `sql`: the schema, its statements, and index writes. `roles`: serve and work with the rights of their role.
+//! * `sql`: the schema, its statements, and index writes. `portability`: SQL that other engines lack. `roles`: serve and
+//!   work with the rights of their role.
 //! * `upgrade`: everything that the previous release uses still exists. `deploy`: the files of deploy/ use names from
 //!   the code.
 //! * `language`: the vocabulary of all texts. `documents`, `rules`: lists and links of pages. `data_page`: the data
@@ -27,6 +28,7 @@ mod language;
 mod layering;
 mod metrics;
 mod partner;
+mod portability;
 mod process;
 mod roles;
 mod rules;
