@@ -50,14 +50,12 @@ impl OrderPlace {
         LatLng::new(self.latitude, self.longitude)
     }
 
-    /// Returns the error for an invalid place, with the name of its field.
+    /// Returns the error for invalid coordinates, with the name of the place's field. [`OrderDetails::find_problem`]
+    /// checks the address.
     pub fn find_problem(&self, field: &'static str) -> Option<FieldError> {
-        let Self { latitude, longitude, address } = self;
-        if !self.as_lat_lng().is_on_earth() {
-            return Some(FieldError::new(field, format!("{field} {latitude}, {longitude} is no place on earth")));
-        }
-        let problem = ADDRESS.find_problem(address.as_deref()?)?;
-        Some(FieldError::new(field, format!("{field}.address {problem}")))
+        let Self { latitude, longitude, .. } = self;
+        let problem = || FieldError::new(field, format!("{field} {latitude}, {longitude} is no place on earth"));
+        (!self.as_lat_lng().is_on_earth()).then(problem)
     }
 }
 
@@ -87,21 +85,23 @@ impl Contact {
         self == &Self::default()
     }
 
-    fn find_problem(&self) -> Option<String> {
+    fn find_problem(&self) -> Option<FieldError> {
         if let Some(problem) = self.name.as_deref().and_then(|name| CONTACT_NAME.find_problem(name)) {
-            return Some(format!("contact.name {problem}"));
+            return Some(FieldError::new("contact/name", format!("contact.name {problem}")));
         }
         if let Some(phone) = &self.phone
             && !is_phone(phone)
         {
-            return Some(format!("contact.phone {PHONE_RULE}, and exist in its country's numbering plan"));
+            let problem = format!("contact.phone {PHONE_RULE}, and exist in its country's numbering plan");
+            return Some(FieldError::new("contact/phone", problem));
         }
         let is_wrong =
             |email: &String| email.chars().count() > LONGEST_EMAIL || !email_address::EmailAddress::is_valid(email);
         self.email.as_ref().filter(|email| is_wrong(email)).map(|_| {
-            format!(
+            let problem = format!(
                 "contact.email must be an e-mail address of at most {LONGEST_EMAIL} characters, such as ana@example.com"
-            )
+            );
+            FieldError::new("contact/email", problem)
         })
     }
 }
@@ -143,14 +143,17 @@ impl OrderDetails {
 
     /// Returns the first value that violates a rule.
     pub fn find_problem(&self) -> Option<FieldError> {
-        let text = |field, name: &str, rule: TextRule, value: &Option<String>| {
-            let problem = rule.find_problem(value.as_deref()?)?;
+        let text = |field, name: &str, rule: TextRule, value: Option<&String>| {
+            let problem = rule.find_problem(value?)?;
             Some(FieldError::new(field, format!("{name} {problem}")))
         };
-        text("pickup", "pickup.address", ADDRESS, &self.pickup_address)
-            .or_else(|| self.dropoff.as_ref()?.find_problem("dropoff"))
-            .or_else(|| text("notes", "notes", NOTES, &self.notes))
-            .or_else(|| Some(FieldError::new("contact", self.contact.as_ref()?.find_problem()?)))
+        let dropoff = self.dropoff.as_ref();
+        let dropoff_address = dropoff.and_then(|place| place.address.as_ref());
+        text("pickup/address", "pickup.address", ADDRESS, self.pickup_address.as_ref())
+            .or_else(|| dropoff?.find_problem("dropoff"))
+            .or_else(|| text("dropoff/address", "dropoff.address", ADDRESS, dropoff_address))
+            .or_else(|| text("notes", "notes", NOTES, self.notes.as_ref()))
+            .or_else(|| self.contact.as_ref()?.find_problem())
             .or_else(|| Some(FieldError::new("metadata", find_metadata_problem(&self.metadata)?)))
     }
 }
@@ -215,7 +218,10 @@ mod tests {
         assert_eq!(problem(dropoff(-6.2, 106.8, Some("Jalan Sudirman 1"))), None);
         assert!(problem(dropoff(91.0, 0.0, None)).unwrap().starts_with("dropoff: dropoff 91, 0 is no place"));
         for bad in ["", " ", "a\nb", &"x".repeat(301)] {
-            assert!(problem(dropoff(0.0, 0.0, Some(bad))).unwrap().starts_with("dropoff: dropoff.address"), "{bad:?}");
+            assert!(
+                problem(dropoff(0.0, 0.0, Some(bad))).unwrap().starts_with("dropoff/address: dropoff.address"),
+                "{bad:?}"
+            );
         }
     }
 

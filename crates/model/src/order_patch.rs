@@ -287,8 +287,8 @@ mod tests {
     fn values_keep_the_rules_of_a_creation() {
         for (patch, field) in [
             (json!({ "notes": "" }), "notes"),
-            (json!({ "pickup": { "address": "a\nb" } }), "pickup"),
-            (json!({ "contact": { "phone": "0812" } }), "contact"),
+            (json!({ "pickup": { "address": "a\nb" } }), "pickup/address"),
+            (json!({ "contact": { "phone": "0812" } }), "contact/phone"),
             (json!({ "metadata": { "k": "v".repeat(501) } }), "metadata"),
         ] {
             let patch: OrderPatch = serde_json::from_value(patch).unwrap();

@@ -74,6 +74,12 @@ const MEMBERS: [&str; 11] =
     ["id", "name", "role", "channel", "email", "phone", "reason", "note", "config", "latitude", "longitude"];
 
 impl ApiError {
+    /// Returns the member of the body that the error names, such as `contact/phone`.
+    pub fn broken_member(&self) -> Option<String> {
+        let pointer = self.broken_field()?.pointer?;
+        pointer.strip_prefix("#/").map(str::to_owned)
+    }
+
     /// Returns an error about a member of the body; `path` as in [`FieldProblem::in_body`].
     pub(crate) fn invalid_member(path: &str, message: impl Into<String>) -> Self {
         let message = message.into();
