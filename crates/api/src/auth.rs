@@ -29,6 +29,8 @@ pub struct ApiCaller(CallerIdentity);
 #[derive(Debug, Clone)]
 enum CallerIdentity {
     Key(ApiKey, BearerKey),
+    /// Key of a session of the console.
+    Session(ApiKey),
     /// The command line that runs in this process. Its role is `cli`, which no key has, and it may do everything.
     CommandLine(Actor),
 }
@@ -44,9 +46,14 @@ impl fmt::Debug for BearerKey {
 }
 
 impl ApiCaller {
+    /// Returns the person of a console session as a caller. The console has checked the session.
+    pub fn of_session(key: ApiKey) -> Self {
+        Self(CallerIdentity::Session(key))
+    }
+
     fn key(&self) -> Option<&ApiKey> {
         match &self.0 {
-            CallerIdentity::Key(key, _) => Some(key),
+            CallerIdentity::Key(key, _) | CallerIdentity::Session(key) => Some(key),
             CallerIdentity::CommandLine(_) => None,
         }
     }
@@ -113,7 +120,7 @@ impl ApiCaller {
     /// Returns the caller's name in histories.
     pub fn actor(&self) -> Actor {
         match &self.0 {
-            CallerIdentity::Key(key, _) => key.actor(),
+            CallerIdentity::Key(key, _) | CallerIdentity::Session(key) => key.actor(),
             CallerIdentity::CommandLine(actor) => actor.clone(),
         }
     }

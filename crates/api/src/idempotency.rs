@@ -45,8 +45,33 @@ pub(super) struct IdempotencyHeader {
 /// An answer that can be stored: status and JSON body.
 pub type Answer = (StatusCode, Value);
 
+/// Answer to a request that runs once.
+#[derive(Debug)]
+pub struct OnceAnswer {
+    pub answer: Answer,
+    /// Whether an earlier request did the work.
+    is_replayed: bool,
+}
+
+impl OnceAnswer {
+    pub(super) fn new(answer: Answer) -> Self {
+        Self { answer, is_replayed: false }
+    }
+
+    fn replayed(answer: Answer) -> Self {
+        Self { answer, is_replayed: true }
+    }
+}
+
+impl IntoResponse for OnceAnswer {
+    fn into_response(self) -> Response {
+        let answer = write_answer(self.answer);
+        if self.is_replayed { ([("idempotency-replayed", "true")], answer).into_response() } else { answer }
+    }
+}
+
 /// Creates the response. The answer to a creation carries the resource for its `Location`.
-pub(super) fn write_answer((status, body): Answer) -> Response {
+fn write_answer((status, body): Answer) -> Response {
     let created = if status == StatusCode::CREATED { CreatedResource::of_body(&body) } else { None };
     let mut answer = (status, Json(body)).into_response();
     if let Some(created) = created {
@@ -98,23 +123,23 @@ pub async fn run_once(
     request: &[&[u8]],
     work: impl AsyncFnOnce(WorkContext) -> Result<Answer, ApiError>,
 ) -> Result<Response, ApiError> {
-    run_once_with_others(&IdempotencyStore::new(db), caller, key, request, work).await
+    answer_once(&IdempotencyStore::new(db), caller, key, request, work).await.map(IntoResponse::into_response)
 }
 
 /// Does the same as [`run_once`] for frequent requests. One statement claims many keys or stores many answers.
-pub async fn run_once_with_others(
+pub async fn answer_once(
     rows: &IdempotencyStore,
     caller: &ApiCaller,
     key: Option<&str>,
     request: &[&[u8]],
     work: impl AsyncFnOnce(WorkContext) -> Result<Answer, ApiError>,
-) -> Result<Response, ApiError> {
+) -> Result<OnceAnswer, ApiError> {
     let (Some(key), Some(holder)) = (key, caller.holder_id()) else {
-        return Ok(write_answer(work(WorkContext { id: Uuid::now_v7(), resumed: false }).await?));
+        return Ok(OnceAnswer::new(work(WorkContext { id: Uuid::now_v7(), resumed: false }).await?));
     };
     let (claim, claimed) = match claim_key(rows, holder, key, request).await? {
         ClaimOutcome::Mine(claim, work) => (claim, work),
-        ClaimOutcome::Answered(answer) => return Ok(replay_answer(answer)),
+        ClaimOutcome::Answered(answer) => return Ok(OnceAnswer::replayed(answer)),
     };
     // If the work is cancelled or panics, the claim is released for the next request.
     let worked = work(claimed).await;
@@ -123,7 +148,7 @@ pub async fn run_once_with_others(
             if let Err(error) = rows.keep_answer(claim, status.as_u16().cast_signed(), body.clone()).await {
                 tracing::warn!(%error, "An answer could not be stored; a repeated request does the work again and changes nothing.");
             }
-            Ok(write_answer((status, body)))
+            Ok(OnceAnswer::new((status, body)))
         }
         Err(error) if error.is_final() => {
             claim.forget().await?;
@@ -143,13 +168,9 @@ pub(super) async fn find_answer(
     caller: &ApiCaller,
     key: Option<&str>,
     request: &[&[u8]],
-) -> Result<Option<Response>, ApiError> {
+) -> Result<Option<OnceAnswer>, ApiError> {
     let (Some(key), Some(holder)) = (key, caller.holder_id()) else { return Ok(None) };
-    Ok(read_answer(&rows.db, holder, key, &hash_request(request)).await?.map(replay_answer))
-}
-
-fn replay_answer(answer: Answer) -> Response {
-    ([("idempotency-replayed", "true")], write_answer(answer)).into_response()
+    Ok(read_answer(&rows.db, holder, key, &hash_request(request)).await?.map(OnceAnswer::replayed))
 }
 
 /// Returns the key of a request whose work stores key and answer in its own statement.

@@ -2,6 +2,7 @@
 
 mod by_hand;
 mod contact;
+pub mod create;
 mod driver_steps;
 mod edit;
 mod list;
@@ -10,14 +11,12 @@ mod takes;
 
 use axum::{
     Json,
-    extract::{FromRef, FromRequestParts, State},
-    http::{HeaderMap, StatusCode, request::Parts},
+    extract::State,
+    http::{HeaderMap, StatusCode},
     response::{IntoResponse, Response},
 };
 use foundation::core::Core;
 use jobs::OrderId;
-use metrics::counter;
-use model::{input, texts::LanguageTag};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use settings::Config;
@@ -29,25 +28,22 @@ use self::list::{OrderPage, OrderQuery};
 use super::{
     auth::{ApiCaller, DRIVERS},
     body::{OrderPath, RawBody},
-    busy::BusyReply,
-    dispatcher,
     error::ApiError,
     etag::etag_header,
-    idempotency::{self, Answer, IdempotencyHeader, WorkContext},
-    openapi::{CallErrors, example_busy, example_cancelled, example_order},
+    idempotency::{self, Answer, IdempotencyHeader},
+    openapi::{CallErrors, example_cancelled, example_order},
 };
 use accounts::api_keys::AccountRole;
 use app::App;
 use model::{
-    admission::answer::{AdmissionAnswer, ReplyLanguage},
     decide::{Decision, OrderRefusal, actions},
     details::OrderDetails,
+    input,
     order::{EventReason, Order, OrderStatus, Snapshot},
     plain_text,
     view::OrderView,
 };
 use orders::{
-    create::{self, CreateError, NewOrder},
     details::{StoredContents, load_contents, load_details},
     query::{self, TimelineEvent},
     store, update,
@@ -60,13 +56,13 @@ const READERS: [AccountRole; 5] =
 pub(super) const STAFF: [AccountRole; 4] =
     [AccountRole::Viewer, AccountRole::Dispatcher, AccountRole::Support, AccountRole::Operator];
 
-/// Roles that create orders and report payments.
+/// Roles that report payments.
 const PRODUCERS: [AccountRole; 1] = [AccountRole::Producer];
 const CANCELLERS: [AccountRole; 3] = [AccountRole::Producer, AccountRole::Dispatcher, AccountRole::Support];
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::default()
-        .routes(routes!(create_order, find_order))
+        .routes(routes!(create::create_order, find_order))
         .routes(routes!(get_order, edit::edit_order))
         .routes(routes!(get_timeline))
         .routes(routes!(contact::show_contact))
@@ -86,129 +82,6 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(by_hand::explain_order))
         .routes(routes!(takes::take_order, takes::show_take))
         .routes(routes!(takes::leave_order))
-}
-
-/// Creates an order.
-#[utoipa::path(post, path = "/", tag = "orders", params(IdempotencyHeader), extensions(("x-roles" = json!(PRODUCERS))),
-    request_body(content = NewOrder,
-        example = json!({ "order_id": "ORD-1", "service_type": "RIDE", "payment_status": "PAID", "amount_minor": 150_000,
-                          "pickup": { "latitude": -6.2088, "longitude": 106.8456 }, "currency": "IDR",
-                          "customer_id": "CUS-1", "language": "id", "notes": "Ring twice.",
-                          "dropoff": { "latitude": -6.1754, "longitude": 106.8272, "address": "Jalan Merdeka 1" },
-                          "metadata": { "crm_id": "7" } })),
-    responses(
-        (status = 201, description = "success", body = OrderView,
-         headers(("Warning" = Option<String>, description = "the payment status is unknown; support is notified"),
-                 ("ETag" = String, description = "the version of the contents")),
-         example = json!(example_order())),
-        CallErrors,
-        (status = 503, description = "no room, jobs are late, or admission cannot be checked; try again later", body = BusyReply,
-         content_type = "application/problem+json",
-         headers(("Retry-After" = u64, description = "seconds to wait")),
-         example = json!(example_busy())),
-    ))]
-async fn create_order(
-    State(app): State<App>,
-    OrderingCaller(caller): OrderingCaller,
-    headers: HeaderMap,
-    RawBody { bytes, value: new }: RawBody<NewOrder>,
-) -> Result<Response, ApiError> {
-    caller.require_role(&PRODUCERS)?;
-    let key = idempotency::idempotency_key(&headers)?;
-    // A refusal is shown to the customer, so it has the customer's language.
-    let asked = new.language.as_ref().and_then(LanguageTag::known_language);
-    let language = asked.unwrap_or_else(|| dispatcher::accepted_language(&headers, ReplyLanguage::default()));
-    let request: [&[u8]; 2] = [b"create", &bytes];
-    if app.orders.refuses_creation() {
-        let answer = idempotency::find_answer(&app.accounts.idempotency, &caller, key.as_deref(), &request).await;
-        let answer = answer.map_err(|error| service_unavailable(error, language))?.ok_or_else(refuse_creation)?;
-        return Ok(as_created(answer, &new));
-    }
-    let actor = caller.actor();
-    if let (Some(key), Some(holder)) = (key.as_deref(), caller.holder_id())
-        && create::keeps_keys(&app.orders, &new, &actor)
-    {
-        let key = idempotency::key_of_creation(holder, key, &request);
-        let id = new.order_id.clone().unwrap_or_else(|| NewOrder::id_of(key.work_id));
-        match create::create_order_once(&app.orders, id, &new, &actor, key).await {
-            Ok(snapshot) => {
-                let answer = idempotency::write_answer((StatusCode::CREATED, created_json(&new, &snapshot)));
-                return Ok(as_created(answer, &new));
-            }
-            // The order may exist because of an earlier request with this key. The code below decides.
-            Err(CreateError::Exists(_) | CreateError::Refused(_)) => {}
-            Err(error) => {
-                let error = ApiError::from(error);
-                if error.is_unavailable() {
-                    create::record_undecided(&app.orders, &new);
-                }
-                return Err(service_unavailable(error, language));
-            }
-        }
-    }
-    let work = async |work: WorkContext| {
-        let id = new.order_id.clone().unwrap_or_else(|| NewOrder::id_of(work.id));
-        let snapshot = match create::create_order(&app.orders, id, &new, &actor).await {
-            // An earlier request with this Idempotency-Key created the order, and its answer was lost.
-            Err(CreateError::Exists(id)) if work.resumed => {
-                let made = load_order(&app.core, &id).await?;
-                if !new.matches_order(&made.order) || !may_see(&app.config, &caller, &made.order) {
-                    return Err(CreateError::Exists(id).into());
-                }
-                made
-            }
-            Err(CreateError::Refused(answer)) => return Err(ApiError::NoRoom(answer, language)),
-            other => other?,
-        };
-        Ok((StatusCode::CREATED, created_json(&new, &snapshot)))
-    };
-    let created =
-        idempotency::run_once_with_others(&app.accounts.idempotency, &caller, key.as_deref(), &request, work).await;
-    // The error is converted only here. Inside the work it would count as final and release the key, although the
-    // result is unknown.
-    let created = created.map_err(|error| {
-        if error.is_unavailable() {
-            create::record_undecided(&app.orders, &new);
-        }
-        service_unavailable(error, language)
-    });
-    created.map(|answer| as_created(answer, &new))
-}
-
-/// Adds the headers of a creation. The contents of a new order have the version 0.
-fn as_created(answer: Response, new: &NewOrder) -> Response {
-    (etag_header(0), payments::with_warning(answer, &new.payment_status)).into_response()
-}
-
-fn refuse_creation() -> ApiError {
-    counter!("dispatchq_creations_refused_total").increment(1);
-    ApiError::LateWork
-}
-
-/// The caller who creates an order. If the caller cannot be looked up, the answer follows the server-busy requirement.
-struct OrderingCaller(ApiCaller);
-
-impl<S> FromRequestParts<S> for OrderingCaller
-where
-    App: FromRef<S>,
-    S: Send + Sync,
-{
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        let language = dispatcher::accepted_language(&parts.headers, ReplyLanguage::default());
-        let caller = ApiCaller::from_request_parts(parts, state).await;
-        caller.map(Self).map_err(|error| service_unavailable(error, language))
-    }
-}
-
-/// Replaces an error of Postgres by DISPATCHER_SERVICE_UNAVAILABLE. Source: the server-busy requirement, appendix B.
-fn service_unavailable(error: ApiError, language: ReplyLanguage) -> ApiError {
-    if !error.is_unavailable() {
-        return error;
-    }
-    tracing::error!(error = error.log_reason(), "An order could not be created because of an error of Postgres.");
-    ApiError::NoRoom(Box::new(AdmissionAnswer::Unavailable), language)
 }
 
 /// Lists orders by a partner's job id, by filters, or by an id.
@@ -457,10 +330,6 @@ pub(super) fn bounded_text(name: &str, value: Option<String>) -> Result<Option<S
         return Err(ApiError::invalid_member(name, format!("{name} {problem}")));
     }
     Ok(value)
-}
-
-fn created_json(new: &NewOrder, snapshot: &Snapshot) -> Value {
-    json!(OrderView::from(snapshot).with_details(new.details()))
 }
 
 /// Returns the order as this caller may see it after a change. A driver who returned the order sees less of it.
