@@ -10,7 +10,7 @@
 //! * [`language`]: the language of a request. [`catalogue`]: texts in English and Indonesian. [`reasons`]: values of
 //!   services as sentences.
 //! * [`form`]: validation of form fields. [`chart`]: small curves. [`map`]: maps of areas and drivers. [`table`]: pages
-//!   that are a table. [`ticket_link`]: links to ticket systems.
+//!   that are a table. [`ticket_link`]: links to ticket systems. [`outside_link`]: links to other systems.
 //! * `pages`: one file per page, with its actions. They call the same services as the HTTP API, and contain no SQL.
 
 // The futures of handlers nest deeper than the default limit.
@@ -24,6 +24,7 @@ mod form;
 mod guard;
 mod language;
 mod map;
+mod outside_link;
 mod page;
 mod page_error;
 mod pages;

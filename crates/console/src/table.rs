@@ -6,6 +6,7 @@ use askama::Template;
 
 use crate::{
     catalogue::{Words, fill, tr},
+    outside_link::OutsideLink,
     page::Shell,
     refusal::{self, Refusal},
     shown::escape,
@@ -45,6 +46,22 @@ impl Cell {
             html: format!("<a class=\"id\" href=\"{}\">{}</a>", escape(address), escape(text)),
             class: "",
             is_none: false,
+        }
+    }
+
+    /// Adds a link to another system.
+    pub(crate) fn and_link(self, link: Option<OutsideLink>) -> Self {
+        match link {
+            Some(link) => Self { html: format!("{} {link}", self.html), is_none: false, ..self },
+            None => self,
+        }
+    }
+
+    /// Returns the cell with the link, or the link alone.
+    pub(crate) fn with_link(cell: Option<Self>, link: Option<OutsideLink>) -> Option<Self> {
+        match cell {
+            Some(cell) => Some(cell.and_link(link)),
+            None => link.map(Self::html),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{catalogue::tr, shown::escape};
+use crate::{catalogue::tr, outside_link::write_link, shown::escape};
 use notify::tickets::AlertTicket;
 
 /// The id of a ticket. It links to the ticket system if the system's address is configured.
@@ -18,14 +18,10 @@ impl TicketLink {
 impl fmt::Display for TicketLink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let AlertTicket { channel, ticket, url } = &self.0;
-        let (id, channel) = (escape(ticket), escape(channel));
-        let Some(url) = url else { return write!(f, "<span class=\"id\" title=\"{channel}\">{id}</span>") };
-        let hint = tr("common.opens_new_tab");
-        write!(
-            f,
-            "<a class=\"id ticket\" href=\"{}\" target=\"_blank\" rel=\"noopener noreferrer\" title=\"{channel}, {hint}\">{id}<span aria-hidden=\"true\"> ↗</span></a>",
-            escape(url)
-        )
+        match url {
+            Some(url) => write_link(f, url, ticket.as_str(), &format!("{channel}, {}", tr("common.opens_new_tab"))),
+            None => write!(f, "<span class=\"id\" title=\"{}\">{}</span>", escape(channel), escape(ticket)),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use garde::Validate;
 use serde::{Deserialize, Serialize};
 
-use super::OidcConfig;
+use super::{OidcConfig, links::ConsoleLinks};
 use foundation::config::address::be_bind_or_empty;
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, Validate)]
@@ -20,6 +20,9 @@ pub struct ConsoleConfig {
     /// `None`: staff can sign in only with keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oidc: Option<OidcConfig>,
+    #[serde(default)]
+    #[garde(dive)]
+    pub links: ConsoleLinks,
 }
 
 /// Checks the path: segments of plain characters, outside the API's paths.

@@ -11,6 +11,7 @@ mod console;
 mod dispatch;
 mod environment;
 mod http;
+mod links;
 mod oidc;
 mod partner;
 mod payments;
@@ -56,6 +57,7 @@ pub use channels::{ChannelConfig, EmailConfig, SlackConfig, TicketConfig, TlsMod
 pub use console::ConsoleConfig;
 pub use dispatch::{DispatchConfig, DispatchOverrides};
 pub use http::HttpConfig;
+pub use links::{ConsoleLinks, LinkTemplate, LinkValue};
 pub use model::partner::{PollConfig, choice::ListedPartner};
 pub use oidc::{OidcConfig, StaffRole};
 pub use partner::{BreakerConfig, PartnerConfig};

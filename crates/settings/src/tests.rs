@@ -174,6 +174,26 @@ fn shipped_oidc_example_has_the_defaults() {
 }
 
 #[test]
+fn links_of_the_console_are_checked() {
+    assert_eq!(Config::defaults().console.links, ConsoleLinks::default(), "no links by default");
+    let links = with_file(&shipped_example("[console.links]")).unwrap().console.links;
+    assert_eq!(links.order.as_deref(), Some("https://crm.example.com/{metadata.crm_id}"));
+    assert!([links.customer, links.driver, links.booking].iter().all(Option::is_some));
+    for (link, problem) in [
+        ("order = \"http://crm.example.com/{id}\"", "console.links.order must start with https://"),
+        ("booking = \"https://{id}.example.com/\"", "console.links.booking must have its host, without a placeholder"),
+        (
+            "driver = \"https://hr.example.com/{driver}\"",
+            "console.links.driver must have no unknown placeholder such as {driver}; known are {id}",
+        ),
+        ("partner = \"https://p.example.com/{id}\"", "partner"),
+    ] {
+        let told = error(&format!("[console.links]\n{link}"));
+        assert!(told.contains(problem), "{link}: {told}");
+    }
+}
+
+#[test]
 fn several_partners_have_shares_or_an_order() {
     let with = |own: &str| {
         let partner = |name: &str| format!("[partners.{name}]\nurl = \"https://{name}.example.com\"\n");

@@ -14,6 +14,7 @@ use super::{
 use crate::{
     catalogue::{Words, fill, tr},
     form::{encode_component, read_query},
+    outside_link::OutsideLink,
     page::{Shell, render},
     page_error::PageError,
     session::SignedIn,
@@ -134,6 +135,8 @@ struct DriverDetailPage {
     idle_since: Moment,
     disabled: Option<Moment>,
     located: Option<Moment>,
+    /// Page of the driver in another system.
+    link: Option<OutsideLink>,
     /// Outcomes of the last days, each with its count.
     ends: Vec<(Chip, String)>,
     offers: Vec<OfferRow>,
@@ -191,6 +194,7 @@ pub(crate) async fn show_page(
         idle_since: Moment(driver.idle_since),
         disabled: driver.disabled_at.map(Moment),
         located: located.map(Moment),
+        link: OutsideLink::of_driver(app.config.console.links.driver.as_deref(), &driver.id),
         ends: ends.into_iter().map(|(state, count)| (offer_chip(state), count_text(count))).collect(),
         offers: offers.into_iter().map(|offer| OfferRow::new(offer, now)).collect(),
         order: driver.active_order,

@@ -24,6 +24,7 @@ use super::{
 use crate::{
     catalogue::{Words, fill, tr},
     form::{given_text, read_form, read_query, write_query},
+    outside_link::OutsideLink,
     page::{Shell, go_back, render, safe_path},
     page_error::PageError,
     reasons::{describe_job, describe_reason},
@@ -47,11 +48,12 @@ use model::{
     details::OrderPlace,
     ids::{DriverId, LatLng},
     messages,
-    order::{OfferState, OrderStatus, RefundProgress},
+    order::{Booking, OfferState, OrderStatus, RefundProgress},
     view::OrderView,
 };
 use notify::alerts::{self, AlertFilter, RaisedAlert};
 use orders::{query::TimelineEvent, update};
+use settings::ConsoleConfig;
 
 const REFRESH_S: u32 = 3;
 /// Maximum number of alerts on the page.
@@ -131,6 +133,7 @@ struct BookingRow {
     booking: String,
     job: String,
     error: String,
+    link: Option<OutsideLink>,
 }
 
 struct OrderAlertRow {
@@ -159,19 +162,28 @@ impl OrderAlertRow {
 }
 
 /// Returns the facts about an order, with links to their pages. Missing facts are omitted, except the driver.
-fn list_facts(base: &str, order: &OrderView, pickup: LatLng) -> Vec<(Words, Cell)> {
+fn list_facts(config: &ConsoleConfig, order: &OrderView, pickup: LatLng) -> Vec<(Words, Cell)> {
+    let (base, links) = (config.path.as_str(), &config.links);
+    let link = |template: &Option<String>, id: Option<&str>| {
+        OutsideLink::of_order(template.as_deref(), order, id, order.job_id.as_deref())
+    };
     let area = order.area_id.as_deref().map(|area| Cell::link(&area_page(base, area), area));
     let customer = order.customer_id.as_deref().map(|customer| {
         let found = write_query(&[("q", customer)]);
         Cell::link(&format!("{base}/orders{found}"), customer)
     });
+    let customer = Cell::with_link(customer, link(&links.customer, order.customer_id.as_deref()));
     let driver = match (order.driver_id.as_deref(), &order.partner) {
-        (Some(driver), None) => Cell::link(&driver_page(base, driver), driver),
+        (Some(driver), None) => {
+            let cell = Cell::link(&driver_page(base, driver), driver);
+            cell.and_link(link(&links.driver, Some(driver)))
+        }
         // A partner's driver has no page.
         (driver, _) => Cell::id(driver.unwrap_or_default()),
     };
     let amount = describe_amount(order.amount_minor, order.currency.as_deref());
     let facts = [
+        (tr("order.elsewhere"), link(&links.order, Some(order.order_id.as_str())).map(Cell::html)),
         (tr("common.service_type"), Some(Cell::text(&order.service_type))),
         (tr("common.pickup"), Some(Cell::text(describe_address(pickup, order.pickup.as_ref())))),
         (
@@ -355,7 +367,7 @@ fn build_page(
     } = explained;
     let text = |value: Option<String>| value.unwrap_or_else(|| "–".to_owned());
     let base = app.config.console.path.as_str();
-    let facts = list_facts(base, &order, pickup);
+    let facts = list_facts(&app.config.console, &order, pickup);
     let tells_overdue = |alert: &RaisedAlert| alert.kind == messages::STALE_TRIP && alert.acked_at.is_none();
     let is_overdue = order.status.occupies_driver() && raised.iter().any(tells_overdue);
     let waits = order.status == OrderStatus::Pending || order.held_for_review || is_overdue;
@@ -369,7 +381,12 @@ fn build_page(
         expires: Countdown { to: offer.expires_at, now },
         is_open: offer.state == OfferState::Offered,
     });
+    let link_booking = |booking: &Booking| {
+        let template = app.config.console.links.booking.as_deref();
+        OutsideLink::of_order(template, &order, booking.booking_id.as_deref(), booking.job_id.as_deref())
+    };
     let bookings = bookings.into_iter().map(|booking| BookingRow {
+        link: link_booking(&booking),
         attempt: booking.attempt_no,
         partner: booking.partner.into_string(),
         state: Code::new("booking_state", booking.state.as_str()),

@@ -1,8 +1,11 @@
-//! Number of orders that match a filter.
+//! Number of orders that match a filter, and links to other systems.
+
+use serde_json::json;
 
 use super::{Browser, statements_of};
 use accounts::api_keys::AccountRole;
-use test_support::{Api, TestApp};
+use settings::PartnerConfig;
+use test_support::{Api, TestApp, ride_with_id};
 
 #[tokio::test]
 async fn counts_follow_the_filter_and_lead_to_their_orders() {
@@ -75,4 +78,48 @@ async fn without_redis_order_page_shows_jobs_as_unknown() {
     let page = queues.text().await.unwrap();
     assert!(page.contains("does not respond") && page.contains(">Try again</a>"), "{page}");
     t.redis.restart().await.unwrap();
+}
+
+#[tokio::test]
+async fn links_to_other_systems_have_values_of_the_order() {
+    let t = TestApp::with(|config| {
+        let links = &mut config.console.links;
+        links.order = Some("https://crm.example.com/{metadata.crm_id}".to_owned());
+        links.customer = Some("https://crm.example.com/customers/{id}?from={order_id}".to_owned());
+        links.driver = Some("https://hr.example.com/{id}".to_owned());
+        links.booking = Some("https://bbd.example.com/{partner}/{partner_job_id}".to_owned());
+        config.partners.insert("bbd".into(), PartnerConfig::with_url("http://127.0.0.1:9/v1"));
+        config.service_types.entry("TAXI".into()).or_default().partner = Some("bbd".into());
+    })
+    .await;
+    let api = Api::start(&t.app).await;
+    let viewer = Browser::signed_in(&t, &api, AccountRole::Viewer).await;
+    t.drivers(&[("D1", 100.0)]).await;
+    t.order("PLAIN").await;
+    let mut ride = ride_with_id("ORD-1");
+    ride["customer_id"] = json!("a&b/c");
+    ride["metadata"] = json!({ "crm_id": "7 <x>", "other": "1" });
+    let created = api.post("/api/v1/orders", &t.key(AccountRole::Producer).await, ride).await;
+    assert_eq!(created.status, 201, "{created:?}");
+
+    let page = viewer.text("/console/orders/ORD-1").await;
+    for address in ["https://crm.example.com/7%20%3Cx%3E", "https://crm.example.com/customers/a%26b%2Fc?from=ORD-1"] {
+        let link = format!("href=\"{address}\" target=\"_blank\" rel=\"noopener noreferrer\"");
+        assert!(page.contains(&link), "{address}: {page}");
+    }
+    assert!(page.contains("Open crm.example.com") && !page.contains("hr.example.com"), "{page}");
+    assert!(!viewer.text("/console/orders/PLAIN").await.contains("example.com"), "links without values");
+    assert!(viewer.text("/console/drivers/D1").await.contains("href=\"https://hr.example.com/D1\""));
+
+    t.cancel("PLAIN").await.unwrap();
+    t.run_due().await;
+    t.accept_offer("ORD-1").await;
+    assert!(viewer.text("/console/orders/ORD-1").await.contains("href=\"https://hr.example.com/D1\""));
+
+    t.order_of("TAXI-1", "TAXI", "UNPAID").await;
+    t.run_due().await;
+    assert!(!viewer.text("/console/orders/TAXI-1").await.contains("bbd.example.com"), "the job id is not known");
+    t.sql("UPDATE bookings SET job_id = 'J/1' WHERE order_id = 'TAXI-1'").await;
+    let page = viewer.text("/console/orders/TAXI-1").await;
+    assert!(page.contains("href=\"https://bbd.example.com/bbd/J%2F1\""), "{page}");
 }
