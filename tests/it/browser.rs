@@ -4,7 +4,8 @@
 //! * `checks`: faults that no page may have: console errors, axe findings, lines wider than 390 px.
 //! * `board`: apalis-board, as `dispatchq dev` serves it.
 //! * `stage`: a console with data on each page, and a signed-in person.
-//! * `sign_in`, `orders`, `fleet`, `keys`: sign-in, and actions of dispatchers, support, operators and admins.
+//! * `sign_in`, `orders`, `order_form`, `fleet`, `keys`: sign-in, and actions of dispatchers, support, operators and
+//!   admins.
 //! * `plans`: a plan that outlives the processes which execute it.
 //! * `pages`: every page, empty and with data, light, dark and on a phone.
 //! * `refusals`: requests refused to a viewer and to another site. `outage`: a page recovers when `serve` restarts.
@@ -15,6 +16,7 @@ mod checks;
 mod chromium;
 mod fleet;
 mod keys;
+mod order_form;
 mod orders;
 mod outage;
 mod pages;

@@ -143,7 +143,7 @@ async fn show_again(guard: &PageGuard, sent: SentForm, status: StatusCode, probl
     for (page, request) in requests {
         let Some(request) = request else { continue };
         let refusal = Refusal::new(&action, values.clone(), (problem.title, problem.text.clone()), &page);
-        let refusal = Arc::new(refusal);
+        let refusal = Arc::new(refusal.about(problem.field));
         let answer = refusal::show_refusal(refusal.clone(), guard.pages.clone().call(request)).await;
         let Ok(mut answer) = answer;
         if answer.status() == StatusCode::OK && refusal.is_shown() {

@@ -44,7 +44,7 @@ struct ProblemPage {
 /// nothing. `again`: the form that can be sent again.
 pub(crate) fn dress_problem(
     app: &App,
-    PageProblem { title, text, sign_in }: PageProblem,
+    PageProblem { title, text, sign_in, .. }: PageProblem,
     (is_refresh, is_read): (bool, bool),
     again: Option<(String, Vec<(String, String)>)>,
     mut answer: Response,

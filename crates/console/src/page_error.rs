@@ -26,6 +26,8 @@ pub(crate) enum PageError {
     NotFound(Words),
     /// The values in the request are invalid.
     Invalid(String),
+    /// The value of this field of the form is invalid. The form shows the text at the field.
+    InvalidField(&'static str, String),
     /// The action is not possible in the current state.
     Conflict(String),
     /// Too many requests with this session.
@@ -49,13 +51,15 @@ pub(crate) enum PageError {
 pub(crate) struct PageProblem {
     pub(crate) title: Words,
     pub(crate) text: String,
+    /// Field of the form that has an invalid value.
+    pub(crate) field: Option<&'static str>,
     /// The person must sign in first, and is then redirected to this address.
     pub(crate) sign_in: Option<Option<String>>,
 }
 
 impl PageError {
     fn describe(self) -> (StatusCode, PageProblem) {
-        let problem = |title, text: String| PageProblem { title, text, sign_in: None };
+        let problem = |title, text: String| PageProblem { title, text, field: None, sign_in: None };
         let wait = |wait: Duration| {
             let span = describe_ms(wait.as_secs().max(1) * 1_000);
             fill!("problem.try_again_in", span)
@@ -64,11 +68,15 @@ impl PageError {
             Self::SignIn(target) => {
                 let text = tr("problem.your_session_ended_you");
                 let title = tr("common.sign_in");
-                (StatusCode::UNAUTHORIZED, PageProblem { title, text: text.into(), sign_in: Some(target) })
+                (StatusCode::UNAUTHORIZED, PageProblem { sign_in: Some(target), ..problem(title, text.into()) })
             }
             Self::Forbidden(text) => (StatusCode::FORBIDDEN, problem(tr("problem.not_allowed"), text.into())),
             Self::NotFound(text) => (StatusCode::NOT_FOUND, problem(tr("problem.not_found"), text.into())),
             Self::Invalid(text) => (StatusCode::UNPROCESSABLE_ENTITY, problem(tr("problem.invalid_input"), text)),
+            Self::InvalidField(field, text) => {
+                let problem = problem(tr("problem.invalid_input"), text);
+                (StatusCode::UNPROCESSABLE_ENTITY, PageProblem { field: Some(field), ..problem })
+            }
             Self::Conflict(text) => (StatusCode::CONFLICT, problem(tr("problem.action_refused"), text)),
             Self::TooMany(after) => {
                 let title = tr("problem.too_many_requests");

@@ -34,6 +34,8 @@ pub(crate) struct Refusal {
     pub(crate) values: Vec<(String, String)>,
     pub(crate) title: Words,
     pub(crate) text: String,
+    /// Field with the invalid value, if one is known.
+    pub(crate) field: Option<&'static str>,
     /// The address of the page that is shown again.
     pub(crate) page: String,
     place: Mutex<RefusalPlace>,
@@ -42,7 +44,12 @@ pub(crate) struct Refusal {
 impl Refusal {
     pub(crate) fn new(action: &str, values: Vec<(String, String)>, (title, text): (Words, String), page: &str) -> Self {
         let place = Mutex::new(RefusalPlace::Open);
-        Self { action: action.to_owned(), values, title, text, page: page.to_owned(), place }
+        Self { action: action.to_owned(), values, title, text, field: None, page: page.to_owned(), place }
+    }
+
+    /// Sets the field that has the invalid value.
+    pub(crate) fn about(self, field: Option<&'static str>) -> Self {
+        Self { field, ..self }
     }
 
     /// Returns whether the page has shown the refusal.
@@ -57,7 +64,9 @@ impl Refusal {
 
     /// Returns the values that a person filled in, without those that the page added.
     pub(crate) fn filled_in(&self) -> impl Iterator<Item = &(String, String)> {
-        self.values.iter().filter(|(name, value)| !value.is_empty() && !matches!(name.as_str(), "back" | "version"))
+        self.values
+            .iter()
+            .filter(|(name, value)| !value.is_empty() && !matches!(name.as_str(), "back" | "version" | "form_key"))
     }
 
     fn read_place(&self) -> RefusalPlace {

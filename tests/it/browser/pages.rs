@@ -8,7 +8,7 @@ use crate::support::TestApp;
 use accounts::api_keys::AccountRole;
 
 /// Paths below the console's path, for an admin.
-pub(super) const PAGES: [&str; 20] = [
+pub(super) const PAGES: [&str; 21] = [
     "",
     "/desk",
     "/alerts?show=all",
@@ -29,6 +29,7 @@ pub(super) const PAGES: [&str; 20] = [
     "/sessions",
     "/keys?show=all",
     "/users",
+    "/new-order",
 ];
 /// Pages of the orders, area, drivers, bindings and plan of [`lay_out`].
 pub(super) const SUBJECT_PAGES: [&str; 13] = [

@@ -12,7 +12,7 @@ use crate::support::TestApp;
 use accounts::api_keys::AccountRole;
 
 /// Actions of buttons with their subject. The list has only buttons that the test below reaches.
-const DEEDS: [&str; 37] = [
+const DEEDS: [&str; 39] = [
     "admission flag",
     "alerts ack",
     "areas override",
@@ -31,6 +31,8 @@ const DEEDS: [&str; 37] = [
     "fleet create",
     "keys create",
     "keys revoke",
+    "new-order create",
+    "new-order rows",
     "orders assign",
     "orders cancel",
     "orders hold",

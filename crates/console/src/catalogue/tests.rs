@@ -226,7 +226,7 @@ async fn texts_are_in_the_language_of_their_request() {
     assert!(script_texts(Language::Indonesian).contains("\"live\":\"Langsung\""));
 }
 
-const TEMPLATES: [(&str, &str); 17] = [
+const TEMPLATES: [(&str, &str); 19] = [
     ("action.html", include_str!("../../templates/action.html")),
     ("alerts.html", include_str!("../../templates/alerts.html")),
     ("binding.html", include_str!("../../templates/binding.html")),
@@ -237,8 +237,10 @@ const TEMPLATES: [(&str, &str); 17] = [
     ("layout.html", include_str!("../../templates/layout.html")),
     ("login.html", include_str!("../../templates/login.html")),
     ("new_key.html", include_str!("../../templates/new_key.html")),
+    ("new_order.html", include_str!("../../templates/new_order.html")),
     ("now.html", include_str!("../../templates/now.html")),
     ("order.html", include_str!("../../templates/order.html")),
+    ("order_form.html", include_str!("../../templates/order_form.html")),
     ("orders.html", include_str!("../../templates/orders.html")),
     ("problem.html", include_str!("../../templates/problem.html")),
     ("ranking.html", include_str!("../../templates/ranking.html")),

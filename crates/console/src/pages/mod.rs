@@ -4,7 +4,8 @@
 //!   languages.
 //! * [`now`]: the overview page.
 //! * [`orders`]: search for orders. [`order`]: one order. [`desk`]: orders that wait for a person. [`order_map`]: map
-//!   of an order. [`ranking`]: drivers considered for an order.
+//!   of an order. [`ranking`]: drivers considered for an order. [`new_order`]: creation of an order by hand.
+//!   [`order_form`]: the fields of this form.
 //! * [`refunds`], [`alerts`]: work of support. [`areas`], [`area`]: areas. [`admission`]: the flag of admission.
 //!   [`drivers`], [`driver`]: drivers. [`phone`]: a driver's phone number. [`contact`]: the contact of an order. [`partners`]: partners.
 //! * [`roles`]: roles that pages admit. [`rows`]: rows, forms and queries that pages share.
@@ -29,9 +30,11 @@ mod engine;
 mod keys;
 mod language;
 mod living_jobs;
+mod new_order;
 mod now;
 mod oidc;
 mod order;
+mod order_form;
 mod order_map;
 mod orders;
 mod outbox;
@@ -47,6 +50,7 @@ mod users;
 
 use axum::{
     Router,
+    extract::DefaultBodyLimit,
     routing::{get, post},
 };
 
@@ -57,6 +61,7 @@ use app::App;
 /// roles.
 pub(crate) fn routes(base: &str) -> Router<App> {
     let at = |path: &str| format!("{base}{path}");
+    let order_form_limit = DefaultBodyLimit::max(order_form::MOST_BYTES);
     Router::new()
         .route(base, get(now::show_page))
         .route(&at("/"), get(sign_in::to_first_page))
@@ -75,6 +80,9 @@ pub(crate) fn routes(base: &str) -> Router<App> {
         .route(&at("/orders/{id}/take"), post(desk::take_order))
         .route(&at("/orders/{id}/leave"), post(desk::leave_order))
         .route(&at("/orders/{id}/{action}"), post(order::act_on_order))
+        .route(&at("/new-order"), get(new_order::show_page))
+        .route(&at("/new-order/create"), get(new_order::to_form).post(new_order::create_order).layer(order_form_limit))
+        .route(&at("/new-order/rows"), get(new_order::to_form).post(new_order::add_rows).layer(order_form_limit))
         .route(&at("/desk"), get(desk::show_page))
         .route(&at("/refunds"), get(refunds::show_page))
         .route(&at("/refunds.csv"), get(refunds::export_csv))

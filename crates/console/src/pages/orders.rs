@@ -9,7 +9,10 @@ use axum::{
 };
 use serde::Deserialize;
 
-use super::{roles::STAFF, rows::OrderRow};
+use super::{
+    roles::{BOOKERS, STAFF},
+    rows::OrderRow,
+};
 use crate::{
     catalogue::{Words, tr},
     form::{encode_component, optional_text, parse_time, read_query, write_query},
@@ -167,6 +170,8 @@ struct OrdersPage {
     count: Option<String>,
     /// Counts by status, each with the address of these orders.
     by_status: Vec<(Chip, String, String)>,
+    /// Whether this person may create orders.
+    may_create: bool,
     /// Address of this page. `next` is that of the next page.
     here: String,
     next: Option<String>,
@@ -226,6 +231,7 @@ pub(crate) async fn show_page(
             .flat_map(|counts| &counts.by_status)
             .map(|(status, orders)| filter.link_to(*status, *orders))
             .collect(),
+        may_create: person.may(&BOOKERS),
         here: filter.to_query(&filter.cursor),
         next,
         filter: filter.with_filled_fields(&format!("{}/orders", app.config.console.path)),

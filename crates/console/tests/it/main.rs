@@ -2,7 +2,7 @@
 //!
 //! * `stage`: a browser, an example order, and the lists of pages and actions. `pages`: checks of each of them.
 //! * `areas`: thresholds. `audit`: staff actions. `bindings`: bindings and their OTPs. `desk`: desk claims. `fleet`:
-//!   drivers, areas and queues. `jobs`: contents of queues. `keys`: API keys. `orders`, `plans`, `refunds`, `users`,
+//!   drivers, areas and queues. `jobs`: contents of queues. `keys`: API keys. `new_order`: orders created by hand. `orders`, `plans`, `refunds`, `users`,
 //!   `maps`, `now`: the pages of these names.
 //! * `sign_in`: wrong keys. `oidc`: sign-in at a provider. `language`, `frame`: the texts and the frame of all pages.
 //! * `refused_actions`: a refused action keeps its page. `stream`: change notifications for pages.
@@ -22,6 +22,7 @@ mod jobs;
 mod keys;
 mod language;
 mod maps;
+mod new_order;
 mod now;
 mod oidc;
 mod orders;

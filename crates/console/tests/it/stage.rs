@@ -12,7 +12,7 @@ use foundation::outbound;
 use test_support::{Api, LogLines, TestApp, route, secs};
 
 /// Pages for reading, tested empty and with an order ORD-1.
-pub(crate) const PAGES: [&str; 22] = [
+pub(crate) const PAGES: [&str; 23] = [
     "/console",
     "/console/orders",
     "/console/orders?q=CUS-1",
@@ -35,6 +35,7 @@ pub(crate) const PAGES: [&str; 22] = [
     "/console/sessions",
     "/console/keys?show=all",
     "/console/users",
+    "/console/new-order",
 ];
 /// Number of pages about orders, and number of pages for all staff. The remaining pages are for operators and admins.
 pub(crate) const ABOUT_ORDERS: usize = 8;
@@ -109,7 +110,7 @@ pub(crate) async fn lay_out(t: &TestApp) {
 }
 
 /// Path and form of every button action.
-pub(crate) const ACTIONS: [(&str, &[(&str, &str)]); 32] = [
+pub(crate) const ACTIONS: [(&str, &[(&str, &str)]); 33] = [
     ("/console/orders/ORD-1/hold", &[("reason", "a test")]),
     ("/console/orders/ORD-1/resume", &[("reason", "a test")]),
     ("/console/orders/ORD-1/assign", &[("driver_id", "D1"), ("reason", "a test")]),
@@ -120,6 +121,7 @@ pub(crate) const ACTIONS: [(&str, &[(&str, &str)]); 32] = [
     ("/console/orders/ORD-1/leave", &[]),
     ("/console/orders/OWED/refund-start", &[("note", "a test")]),
     ("/console/orders/OWED/refund-done", &[("note", "a test")]),
+    ("/console/new-order/create", &[("service_type", "RIDE"), ("pickup", "-6.2, 106.8"), ("reason", "a test")]),
     ("/console/alerts/1/ack", &[("note", "a test")]),
     ("/console/areas/A1/override", &[("status", "FORCE_BUSY"), ("reason", "a test")]),
     ("/console/areas/A1/threshold", &[("service_type", "RIDE"), ("max_waiting_orders", "5"), ("reason", "a test")]),

@@ -1,0 +1,323 @@
+//! Form of an order's contents: its fields, the values that a person filled in, and the text of each field's rule.
+
+use std::collections::BTreeMap;
+
+use model::details::{
+    ADDRESS, CONTACT_NAME, LONGEST_METADATA_KEY, LONGEST_METADATA_VALUE, MOST_METADATA, MOST_METADATA_BYTES, NOTES,
+};
+use serde_json::{Map, Value, json};
+
+use crate::{
+    catalogue::{Words, fill, tr},
+    page_error::PageError,
+    refusal::Refusal,
+    shown::{group_digits, sentence},
+};
+
+/// Maximum size of the form. It fits the longest values, with three bytes for each encoded byte.
+pub(super) const MOST_BYTES: usize = 64 * 1024;
+/// Minimum number of rows for metadata, and number of rows that the button adds.
+const ROWS: usize = 3;
+
+/// A field of the form.
+pub(super) struct FormField {
+    pub(super) name: &'static str,
+    pub(super) label: Words,
+    /// "text", "tel", "email", "notes" or "choice".
+    pub(super) kind: &'static str,
+    pub(super) value: String,
+    pub(super) required: bool,
+    /// Values of a choice.
+    pub(super) options: Vec<String>,
+    /// Why the value is invalid.
+    pub(super) problem: Option<String>,
+}
+
+/// Fields under one heading.
+pub(super) struct FormSection {
+    pub(super) heading: Words,
+    pub(super) fields: Vec<FormField>,
+}
+
+/// Names and values of the form, as a person filled them in. Has no `Debug`, because it may have a contact.
+#[derive(Clone, Default)]
+pub(super) struct FilledForm(Vec<(String, String)>);
+
+impl FilledForm {
+    pub(super) fn new(values: Vec<(String, String)>) -> Self {
+        Self(values)
+    }
+
+    /// Returns the value of a field; empty if the form does not have it.
+    pub(super) fn value(&self, name: &'static str) -> &str {
+        self.all(name).next().unwrap_or_default()
+    }
+
+    fn all(&self, name: &'static str) -> impl Iterator<Item = &str> {
+        self.0.iter().filter(move |(own, _)| own == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Returns the value of a field on one line; `None` if it is blank.
+    fn line(&self, name: &'static str) -> Option<String> {
+        // Browsers send line ends of a text area as two characters.
+        let line = self.value(name).split(['\r', '\n']).map(str::trim).filter(|part| !part.is_empty());
+        let line = line.collect::<Vec<_>>().join(" ");
+        (!line.is_empty()).then_some(line)
+    }
+
+    /// Returns the rows of metadata, with `more` empty ones.
+    pub(super) fn rows(&self, more: usize) -> Vec<(String, String)> {
+        let mut rows: Vec<(String, String)> = self
+            .all("metadata_key")
+            .zip(self.all("metadata_value"))
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .collect();
+        let wanted = (rows.len() + more).clamp(ROWS, MOST_METADATA);
+        rows.resize(wanted.max(rows.len()), Default::default());
+        rows
+    }
+
+    /// Returns the body of the API's request for these values. Blank values are `null`.
+    pub(super) fn to_body(&self) -> Result<Map<String, Value>, PageError> {
+        let pickup = self.place("pickup", "pickup_address")?;
+        let dropoff = self.place("dropoff", "dropoff_address")?;
+        let contact = json!({
+            "name": self.line("contact_name"),
+            "phone": self.line("contact_phone").map(|phone| without_separators(&phone)),
+            "email": self.line("contact_email"),
+        });
+        let has_contact = contact.as_object().is_some_and(|members| members.values().any(|value| !value.is_null()));
+        let metadata = self.metadata()?;
+        let body = json!({
+            "service_type": self.line("service_type"),
+            "customer_id": self.line("customer_id"),
+            "pickup": pickup,
+            "dropoff": dropoff,
+            "notes": self.line("notes"),
+            "contact": has_contact.then_some(contact),
+            "metadata": (!metadata.is_empty()).then_some(metadata),
+        });
+        Ok(match body {
+            Value::Object(members) => members,
+            _ => Map::new(),
+        })
+    }
+
+    /// Returns a place; `None` if both fields are blank.
+    fn place(&self, coordinates: &'static str, address: &'static str) -> Result<Option<Value>, PageError> {
+        let address = self.line(address);
+        let refuse = |words: Words| Err(PageError::InvalidField(coordinates, words.into()));
+        let Some(text) = self.line(coordinates) else {
+            return match address {
+                Some(_) => refuse(tr("order_form.address_needs_coordinates")),
+                None => Ok(None),
+            };
+        };
+        match parse_coordinates(&text) {
+            Some((latitude, longitude)) => {
+                Ok(Some(json!({ "latitude": latitude, "longitude": longitude, "address": address })))
+            }
+            None => refuse(tr("order_form.coordinates_rule")),
+        }
+    }
+
+    fn metadata(&self) -> Result<BTreeMap<String, String>, PageError> {
+        let mut metadata = BTreeMap::new();
+        for (key, value) in self.rows(0) {
+            let (key, value) = (key.trim().to_owned(), value.trim().to_owned());
+            if key.is_empty() && value.is_empty() {
+                continue;
+            }
+            if metadata.contains_key(&key) {
+                return Err(PageError::InvalidField("metadata", fill!("order_form.key_given_twice", key)));
+            }
+            metadata.insert(key, value);
+        }
+        Ok(metadata)
+    }
+}
+
+/// Parses a latitude and a longitude, separated by a comma or a blank, as maps show them.
+fn parse_coordinates(text: &str) -> Option<(f64, f64)> {
+    let mut numbers = text.split([',', ' ']).filter(|part| !part.is_empty());
+    let mut number = || numbers.next()?.parse::<f64>().ok().filter(|number| number.is_finite());
+    let (latitude, longitude) = (number()?, number()?);
+    numbers.next().is_none().then_some((latitude, longitude))
+}
+
+/// Removes the characters that people write between the digits of a phone number.
+fn without_separators(phone: &str) -> String {
+    phone.chars().filter(|c| !matches!(c, ' ' | '-' | '(' | ')' | '.')).collect()
+}
+
+/// Returns the sections of the form, with these values. The field that the refusal names has its text.
+pub(super) fn list_sections(
+    filled: &FilledForm,
+    service_types: Vec<String>,
+    refused: Option<&Refusal>,
+) -> Vec<FormSection> {
+    let field = |name, label, kind| FormField {
+        name,
+        label,
+        kind,
+        value: filled.value(name).to_owned(),
+        required: false,
+        options: Vec::new(),
+        problem: find_problem(refused, name),
+    };
+    let text = |name, label| field(name, label, "text");
+    let required = |field| FormField { required: true, ..field };
+    let services = FormField { options: service_types, ..field("service_type", tr("common.service_type"), "choice") };
+    vec![
+        FormSection {
+            heading: tr("common.order"),
+            fields: vec![required(services), text("customer_id", tr("order_form.customer"))],
+        },
+        FormSection {
+            heading: tr("common.pickup"),
+            fields: vec![
+                required(text("pickup", tr("order_form.coordinates"))),
+                text("pickup_address", tr("order_form.address")),
+            ],
+        },
+        FormSection {
+            heading: tr("order.dropoff"),
+            fields: vec![
+                text("dropoff", tr("order_form.coordinates")),
+                text("dropoff_address", tr("order_form.address")),
+            ],
+        },
+        FormSection {
+            heading: tr("order_form.person_to_call"),
+            fields: vec![
+                text("contact_name", tr("common.name")),
+                field("contact_phone", tr("order_form.phone"), "tel"),
+                field("contact_email", tr("contact.email"), "email"),
+            ],
+        },
+        FormSection { heading: tr("order.notes"), fields: vec![field("notes", tr("order_form.notes"), "notes")] },
+    ]
+}
+
+/// Returns the text of the refusal if it is about this field.
+pub(super) fn find_problem(refused: Option<&Refusal>, field: &str) -> Option<String> {
+    refused.filter(|refused| refused.field == Some(field)).map(|refused| refused.text.clone())
+}
+
+/// Returns the refusal of a value by the service. `member` is the member of the API's body, and `text` the service's
+/// message, which is in English.
+pub(super) fn refuse_value(member: &str, text: &str) -> PageError {
+    let line = |most: usize| fill!("order_form.line_rule", most = group_digits(most as u64));
+    let (field, text) = match member {
+        "service_type" => ("service_type", tr("areas.service_type_not_exist").into()),
+        "customer_id" => ("customer_id", tr("order_form.customer_rule").into()),
+        "pickup" | "pickup/latitude" | "pickup/longitude" => ("pickup", tr("order_form.coordinates_rule").into()),
+        "dropoff" | "dropoff/latitude" | "dropoff/longitude" => ("dropoff", tr("order_form.coordinates_rule").into()),
+        "pickup/address" => ("pickup_address", line(ADDRESS.most)),
+        "dropoff/address" => ("dropoff_address", line(ADDRESS.most)),
+        "notes" => ("notes", line(NOTES.most)),
+        "contact/name" => ("contact_name", line(CONTACT_NAME.most)),
+        "contact/phone" => ("contact_phone", tr("order_form.phone_rule").into()),
+        "contact/email" => ("contact_email", tr("order_form.email_rule").into()),
+        "metadata" => ("metadata", metadata_rule()),
+        _ => return PageError::Invalid(sentence(text)),
+    };
+    PageError::InvalidField(field, text)
+}
+
+fn metadata_rule() -> String {
+    let (keys, key, value) = (MOST_METADATA, LONGEST_METADATA_KEY, LONGEST_METADATA_VALUE);
+    fill!("order_form.metadata_rule", keys, key, value, bytes = group_digits(MOST_METADATA_BYTES as u64))
+}
+
+/// Returns the label of a field for the notice above the form.
+pub(super) fn label_of(sections: &[FormSection], field: &str) -> Option<String> {
+    if field == "metadata" {
+        return Some(tr("order_form.metadata").into());
+    }
+    let section = sections.iter().find(|section| section.fields.iter().any(|own| own.name == field))?;
+    let own = section.fields.iter().find(|own| own.name == field)?;
+    Some(format!("{}, {}", section.heading, own.label))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn form(values: &[(&str, &str)]) -> FilledForm {
+        FilledForm::new(values.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
+    }
+
+    fn refused_field(values: &[(&str, &str)]) -> &'static str {
+        match form(values).to_body() {
+            Err(PageError::InvalidField(field, _)) => field,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn filled_form_becomes_the_body_of_a_creation() {
+        let body = form(&[
+            ("service_type", "RIDE"),
+            ("customer_id", " CUS-1 "),
+            ("pickup", "-6.2088, 106.8456"),
+            ("pickup_address", "Jalan Sudirman 1"),
+            ("dropoff", "-6.1754 106.8272"),
+            ("notes", "Ring twice.\r\nBlue gate."),
+            ("contact_phone", "+62 812-3456 789"),
+            ("metadata_key", ""),
+            ("metadata_value", ""),
+            ("metadata_key", "crm_id"),
+            ("metadata_value", "7"),
+        ]);
+        let expected = json!({
+            "service_type": "RIDE", "customer_id": "CUS-1", "notes": "Ring twice. Blue gate.",
+            "pickup": { "latitude": -6.2088, "longitude": 106.8456, "address": "Jalan Sudirman 1" },
+            "dropoff": { "latitude": -6.1754, "longitude": 106.8272, "address": null },
+            "contact": { "name": null, "phone": "+628123456789", "email": null },
+            "metadata": { "crm_id": "7" },
+        });
+        assert_eq!(Value::Object(body.to_body().unwrap()), expected);
+        let empty = form(&[("pickup", "0,0")]).to_body().unwrap();
+        assert_eq!(
+            (&empty["dropoff"], &empty["contact"], &empty["metadata"]),
+            (&json!(null), &json!(null), &json!(null))
+        );
+    }
+
+    #[test]
+    fn unreadable_values_name_their_field() {
+        for bad in ["-6.2", "here", "1,2,3", "NaN, 1", "106.8;-6.2"] {
+            assert_eq!(refused_field(&[("pickup", bad)]), "pickup", "{bad}");
+        }
+        assert_eq!(refused_field(&[("pickup", "0,0"), ("dropoff_address", "Monas")]), "dropoff");
+        let twice = [("metadata_key", "a"), ("metadata_value", "1"), ("metadata_key", "a "), ("metadata_value", "2")];
+        assert_eq!(refused_field(&twice), "metadata");
+    }
+
+    #[test]
+    fn form_has_empty_rows_up_to_the_limit() {
+        let filled = form(&[("metadata_key", "a"), ("metadata_value", "1")]);
+        assert_eq!(filled.rows(0).len(), ROWS);
+        assert_eq!(filled.rows(ROWS).len(), ROWS + 1);
+        let full = FilledForm::new(
+            (0..60)
+                .flat_map(|n| {
+                    [("metadata_key".to_owned(), n.to_string()), ("metadata_value".to_owned(), String::new())]
+                })
+                .collect(),
+        );
+        assert_eq!(full.rows(ROWS).len(), 60, "no value is lost");
+    }
+
+    #[test]
+    fn service_refusal_names_the_field_of_its_member() {
+        for (member, field) in
+            [("contact/phone", "contact_phone"), ("pickup/address", "pickup_address"), ("metadata", "metadata")]
+        {
+            let PageError::InvalidField(named, text) = refuse_value(member, "English") else { panic!("{member}") };
+            assert!(named == field && text != "English", "{member}: {named} {text}");
+        }
+        assert!(matches!(refuse_value("unheard", "it is bad"), PageError::Invalid(text) if text == "It is bad."));
+    }
+}
