@@ -1,4 +1,4 @@
-//! Staff create an order by hand.
+//! Staff create an order by hand and change its contents.
 
 use serde_json::json;
 
@@ -110,4 +110,36 @@ async fn form_works_without_scripts() {
     browser.click("form.long button", "Create order").await;
     browser.until_text("The order was created.").await;
     assert_eq!(t.texts("SELECT customer_id FROM orders").await, ["CUS-7"]);
+}
+
+#[tokio::test]
+async fn two_people_change_one_order() {
+    let t = TestApp::start().await;
+    t.order("ORD-1").await;
+    let mut console = Console::open(&t, AccountRole::Dispatcher).await;
+    let mut other = Console::open(&t, AccountRole::Support).await;
+    console.visit("/orders/ORD-1").await;
+    let browser = &mut console.browser;
+    browser.click("a.button", "Change contents").await;
+    browser.until_path("/console/orders/ORD-1/contents").await;
+    other.visit("/orders/ORD-1/contents").await;
+    other.browser.fill("textarea[name=notes]", "Blue gate.").await;
+    other.browser.click("form.long button", "Save changes").await;
+    other.browser.until_text("The contents of the order were changed.").await;
+
+    let browser = &mut console.browser;
+    browser.fill("textarea[name=notes]", "Ring twice.").await;
+    browser.click("form.long button", "Save changes").await;
+    browser.until_text("support:test-support changed notes").await;
+    browser.until_text("Stored value: Blue gate.").await;
+    assert_eq!(browser.status, 409);
+    browser.resize(PHONE, 844, true).await;
+    browser.assert_accessible("a conflict").await;
+    browser.assert_fits("a conflict", PHONE).await;
+    browser.take_faults();
+    browser.click("form.long button", "Save changes").await;
+    browser.until_text("The contents of the order were changed.").await;
+    browser.until_text("Ring twice.").await;
+    assert_eq!(t.texts("SELECT notes FROM order_details").await, ["Ring twice."]);
+    t.assert_sound().await;
 }

@@ -32,9 +32,10 @@ pub(super) const PAGES: [&str; 21] = [
     "/new-order",
 ];
 /// Pages of the orders, area, drivers, bindings and plan of [`lay_out`].
-pub(super) const SUBJECT_PAGES: [&str; 13] = [
+pub(super) const SUBJECT_PAGES: [&str; 14] = [
     "/desk?order=HELD",
     "/orders/WAITS",
+    "/orders/WAITS/contents",
     "/orders/HELD",
     "/orders/ASKS",
     "/orders/RIDES",

@@ -12,7 +12,7 @@ use crate::support::TestApp;
 use accounts::api_keys::AccountRole;
 
 /// Actions of buttons with their subject. The list has only buttons that the test below reaches.
-const DEEDS: [&str; 39] = [
+const DEEDS: [&str; 41] = [
     "admission flag",
     "alerts ack",
     "areas override",
@@ -35,6 +35,7 @@ const DEEDS: [&str; 39] = [
     "new-order rows",
     "orders assign",
     "orders cancel",
+    "orders change",
     "orders hold",
     "orders leave",
     "orders redispatch",
@@ -42,6 +43,7 @@ const DEEDS: [&str; 39] = [
     "orders refund-start",
     "orders release",
     "orders resume",
+    "orders rows",
     "orders take",
     "outbox replay",
     "partners share",

@@ -226,10 +226,11 @@ async fn texts_are_in_the_language_of_their_request() {
     assert!(script_texts(Language::Indonesian).contains("\"live\":\"Langsung\""));
 }
 
-const TEMPLATES: [(&str, &str); 19] = [
+const TEMPLATES: [(&str, &str); 20] = [
     ("action.html", include_str!("../../templates/action.html")),
     ("alerts.html", include_str!("../../templates/alerts.html")),
     ("binding.html", include_str!("../../templates/binding.html")),
+    ("change_order.html", include_str!("../../templates/change_order.html")),
     ("desk.html", include_str!("../../templates/desk.html")),
     ("door.html", include_str!("../../templates/door.html")),
     ("driver.html", include_str!("../../templates/driver.html")),

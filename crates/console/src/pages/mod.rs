@@ -5,7 +5,7 @@
 //! * [`now`]: the overview page.
 //! * [`orders`]: search for orders. [`order`]: one order. [`desk`]: orders that wait for a person. [`order_map`]: map
 //!   of an order. [`ranking`]: drivers considered for an order. [`new_order`]: creation of an order by hand.
-//!   [`order_form`]: the fields of this form.
+//!   [`change_order`]: change of its contents. [`order_form`]: the fields of both forms.
 //! * [`refunds`], [`alerts`]: work of support. [`areas`], [`area`]: areas. [`admission`]: the flag of admission.
 //!   [`drivers`], [`driver`]: drivers. [`phone`]: a driver's phone number. [`contact`]: the contact of an order. [`partners`]: partners.
 //! * [`roles`]: roles that pages admit. [`rows`]: rows, forms and queries that pages share.
@@ -20,6 +20,7 @@ mod area;
 mod areas;
 mod audit;
 mod bindings;
+mod change_order;
 mod changes;
 mod contact;
 mod control;
@@ -79,6 +80,15 @@ pub(crate) fn routes(base: &str) -> Router<App> {
         .route(&at("/orders/{id}/cancel"), post(order::cancel_order))
         .route(&at("/orders/{id}/take"), post(desk::take_order))
         .route(&at("/orders/{id}/leave"), post(desk::leave_order))
+        .route(&at("/orders/{id}/contents"), get(change_order::show_page))
+        .route(
+            &at("/orders/{id}/contents/change"),
+            get(change_order::to_form).post(change_order::change_order).layer(order_form_limit),
+        )
+        .route(
+            &at("/orders/{id}/contents/rows"),
+            get(change_order::to_form).post(change_order::add_rows).layer(order_form_limit),
+        )
         .route(&at("/orders/{id}/{action}"), post(order::act_on_order))
         .route(&at("/new-order"), get(new_order::show_page))
         .route(&at("/new-order/create"), get(new_order::to_form).post(new_order::create_order).layer(order_form_limit))

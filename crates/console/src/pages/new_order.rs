@@ -14,7 +14,7 @@ use axum::{
 use uuid::Uuid;
 
 use super::{
-    order_form::{FilledForm, FormSection, find_problem, label_of, list_sections, refuse_value},
+    order_form::{FilledForm, FormSection, MetadataPart, ShownForm, refuse_value},
     roles::BOOKERS,
 };
 use crate::{
@@ -54,8 +54,7 @@ struct NewOrderPage {
     refused: Option<(String, String)>,
     form_key: String,
     sections: Vec<FormSection>,
-    metadata: Vec<(String, String)>,
-    metadata_problem: Option<String>,
+    metadata: MetadataPart,
 }
 
 fn build_page(
@@ -66,25 +65,19 @@ fn build_page(
     refused: Option<&Refusal>,
 ) -> NewOrderPage {
     let service_types = app.config.service_types.keys().map(ServiceType::to_string).collect();
-    let sections = list_sections(filled, service_types, refused);
+    let form = ShownForm { filled, refused, stored: None };
+    let mut sections = vec![form.order_section(service_types)];
+    sections.extend(form.contents_sections(None));
     // A key that was used with other values gives way to a new one.
     let kept = Some(filled.value(FORM_KEY)).filter(|_| refused.is_none_or(|refused| refused.field != Some(FORM_KEY)));
     let form_key = kept.and_then(|key| key.parse::<Uuid>().ok()).unwrap_or_else(Uuid::new_v4);
     NewOrderPage {
         shell: Shell::for_person(&app.config, person, "/orders", tr("order_form.new_order"), None),
-        refused: refused.map(|refused| describe_refusal(refused, &sections)),
+        refused: form.notice(&sections),
         form_key: form_key.to_string(),
-        metadata: filled.rows(more),
-        metadata_problem: find_problem(refused, "metadata"),
+        metadata: form.metadata(more),
         sections,
     }
-}
-
-/// Returns the title and the text of a refusal. The text names the field.
-fn describe_refusal(refused: &Refusal, sections: &[FormSection]) -> (String, String) {
-    let field = refused.field.and_then(|field| label_of(sections, field));
-    let text = field.map(|field| fill!("order_form.at_field", field, text = refused.text));
-    (refused.title.into(), text.unwrap_or_else(|| refused.text.clone()))
 }
 
 pub(crate) async fn show_page(State(app): State<App>, person: SignedIn) -> Result<Response, PageError> {

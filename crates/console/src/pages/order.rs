@@ -18,7 +18,7 @@ use super::{
     living_jobs::job_cell,
     order_map,
     ranking::RankingPart,
-    roles::{CALLERS, DISPATCHERS, REFUNDERS, STAFF},
+    roles::{BOOKERS, CALLERS, DISPATCHERS, REFUNDERS, STAFF},
     rows::{Deed, parse_order},
 };
 use crate::{
@@ -41,10 +41,9 @@ use ::desk::{
     },
     reports::page_changes::ChangeTopic,
 };
-use accounts::api_keys::AccountRole;
 use app::App;
 use model::{
-    decide::actions,
+    decide::{actions, contents::is_before_pickup},
     details::OrderPlace,
     ids::{DriverId, LatLng},
     messages,
@@ -58,7 +57,6 @@ use settings::ConsoleConfig;
 const REFRESH_S: u32 = 3;
 /// Maximum number of alerts on the page.
 const ALERTS: u32 = 20;
-const CANCELLERS: [AccountRole; 2] = [AccountRole::Dispatcher, AccountRole::Support];
 
 /// A job that runs next.
 struct NextStep {
@@ -260,7 +258,7 @@ fn list_actions(person: &SignedIn, order: &OrderView, ranking: Option<&RankingPa
         let note = vec![Field::required("note", tr("refunds.how_money_paid_back"))];
         actions.push(Action::new(tr("common.complete_refund"), path("refund-done"), note));
     }
-    if person.may(&CANCELLERS) && !status.is_closed() && status != OrderStatus::PickedUp {
+    if person.may(&BOOKERS) && !status.is_closed() && status != OrderStatus::PickedUp {
         let cancel = of_reason(tr("common.cancel_order"), "cancel");
         actions.push(cancel.danger().hint(tr("order.cannot_undone_paid_amount")));
     }
@@ -303,6 +301,8 @@ struct OrderDetailPage {
     /// Whether this person may claim the order.
     may_take: bool,
     may_leave: bool,
+    /// Whether this person may change the contents.
+    may_change: bool,
     actions: Vec<Action>,
 }
 
@@ -422,6 +422,7 @@ fn build_page(
         back: format!("/orders/{}", order.order_id),
         may_take: dispatches && waits && !is_mine,
         may_leave: dispatches && is_mine,
+        may_change: person.may(&BOOKERS) && is_before_pickup(order.status),
         ranking,
         earlier: earlier_rankings.into_iter().map(RankingPart::of_attempt).collect(),
         bookings: bookings.collect(),
@@ -477,7 +478,7 @@ pub(crate) async fn cancel_order(
     path: Path<String>,
     form: Result<Form<ActionForm>, FormRejection>,
 ) -> Result<Response, PageError> {
-    person.require_role(&CANCELLERS)?;
+    person.require_role(&BOOKERS)?;
     let id = parse_order(path)?;
     let reason = given_text(tr("common.reason"), &read_form(form)?.reason)?;
     let actor = person.actor();

@@ -2,8 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use model::details::{
-    ADDRESS, CONTACT_NAME, LONGEST_METADATA_KEY, LONGEST_METADATA_VALUE, MOST_METADATA, MOST_METADATA_BYTES, NOTES,
+use model::{
+    details::{
+        ADDRESS, CONTACT_NAME, LONGEST_METADATA_KEY, LONGEST_METADATA_VALUE, MOST_METADATA, MOST_METADATA_BYTES, NOTES,
+    },
+    ids::LatLng,
+    order_patch::OrderContents,
 };
 use serde_json::{Map, Value, json};
 
@@ -23,7 +27,7 @@ const ROWS: usize = 3;
 pub(super) struct FormField {
     pub(super) name: &'static str,
     pub(super) label: Words,
-    /// "text", "tel", "email", "notes" or "choice".
+    /// "text", "tel", "notes" or "choice".
     pub(super) kind: &'static str,
     pub(super) value: String,
     pub(super) required: bool,
@@ -31,11 +35,14 @@ pub(super) struct FormField {
     pub(super) options: Vec<String>,
     /// Why the value is invalid.
     pub(super) problem: Option<String>,
+    /// Stored value, if another person has changed it.
+    pub(super) stored: Option<String>,
 }
 
 /// Fields under one heading.
 pub(super) struct FormSection {
     pub(super) heading: Words,
+    pub(super) hint: Option<Words>,
     pub(super) fields: Vec<FormField>,
 }
 
@@ -46,6 +53,25 @@ pub(super) struct FilledForm(Vec<(String, String)>);
 impl FilledForm {
     pub(super) fn new(values: Vec<(String, String)>) -> Self {
         Self(values)
+    }
+
+    /// Returns the form with stored contents. It has no contact, because each view of a contact is recorded.
+    pub(super) fn of_contents(contents: &OrderContents) -> Self {
+        let OrderContents { pickup, details } = contents;
+        let coordinates = |place: LatLng| format!("{}, {}", place.lat, place.lng);
+        let dropoff = details.dropoff.as_ref();
+        let mut values = vec![("pickup", coordinates(*pickup))];
+        let texts = [
+            ("pickup_address", details.pickup_address.clone()),
+            ("dropoff", dropoff.map(|place| coordinates(place.as_lat_lng()))),
+            ("dropoff_address", dropoff.and_then(|place| place.address.clone())),
+            ("notes", details.notes.clone()),
+        ];
+        values.extend(texts.into_iter().filter_map(|(name, text)| Some((name, text?))));
+        for (key, value) in &details.metadata {
+            values.extend([("metadata_key", key.clone()), ("metadata_value", value.clone())]);
+        }
+        Self(values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
     }
 
     /// Returns the value of a field; empty if the form does not have it.
@@ -103,6 +129,32 @@ impl FilledForm {
         })
     }
 
+    /// Returns the changes that turn these contents into the values of the form, as a JSON Merge Patch. A blank field of
+    /// the contact keeps its value, and `-` removes it.
+    pub(super) fn to_patch(&self, before: &OrderContents) -> Result<Value, PageError> {
+        let mut contact = Map::new();
+        for (member, field) in [("name", "contact_name"), ("phone", "contact_phone"), ("email", "contact_email")] {
+            match self.line(field) {
+                None => {}
+                Some(dash) if dash == "-" => drop(contact.insert(member.to_owned(), Value::Null)),
+                Some(text) => {
+                    let text = if member == "phone" { without_separators(&text) } else { text };
+                    contact.insert(member.to_owned(), Value::String(text));
+                }
+            }
+        }
+        let mut metadata: BTreeMap<String, Option<String>> =
+            before.details.metadata.keys().map(|key| (key.clone(), None)).collect();
+        metadata.extend(self.metadata()?.into_iter().map(|(key, value)| (key, Some(value))));
+        Ok(json!({
+            "pickup": self.place("pickup", "pickup_address")?,
+            "dropoff": self.place("dropoff", "dropoff_address")?,
+            "notes": self.line("notes"),
+            "contact": contact,
+            "metadata": metadata,
+        }))
+    }
+
     /// Returns a place; `None` if both fields are blank.
     fn place(&self, coordinates: &'static str, address: &'static str) -> Result<Option<Value>, PageError> {
         let address = self.line(address);
@@ -150,57 +202,98 @@ fn without_separators(phone: &str) -> String {
     phone.chars().filter(|c| !matches!(c, ' ' | '-' | '(' | ')' | '.')).collect()
 }
 
-/// Returns the sections of the form, with these values. The field that the refusal names has its text.
-pub(super) fn list_sections(
-    filled: &FilledForm,
-    service_types: Vec<String>,
-    refused: Option<&Refusal>,
-) -> Vec<FormSection> {
-    let field = |name, label, kind| FormField {
-        name,
-        label,
-        kind,
-        value: filled.value(name).to_owned(),
-        required: false,
-        options: Vec::new(),
-        problem: find_problem(refused, name),
-    };
-    let text = |name, label| field(name, label, "text");
-    let required = |field| FormField { required: true, ..field };
-    let services = FormField { options: service_types, ..field("service_type", tr("common.service_type"), "choice") };
-    vec![
-        FormSection {
-            heading: tr("common.order"),
-            fields: vec![required(services), text("customer_id", tr("order_form.customer"))],
-        },
-        FormSection {
-            heading: tr("common.pickup"),
-            fields: vec![
-                required(text("pickup", tr("order_form.coordinates"))),
-                text("pickup_address", tr("order_form.address")),
-            ],
-        },
-        FormSection {
-            heading: tr("order.dropoff"),
-            fields: vec![
-                text("dropoff", tr("order_form.coordinates")),
-                text("dropoff_address", tr("order_form.address")),
-            ],
-        },
-        FormSection {
-            heading: tr("order_form.person_to_call"),
-            fields: vec![
-                text("contact_name", tr("common.name")),
-                field("contact_phone", tr("order_form.phone"), "tel"),
-                field("contact_email", tr("contact.email"), "email"),
-            ],
-        },
-        FormSection { heading: tr("order.notes"), fields: vec![field("notes", tr("order_form.notes"), "notes")] },
-    ]
+/// Form as it is shown: the values, and the refusal of an earlier try.
+#[derive(Clone, Copy)]
+pub(super) struct ShownForm<'a> {
+    pub(super) filled: &'a FilledForm,
+    pub(super) refused: Option<&'a Refusal>,
+    /// Stored values, if another person has changed them since the form was loaded.
+    pub(super) stored: Option<&'a FilledForm>,
+}
+
+impl ShownForm<'_> {
+    fn field(&self, name: &'static str, label: Words, kind: &'static str) -> FormField {
+        let value = self.filled.value(name);
+        let stored = self.stored.map(|stored| stored.value(name)).filter(|stored| *stored != value);
+        FormField {
+            name,
+            label,
+            kind,
+            value: value.to_owned(),
+            required: false,
+            options: Vec::new(),
+            problem: find_problem(self.refused, name),
+            stored: stored.map(str::to_owned),
+        }
+    }
+
+    fn place(&self, heading: Words, [coordinates, address]: [&'static str; 2], required: bool) -> FormSection {
+        let coordinates = self.field(coordinates, tr("order_form.coordinates"), "text");
+        let address = self.field(address, tr("order_form.address"), "text");
+        FormSection { heading, hint: None, fields: vec![FormField { required, ..coordinates }, address] }
+    }
+
+    /// Returns the section with the values that only a new order can set.
+    pub(super) fn order_section(&self, service_types: Vec<String>) -> FormSection {
+        let services = self.field("service_type", tr("common.service_type"), "choice");
+        let services = FormField { options: service_types, required: true, ..services };
+        let customer = self.field("customer_id", tr("order_form.customer"), "text");
+        FormSection { heading: tr("common.order"), hint: None, fields: vec![services, customer] }
+    }
+
+    /// Returns the sections with the contents of an order, without its metadata. `contact` explains the fields of the
+    /// contact.
+    pub(super) fn contents_sections(&self, contact: Option<Words>) -> Vec<FormSection> {
+        let fields = vec![
+            self.field("contact_name", tr("common.name"), "text"),
+            self.field("contact_phone", tr("order_form.phone"), "tel"),
+            // Not "email", because a browser would refuse the dash that removes the value.
+            self.field("contact_email", tr("contact.email"), "text"),
+        ]
+        .into_iter()
+        .map(|field| FormField { stored: None, ..field })
+        .collect();
+        let notes = vec![self.field("notes", tr("order_form.notes"), "notes")];
+        vec![
+            self.place(tr("common.pickup"), ["pickup", "pickup_address"], true),
+            self.place(tr("order.dropoff"), ["dropoff", "dropoff_address"], false),
+            FormSection { heading: tr("order_form.person_to_call"), hint: contact, fields },
+            FormSection { heading: tr("order.notes"), hint: None, fields: notes },
+        ]
+    }
+
+    /// Returns the metadata with `more` empty rows.
+    pub(super) fn metadata(&self, more: usize) -> MetadataPart {
+        let list = |form: &FilledForm| {
+            let pairs = form.rows(0).into_iter().filter(|(key, _)| !key.is_empty());
+            pairs.map(|(key, value)| format!("{key} = {value}")).collect::<Vec<_>>().join(", ")
+        };
+        MetadataPart {
+            rows: self.filled.rows(more),
+            problem: find_problem(self.refused, "metadata"),
+            stored: self.stored.map(list).filter(|stored| *stored != list(self.filled)),
+        }
+    }
+
+    /// Returns the title and the text of the refusal for the notice above the form. The text names the field.
+    pub(super) fn notice(&self, sections: &[FormSection]) -> Option<(String, String)> {
+        let refused = self.refused?;
+        let field = refused.field.and_then(|field| label_of(sections, field));
+        let text = field.map(|field| fill!("order_form.at_field", field, text = refused.text));
+        Some((refused.title.into(), text.unwrap_or_else(|| refused.text.clone())))
+    }
+}
+
+/// Rows of metadata.
+pub(super) struct MetadataPart {
+    pub(super) rows: Vec<(String, String)>,
+    pub(super) problem: Option<String>,
+    /// Stored values, if another person has changed them.
+    pub(super) stored: Option<String>,
 }
 
 /// Returns the text of the refusal if it is about this field.
-pub(super) fn find_problem(refused: Option<&Refusal>, field: &str) -> Option<String> {
+fn find_problem(refused: Option<&Refusal>, field: &str) -> Option<String> {
     refused.filter(|refused| refused.field == Some(field)).map(|refused| refused.text.clone())
 }
 
@@ -231,7 +324,7 @@ fn metadata_rule() -> String {
 }
 
 /// Returns the label of a field for the notice above the form.
-pub(super) fn label_of(sections: &[FormSection], field: &str) -> Option<String> {
+fn label_of(sections: &[FormSection], field: &str) -> Option<String> {
     if field == "metadata" {
         return Some(tr("order_form.metadata").into());
     }
@@ -242,6 +335,8 @@ pub(super) fn label_of(sections: &[FormSection], field: &str) -> Option<String> 
 
 #[cfg(test)]
 mod tests {
+    use model::{details::OrderDetails, order_patch::OrderPatch};
+
     use super::*;
 
     fn form(values: &[(&str, &str)]) -> FilledForm {
@@ -283,6 +378,34 @@ mod tests {
             (&empty["dropoff"], &empty["contact"], &empty["metadata"]),
             (&json!(null), &json!(null), &json!(null))
         );
+    }
+
+    #[test]
+    fn patch_turns_contents_into_the_form() {
+        let details = OrderDetails {
+            notes: Some("old".to_owned()),
+            metadata: [("crm_id".to_owned(), "7".to_owned()), ("old".to_owned(), "x".to_owned())].into(),
+            ..OrderDetails::default()
+        };
+        let before = OrderContents { pickup: LatLng::new(-6.2, 106.8), details };
+        let same = FilledForm::of_contents(&before);
+        let patch: OrderPatch = serde_json::from_value(same.to_patch(&before).unwrap()).unwrap();
+        assert_eq!(patch.apply_to(&before).unwrap(), before);
+        let changed = form(&[
+            ("pickup", "-6.3, 106.9"),
+            ("dropoff", "1,2"),
+            ("contact_phone", "+62 812"),
+            ("contact_email", "-"),
+            ("metadata_key", "crm_id"),
+            ("metadata_value", "8"),
+        ]);
+        let expected = json!({
+            "pickup": { "latitude": -6.3, "longitude": 106.9, "address": null },
+            "dropoff": { "latitude": 1.0, "longitude": 2.0, "address": null },
+            "notes": null, "contact": { "phone": "+62812", "email": null },
+            "metadata": { "crm_id": "8", "old": null },
+        });
+        assert_eq!(changed.to_patch(&before).unwrap(), expected);
     }
 
     #[test]

@@ -7,7 +7,7 @@ pub(super) const STAFF: [AccountRole; 4] =
     [AccountRole::Viewer, AccountRole::Dispatcher, AccountRole::Support, AccountRole::Operator];
 /// Roles that decide on orders that wait for a person.
 pub(super) const DISPATCHERS: [AccountRole; 2] = [AccountRole::Dispatcher, AccountRole::Operator];
-/// Roles that create orders for callers and change their contents.
+/// Roles that create orders for callers, change their contents, and cancel them.
 pub(super) const BOOKERS: [AccountRole; 2] = [AccountRole::Dispatcher, AccountRole::Support];
 /// Roles that see drivers' phone numbers.
 pub(super) const CALLERS: [AccountRole; 3] = [AccountRole::Dispatcher, AccountRole::Support, AccountRole::Operator];

@@ -2,7 +2,8 @@
 //!
 //! * `stage`: a browser, an example order, and the lists of pages and actions. `pages`: checks of each of them.
 //! * `areas`: thresholds. `audit`: staff actions. `bindings`: bindings and their OTPs. `desk`: desk claims. `fleet`:
-//!   drivers, areas and queues. `jobs`: contents of queues. `keys`: API keys. `new_order`: orders created by hand. `orders`, `plans`, `refunds`, `users`,
+//!   drivers, areas and queues. `jobs`: contents of queues. `keys`: API keys. `new_order`, `change_order`: orders created and
+//!   changed by hand. `orders`, `plans`, `refunds`, `users`,
 //!   `maps`, `now`: the pages of these names.
 //! * `sign_in`: wrong keys. `oidc`: sign-in at a provider. `language`, `frame`: the texts and the frame of all pages.
 //! * `refused_actions`: a refused action keeps its page. `stream`: change notifications for pages.
@@ -14,6 +15,7 @@
 mod areas;
 mod audit;
 mod bindings;
+mod change_order;
 mod cost;
 mod desk;
 mod fleet;

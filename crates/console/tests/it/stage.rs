@@ -110,7 +110,7 @@ pub(crate) async fn lay_out(t: &TestApp) {
 }
 
 /// Path and form of every button action.
-pub(crate) const ACTIONS: [(&str, &[(&str, &str)]); 33] = [
+pub(crate) const ACTIONS: [(&str, &[(&str, &str)]); 34] = [
     ("/console/orders/ORD-1/hold", &[("reason", "a test")]),
     ("/console/orders/ORD-1/resume", &[("reason", "a test")]),
     ("/console/orders/ORD-1/assign", &[("driver_id", "D1"), ("reason", "a test")]),
@@ -121,6 +121,7 @@ pub(crate) const ACTIONS: [(&str, &[(&str, &str)]); 33] = [
     ("/console/orders/ORD-1/leave", &[]),
     ("/console/orders/OWED/refund-start", &[("note", "a test")]),
     ("/console/orders/OWED/refund-done", &[("note", "a test")]),
+    ("/console/orders/ORD-1/contents/change", &[("version", "0"), ("pickup", "-6.2, 106.8"), ("notes", "a test")]),
     ("/console/new-order/create", &[("service_type", "RIDE"), ("pickup", "-6.2, 106.8"), ("reason", "a test")]),
     ("/console/alerts/1/ack", &[("note", "a test")]),
     ("/console/areas/A1/override", &[("status", "FORCE_BUSY"), ("reason", "a test")]),

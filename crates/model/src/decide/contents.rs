@@ -15,10 +15,15 @@ use crate::{
 
 /// Refuses a change to an order that was picked up or has ended.
 pub fn check_changeable(order: &Order) -> Result<(), OrderRefusal> {
-    if order.status.is_searching() || order.status == OrderStatus::DriverAssigned {
+    if is_before_pickup(order.status) {
         return Ok(());
     }
     Err(OrderRefusal::WrongState { status: order.status, allowed: "any state before PICKED_UP" })
+}
+
+/// Returns whether the contents of an order in this state can be changed.
+pub fn is_before_pickup(status: OrderStatus) -> bool {
+    status.is_searching() || status == OrderStatus::DriverAssigned
 }
 
 /// Changes the contents from `before` to `after`. Returns `None` if they are equal.
