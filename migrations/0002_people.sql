@@ -1,8 +1,17 @@
 -- Drivers, staff, API keys, Idempotency-Keys, console sessions, records of staff actions, and producers in SQL.
 
+-- Returns whether these labels may be the skills of a driver or the requirements of an order. crates/model/src/skills.rs has the
+-- same rule.
+CREATE FUNCTION dispatchq_are_skills(labels text[]) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+    SELECT cardinality(labels) <= 16
+       AND NOT EXISTS (SELECT FROM unnest(labels) AS l WHERE (l COLLATE "C" ~ '^[a-z0-9][a-z0-9_-]{0,31}$') IS NOT TRUE)
+$$;
+
 CREATE TABLE drivers (
     id            text PRIMARY KEY CHECK (id ~ '^[A-Za-z0-9_-]{1,64}$'),
+    name          text CHECK (char_length(name) BETWEEN 1 AND 80),
     service_types text[] NOT NULL CHECK (cardinality(service_types) > 0),
+    skills        text[] NOT NULL DEFAULT '{}' CHECK (dispatchq_are_skills(skills)),
     lat           double precision NOT NULL CHECK (lat BETWEEN -90 AND 90),
     lng           double precision NOT NULL CHECK (lng BETWEEN -180 AND 180),
     located_at    timestamptz(3) DEFAULT dispatchq_now(),
@@ -13,6 +22,8 @@ CREATE TABLE drivers (
     disabled_at   timestamptz(3),
     CHECK (disabled_at IS NULL OR NOT available)
 );
+COMMENT ON COLUMN drivers.name IS 'name for people; never logged';
+COMMENT ON COLUMN drivers.skills IS 'labels; the driver is asked only for orders that require none that is missing here';
 COMMENT ON COLUMN drivers.located_at IS 'time of the last report of lat and lng; null: unknown';
 COMMENT ON COLUMN drivers.phone IS 'number in E.164 form, for offers by phone call; never logged';
 COMMENT ON COLUMN drivers.available IS 'whether the driver wants work; orders and offers show whether the driver is occupied';

@@ -155,7 +155,8 @@ CREATE TRIGGER keep_paid_at BEFORE UPDATE ON orders
                        OR (NEW.paid_at IS NULL AND NEW.payment_status IN ('PAID', 'SETTLEMENT')))
     EXECUTE FUNCTION dispatchq_keep_paid_at();
 
--- Contents that people need. Dispatch does not read them, so the row of the order stays narrow. Removed with its order.
+-- Contents that people need, and the labels that the driver must have. Dispatch reads only the labels, and only for orders with
+-- contents, so the row of the order stays narrow. Removed with its order.
 CREATE TABLE order_details (
     order_id        text PRIMARY KEY REFERENCES orders (id) ON DELETE CASCADE,
     pickup_address  text CHECK (char_length(pickup_address) BETWEEN 1 AND 300),
@@ -165,6 +166,7 @@ CREATE TABLE order_details (
     notes           text CHECK (char_length(notes) BETWEEN 1 AND 1000),
     contact         jsonb CHECK (jsonb_typeof(contact) = 'object'),
     metadata        jsonb NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(metadata) = 'object'),
+    requires        text[] NOT NULL DEFAULT '{}' CHECK (dispatchq_are_skills(requires)),
     created_at      timestamptz(3) NOT NULL,
     erased_at       timestamptz(3),
     version         bigint NOT NULL DEFAULT 0,
@@ -173,6 +175,7 @@ CREATE TABLE order_details (
 );
 COMMENT ON COLUMN order_details.contact IS 'name, phone (E.164) and email, each optional; only the driver of the order and staff of the desk read it';
 COMMENT ON COLUMN order_details.metadata IS 'the producer''s own values, text by text';
+COMMENT ON COLUMN order_details.requires IS 'labels that the driver must have; an erasure keeps them';
 COMMENT ON COLUMN order_details.created_at IS 'time of the order''s creation';
 COMMENT ON COLUMN order_details.erased_at IS 'when personal data was removed, by an erasure or after retention.contact; null: not yet';
 COMMENT ON COLUMN order_details.version IS 'incremented by every change of the contents or of the pickup location; 0 also for an order without a row';
@@ -223,6 +226,7 @@ CREATE TABLE rankings (
     live_offers  smallint[] NOT NULL DEFAULT '{}',
     scores       double precision[] NOT NULL DEFAULT '{}',
     excluded_why text[] NOT NULL DEFAULT '{}',
+    missing      text[] NOT NULL DEFAULT '{}',
     PRIMARY KEY (order_id, attempt_no)
 );
 COMMENT ON TABLE rankings IS 'the latest search of each attempt, even one that found no driver';
@@ -230,6 +234,7 @@ COMMENT ON COLUMN rankings.drivers IS 'drivers who could be asked, best first, f
 COMMENT ON COLUMN rankings.distances_m IS 'one distance per driver';
 COMMENT ON COLUMN rankings.scores IS 'one score per driver who could be asked, like idle_min and live_offers';
 COMMENT ON COLUMN rankings.excluded_why IS 'one reason per excluded driver';
+COMMENT ON COLUMN rankings.missing IS 'one text per excluded driver: the required labels that the driver lacks, separated by commas; no text if no driver lacks one';
 CREATE INDEX rankings_by_age ON rankings (at);
 
 -- Returns the distance between two locations in metres, on the same sphere as the ranking of drivers.

@@ -191,6 +191,7 @@ DECLARE
     place CONSTANT jsonb := details -> 'dropoff';
     contact CONSTANT jsonb := details -> 'contact';
     metadata CONSTANT jsonb := details -> 'metadata';
+    requires CONSTANT jsonb := details -> 'requires';
     texts CONSTANT text[] := ARRAY['pickup.address', 'dropoff.address', 'notes', 'contact.name'];
     most CONSTANT integer[] := ARRAY[300, 300, 1000, 100];
     field text;
@@ -233,6 +234,13 @@ BEGIN
         WHEN metadata <> 'null' AND (SELECT count(*) > 50 OR sum(octet_length(m.key) + octet_length(m.value)) > 4096
                                      FROM jsonb_each_text(metadata) m (key, value)) THEN
             field := 'metadata'; rule := 'must have at most 50 keys and 4096 bytes in all';
+        WHEN requires <> 'null' AND jsonb_typeof(requires) <> 'array' THEN
+            field := 'requires'; rule := 'must be a list of labels';
+        WHEN requires <> 'null' AND (
+                jsonb_path_exists(requires, '$[*] ? (@.type() != "string")')
+                OR NOT dispatchq_are_skills(array(SELECT DISTINCT r.value FROM jsonb_array_elements_text(requires) AS r (value)))) THEN
+            field := 'requires';
+            rule := 'must have at most 16 labels of 1 to 32 characters: letters of a to z, digits, ''_'' or ''-'', the first a letter or digit';
         ELSE
             RETURN;
     END CASE;
@@ -241,13 +249,15 @@ END $$;
 COMMENT ON FUNCTION dispatchq_check_details IS 'raises 22023 for the first invalid value of the details of an order';
 
 -- Returns the row of order_details for checked details. They have the members of POST /api/v1/orders: pickup (only its address),
--- dropoff, notes, contact and metadata.
+-- dropoff, notes, contact, metadata and requires.
 CREATE FUNCTION dispatchq_details_row(order_id text, details jsonb, created_at timestamptz) RETURNS order_details
     LANGUAGE sql IMMUTABLE AS $$
     SELECT ROW (
         order_id, details #>> '{pickup,address}', (details #>> '{dropoff,latitude}')::float8,
         (details #>> '{dropoff,longitude}')::float8, details #>> '{dropoff,address}', details ->> 'notes',
         nullif(jsonb_strip_nulls(details -> 'contact'), 'null'), coalesce(nullif(details -> 'metadata', 'null'), '{}'),
+        array(SELECT DISTINCT r.value COLLATE "C" FROM jsonb_array_elements_text(coalesce(nullif(details -> 'requires', 'null'), '[]')) AS r (value)
+              ORDER BY 1),
         created_at, NULL, 0)::order_details
 $$;
 
@@ -273,7 +283,7 @@ CREATE FUNCTION dispatchq_create_order(
     key_id uuid DEFAULT NULL,
     -- BCP 47 tag
     language text DEFAULT NULL,
-    -- pickup (only its address), dropoff, notes, contact and metadata, as in POST /api/v1/orders
+    -- pickup (only its address), dropoff, notes, contact, metadata and requires, as in POST /api/v1/orders
     details jsonb DEFAULT NULL
 ) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER AS $$

@@ -30,7 +30,7 @@ CREATE FUNCTION dispatchq_order_in_use(order_id text) RETURNS boolean
         OR EXISTS (SELECT 1 FROM inbox i WHERE i.order_id = $1 AND i.state = 'pending')
 $$;
 
--- Removes personal data from the details of an order. It keeps the dropoff to a tenth of a degree.
+-- Removes personal data from the details of an order. It keeps the required labels, and the dropoff to a tenth of a degree.
 CREATE FUNCTION dispatchq_erase_details(erased text) RETURNS void
     LANGUAGE sql AS $$
     UPDATE order_details

@@ -40,6 +40,8 @@ type NewOrder struct {
 	Contact       *Contact `json:"contact,omitempty"`
 	// Metadata holds the producer's own values.
 	Metadata map[string]string `json:"metadata,omitempty"`
+	// Requires holds the labels that the driver must have.
+	Requires []string `json:"requires,omitempty"`
 }
 
 // Order is an order. Members that the API omits are empty or nil.
@@ -59,6 +61,7 @@ type Order struct {
 	// Contact is set only in answers to the driver who has the order.
 	Contact          *Contact          `json:"contact"`
 	Metadata         map[string]string `json:"metadata"`
+	Requires         []string          `json:"requires"`
 	PaymentStatus    string            `json:"payment_status"`
 	PaidAt           *time.Time        `json:"paid_at"`
 	Refund           *OrderRefund      `json:"refund"`

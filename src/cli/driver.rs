@@ -1,4 +1,4 @@
-//! `dispatchq driver import|list|offers|accept|complete|disable|enable|remove`. `import`, `offers`, `accept` and
+//! `dispatchq driver import|list|offers|accept|complete|set|disable|enable|remove`. `import`, `offers`, `accept` and
 //! `complete` need Redis.
 
 mod steps;
@@ -21,14 +21,15 @@ use super::{
 use model::ids::DriverId;
 use model::input::parse_reason;
 
-const HEADINGS: [&str; 6] = ["ID", "SERVICE TYPES", "LAT, LNG", "AVAILABLE", "ORDER", "IDLE SINCE"];
+const HEADINGS: [&str; 7] = ["ID", "SERVICE TYPES", "SKILLS", "LAT, LNG", "AVAILABLE", "ORDER", "IDLE SINCE"];
 const NO_DRIVERS: &str = "No drivers. Add some: dispatchq driver import FILE";
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
     /// Add drivers, or update known ones
     #[command(after_help = "One JSON object per line:\n  \
-        {\"id\": \"D-1\", \"service_types\": [\"RIDE\"], \"latitude\": -6.2, \"longitude\": 106.8, \"available\": true}")]
+        {\"id\": \"D-1\", \"service_types\": [\"RIDE\"], \"latitude\": -6.2, \"longitude\": 106.8, \"available\": true}\n\n\
+        Optional members: phone, name, and skills, such as [\"wheelchair\"].")]
     Import {
         /// File of JSON lines; "-" is standard input
         file: PathBuf,
@@ -74,6 +75,10 @@ pub(super) enum Command {
         /// Order to complete [default: the driver's current order]
         order: Option<OrderId>,
     },
+    /// Change a driver's service types, skills or name
+    #[command(after_help = "Examples:\n  dispatchq driver set D-1 --skills wheelchair,van\n  \
+        dispatchq driver set D-1 --skills '' --name 'Ana Putri'")]
+    Set(DriverSetArgs),
     /// Disable a driver: no new offers, and the driver's keys are refused
     Disable {
         id: DriverId,
@@ -119,6 +124,7 @@ impl Command {
             }
             Self::Accept { id, order } => accept_order(api, &id, order.as_ref()).await?,
             Self::Complete { id, order } => complete_order(api, &id, order.as_ref()).await?,
+            Self::Set(args) => args.run(api).await?,
             Self::Disable { id, reason } => {
                 let driver = set_disabled(api, &id, "disable", reason).await?;
                 output::print_escaped(&format!("{id} is disabled."));
@@ -145,6 +151,48 @@ impl Command {
             }
         }
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Values to change. Omitted ones stay.
+#[derive(Debug, clap::Args)]
+pub(super) struct DriverSetArgs {
+    /// Id of the driver
+    #[arg(value_name = "DRIVER")]
+    id: DriverId,
+    /// All service types of the driver
+    #[arg(long, value_name = "TYPE,TYPE", value_delimiter = ',')]
+    service_types: Option<Vec<String>>,
+    /// All labels of the driver; empty removes them
+    #[arg(long, value_name = "LABEL,LABEL", value_delimiter = ',')]
+    skills: Option<Vec<String>>,
+    /// Name for people; empty removes it
+    #[arg(long)]
+    name: Option<String>,
+    #[arg(long, value_parser = parse_reason)]
+    reason: Option<String>,
+}
+
+impl DriverSetArgs {
+    async fn run(self, api: &ApiClient) -> anyhow::Result<()> {
+        let Self { id, service_types, skills, name, reason } = self;
+        ensure!(
+            service_types.is_some() || skills.is_some() || name.is_some(),
+            "nothing to change; name --service-types, --skills or --name"
+        );
+        let mut change = json!({ "reason": api.reason_of_change(reason)? });
+        if let Some(service_types) = service_types {
+            change["service_types"] = json!(service_types);
+        }
+        if let Some(skills) = skills {
+            change["skills"] = skills.into_iter().filter(|skill| !skill.is_empty()).collect();
+        }
+        if let Some(name) = name {
+            change["name"] = Some(name).filter(|name| !name.is_empty()).into();
+        }
+        api.patch(&["drivers", &id], &change).await?;
+        output::print_escaped(&format!("{id} is changed."));
+        Ok(())
     }
 }
 
@@ -188,7 +236,7 @@ async fn set_disabled(api: &ApiClient, id: &str, step: &str, reason: Option<Stri
     Ok(api.post(&["drivers", id, step], &json!({ "reason": api.reason_of_change(reason)? })).await?)
 }
 
-fn format_driver(driver: &Value) -> [String; 6] {
+fn format_driver(driver: &Value) -> [String; 7] {
     let degrees = |name: &str| driver[name].as_f64().map_or_else(|| "-".to_owned(), |at| format!("{at:.5}"));
     let available = match (driver["disabled_at"].is_null(), driver["available"] == true) {
         (false, _) => "disabled",
@@ -198,6 +246,7 @@ fn format_driver(driver: &Value) -> [String; 6] {
     [
         show_field(driver, "id"),
         show_field(driver, "service_types"),
+        show_field(driver, "skills"),
         format!("{}, {}", degrees("lat"), degrees("lng")),
         available.to_owned(),
         show_field(driver, "active_order"),

@@ -1,6 +1,6 @@
 //! The operations of a producer on orders.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use reqwest::Method;
@@ -69,6 +69,9 @@ pub struct NewOrder {
     /// The producer's own values.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
+    /// Labels that the driver must have.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub requires: BTreeSet<String>,
 }
 
 impl NewOrder {
@@ -90,6 +93,7 @@ impl NewOrder {
             notes: None,
             contact: None,
             metadata: BTreeMap::new(),
+            requires: BTreeSet::new(),
         }
     }
 
@@ -120,6 +124,8 @@ pub struct Order {
     pub contact: Option<Contact>,
     #[serde(default)]
     pub metadata: BTreeMap<String, String>,
+    #[serde(default)]
+    pub requires: BTreeSet<String>,
     pub payment_status: String,
     pub paid_at: Option<DateTime<Utc>>,
     pub refund: Option<OrderRefund>,

@@ -68,7 +68,8 @@ fn may_see(caller: &ApiCaller, id: &DriverId) -> Result<(), ApiError> {
     extensions(("x-roles" = json!([&DRIVERS[..], &READERS].concat()))),
     responses(
         (status = 200, description = "success", body = DriverRecord,
-         example = json!({ "id": "DRV-1", "service_types": ["RIDE"], "latitude": -6.2088, "longitude": 106.8456,
+         example = json!({ "id": "DRV-1", "name": "Ana", "service_types": ["RIDE"], "skills": ["wheelchair"],
+                           "latitude": -6.2088, "longitude": 106.8456,
                            "lat": -6.2088, "lng": 106.8456, "available": true,
                            "idle_since": "2026-01-09T08:00:00Z", "active_order": null })),
         CallErrors,

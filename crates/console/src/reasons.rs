@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 use model::{
     binding::{Binding, BindingPhase, BindingState, CallAction, StopReason},
     order::HoldCause,
-    ranking::ExclusionReason,
+    ranking::{ExcludedDriver, ExclusionReason},
 };
 
 use crate::{
@@ -26,15 +26,20 @@ pub(crate) fn describe_job(job: &str) -> &'static str {
 }
 
 /// Returns the reason why a nearby driver got no offer.
-pub(crate) fn describe_exclusion(why: ExclusionReason) -> Words {
-    match why {
+pub(crate) fn describe_exclusion(excluded: &ExcludedDriver) -> String {
+    if !excluded.missing.is_empty() {
+        return fill!("exclusion.lacks_labels", labels = excluded.missing.join(", "));
+    }
+    let why = match excluded.why {
+        ExclusionReason::LacksSkill => tr("exclusion.lacks_skill"),
         ExclusionReason::Busy => tr("exclusion.busy"),
         ExclusionReason::EnoughOffers => tr("exclusion.enough_offers"),
         ExclusionReason::HadIt => tr("exclusion.had_it"),
         ExclusionReason::Declined => tr("exclusion.declined"),
         ExclusionReason::Asked => tr("exclusion.asked"),
         ExclusionReason::CoolingDown => tr("exclusion.cooling_down"),
-    }
+    };
+    why.get().to_owned()
 }
 
 /// Returns the reason why an order is under review. `reason` is the text of the service or a person, with details that

@@ -1,5 +1,5 @@
-//! Contents of an order that people need: the destination, addresses, notes, a contact, and the producer's own values.
-//! Dispatch does not read them. Design: docs/design/order-contents.md.
+//! Contents of an order that people need: the destination, addresses, notes, a contact, the producer's own values, and the
+//! labels that its driver must have. Dispatch reads only the labels. Design: docs/design/order-contents.md.
 
 use std::collections::BTreeMap;
 
@@ -11,6 +11,7 @@ use crate::{
     ids::LatLng,
     input::{Alphabet, PHONE_RULE, TextRule},
     location::OrderLocation,
+    skills::{SkillSet, find_skills_problem},
 };
 
 pub const ADDRESS: TextRule = TextRule { alphabet: Alphabet::Line, least: 1, most: 300 };
@@ -124,6 +125,8 @@ pub struct OrderDetails {
     pub contact: Option<Contact>,
     /// The producer's own values.
     pub metadata: BTreeMap<String, String>,
+    /// Labels that the driver must have.
+    pub requires: SkillSet,
 }
 
 impl OrderDetails {
@@ -137,7 +140,7 @@ impl OrderDetails {
         let contact = self.contact.as_ref().filter(|contact| !contact.is_empty());
         json!({
             "pickup": pickup, "dropoff": self.dropoff, "notes": self.notes, "contact": contact,
-            "metadata": self.metadata,
+            "metadata": self.metadata, "requires": self.requires,
         })
     }
 
@@ -155,6 +158,7 @@ impl OrderDetails {
             .or_else(|| text("notes", "notes", NOTES, self.notes.as_ref()))
             .or_else(|| self.contact.as_ref()?.find_problem())
             .or_else(|| Some(FieldError::new("metadata", find_metadata_problem(&self.metadata)?)))
+            .or_else(|| Some(FieldError::new("requires", format!("requires {}", find_skills_problem(&self.requires)?))))
     }
 }
 

@@ -46,6 +46,8 @@ pub const CHANNEL: TextRule = rule(Alphabet::Ascii, 64);
 pub const LOYALTY_LEVEL: TextRule = rule(Alphabet::Ascii, 64);
 /// Rule for names of service types.
 pub const SERVICE_TYPE: TextRule = rule(Alphabet::Ascii, 64);
+/// Rule for the name of a driver.
+pub const DRIVER_NAME: TextRule = rule(Alphabet::Line, 80);
 /// Rule for a producer's own id of a payment event.
 pub const EVENT_ID: TextRule = rule(Alphabet::Ascii, 128);
 /// Rule for the reason that a person gives for an action.

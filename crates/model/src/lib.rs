@@ -48,5 +48,6 @@ pub mod plan;
 pub mod policy;
 pub mod ranking;
 pub mod scale;
+pub mod skills;
 pub mod texts;
 pub mod view;

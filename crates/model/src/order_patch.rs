@@ -9,6 +9,7 @@ use crate::{
     details::{Contact, OrderDetails, OrderPlace},
     field_error::FieldError,
     ids::LatLng,
+    skills::{SkillSchema, SkillSet},
 };
 
 /// A member of a patch.
@@ -61,6 +62,7 @@ impl OrderContents {
             ("notes", old.notes != new.notes),
             ("contact", old.contact != new.contact),
             ("metadata", old.metadata != new.metadata),
+            ("requires", old.requires != new.requires),
         ];
         changes.into_iter().filter_map(|(name, is_changed)| is_changed.then_some(name)).collect()
     }
@@ -94,6 +96,10 @@ pub struct OrderPatch {
     #[serde(default)]
     #[schema(value_type = Option<BTreeMap<String, Option<String>>>, example = json!({ "crm_id": "8", "old": null }))]
     pub metadata: Member<BTreeMap<String, Option<String>>>,
+    /// All labels that the driver must have. Null removes them. Live offers stay.
+    #[serde(default)]
+    #[schema(value_type = Option<Vec<SkillSchema>>, max_items = 16)]
+    pub requires: Member<SkillSet>,
 }
 
 /// Changes to a place.
@@ -161,6 +167,11 @@ impl OrderPatch {
             Member::Omitted => {}
             Member::Removed => details.metadata.clear(),
             Member::Set(changes) => apply_metadata(changes, &mut details.metadata),
+        }
+        match &self.requires {
+            Member::Omitted => {}
+            Member::Removed => details.requires.clear(),
+            Member::Set(labels) => details.requires.clone_from(labels),
         }
         let after = OrderContents { pickup: pickup.as_lat_lng(), details };
         after.find_problem().map_or(Ok(after), Err)
@@ -232,6 +243,7 @@ mod tests {
                 notes: Some("ring twice".to_owned()),
                 contact: Some(Contact { name: Some("Ana".to_owned()), ..Contact::default() }),
                 metadata: [("crm_id".to_owned(), "7".to_owned()), ("old".to_owned(), "x".to_owned())].into(),
+                requires: ["van".to_owned()].into(),
             },
         }
     }
@@ -265,6 +277,8 @@ mod tests {
         let after = apply(json!({ "metadata": { "old": null, "missing": null, "crm_id": "8" } })).unwrap();
         assert_eq!(after.details.metadata, [("crm_id".to_owned(), "8".to_owned())].into());
         assert!(apply(json!({ "metadata": null, "contact": null })).unwrap().details.metadata.is_empty());
+        assert_eq!(changed(json!({ "requires": ["van", "lift"] })), ["requires"]);
+        assert!(apply(json!({ "requires": null })).unwrap().details.requires.is_empty());
         assert_eq!(changed(json!({ "dropoff": null, "contact": null })), ["contact"]);
     }
 

@@ -25,6 +25,8 @@ pub struct DriverCandidate {
     pub live_offers: i64,
     /// Reason for the exclusion; `None` if the driver may be asked.
     pub excluded: Option<ExclusionReason>,
+    /// Labels that the order requires and the driver lacks; `None` if the driver has them all.
+    pub missing: Option<Vec<String>>,
 }
 
 /// Reason why a driver near the pickup is not asked.
@@ -32,6 +34,8 @@ pub struct DriverCandidate {
 #[serde(rename_all = "snake_case")]
 #[sqlx(type_name = "text", rename_all = "snake_case")]
 pub enum ExclusionReason {
+    /// The driver lacks a label that the order requires.
+    LacksSkill,
     Busy,
     /// The driver has the maximum number of live offers.
     EnoughOffers,
@@ -47,6 +51,7 @@ pub enum ExclusionReason {
 impl ExclusionReason {
     pub fn reason_text(self) -> &'static str {
         match self {
+            Self::LacksSkill => "lacks a required label",
             Self::Busy => "has an active order",
             Self::EnoughOffers => "has the maximum number of offers",
             Self::HadIt => "had this order before",
@@ -81,6 +86,19 @@ pub struct ExcludedDriver {
     pub driver_id: DriverId,
     pub distance_m: f64,
     pub why: ExclusionReason,
+    /// Labels that the order requires and the driver lacks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<String>,
+}
+
+impl ExcludedDriver {
+    /// Returns the reason for people, with the missing labels.
+    pub fn describe(&self) -> String {
+        if self.missing.is_empty() {
+            return self.why.reason_text().to_owned();
+        }
+        format!("lacks {}", self.missing.join(", "))
+    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -123,7 +141,8 @@ pub fn rank_candidates(
             continue;
         }
         if let Some(why) = c.excluded {
-            excluded.push(ExcludedDriver { driver_id: c.driver_id, distance_m, why });
+            let missing = c.missing.unwrap_or_default();
+            excluded.push(ExcludedDriver { driver_id: c.driver_id, distance_m, why, missing });
             continue;
         }
         let idle_min = ((now - c.idle_since).as_seconds_f64() / 60.0).max(0.0).round();
@@ -172,6 +191,7 @@ mod tests {
             idle_since,
             live_offers: 0,
             excluded: None,
+            missing: None,
         }
     }
 
@@ -219,7 +239,12 @@ mod tests {
             PLAIN,
             now,
         );
-        let busy = ExcludedDriver { driver_id: "busy".into(), distance_m: 1112.0, why: ExclusionReason::Busy };
+        let busy = ExcludedDriver {
+            driver_id: "busy".into(),
+            distance_m: 1112.0,
+            why: ExclusionReason::Busy,
+            missing: Vec::new(),
+        };
         assert_eq!((ranking.ranked, ranking.excluded), (vec![], vec![busy]));
     }
 }

@@ -11,6 +11,7 @@ use crate::{
     details::{Contact, OrderDetails, OrderPlace},
     ids::{AreaId, DriverId, PartnerName, ServiceType},
     order::{Order, OrderStatus, PaymentStatus, RefundProgress, Snapshot},
+    skills::{SkillSchema, SkillSet},
     texts::LanguageTag,
 };
 
@@ -64,6 +65,10 @@ pub struct OrderView {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schema(required = false)]
     pub metadata: BTreeMap<String, String>,
+    /// Labels that the driver must have; absent if there are none.
+    #[serde(skip_serializing_if = "SkillSet::is_empty")]
+    #[schema(value_type = Vec<SkillSchema>, required = false)]
+    pub requires: SkillSet,
     pub payment_status: PaymentStatus,
     /// Time of the first reported payment; absent if the order was never paid. Later payment statuses do not change it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -155,6 +160,7 @@ impl From<&Snapshot> for OrderView {
             notes: None,
             contact: None,
             metadata: BTreeMap::new(),
+            requires: SkillSet::new(),
             payment_status: o.payment_status,
             paid_at: o.paid_at,
             refund,
@@ -176,9 +182,9 @@ impl From<&Snapshot> for OrderView {
 impl OrderView {
     /// Adds the contents of the order, except the contact.
     pub fn with_details(self, details: OrderDetails) -> Self {
-        let OrderDetails { pickup_address, dropoff, notes, contact: _, metadata } = details;
+        let OrderDetails { pickup_address, dropoff, notes, contact: _, metadata, requires } = details;
         let pickup = self.pickup.map(|place| OrderPlace { address: pickup_address, ..place });
-        Self { pickup, dropoff, notes, metadata, ..self }
+        Self { pickup, dropoff, notes, metadata, requires, ..self }
     }
 
     /// Removes the data that this driver must not see. The places, the notes, the contact and the metadata stay only
@@ -262,6 +268,7 @@ mod tests {
             notes: Some("ring twice".to_owned()),
             contact: Some(Contact { name: Some("Ana".to_owned()), ..Contact::default() }),
             metadata: [("crm_id".to_owned(), "7".to_owned())].into(),
+            requires: ["van".to_owned()].into(),
         };
         let mut seen = |status, driver: Option<&DriverId>| {
             s.order.status = status;

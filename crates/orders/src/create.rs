@@ -19,6 +19,7 @@ use model::{
     input,
     messages::{self, NO_ORDER},
     order::{Order, OrderStep, PaymentStatus, Snapshot},
+    skills::{SkillSchema, SkillSet},
     texts::LanguageTag,
 };
 use serde::{Deserialize, Serialize};
@@ -87,6 +88,9 @@ pub struct NewOrder {
     /// The producer's own values: at most 50 keys of 40 characters, values of 500 characters, and 4,096 bytes in all.
     #[schema(example = json!({ "crm_id": "7" }))]
     pub metadata: Option<BTreeMap<String, String>>,
+    /// Labels that the driver must have, such as `wheelchair` or `van`.
+    #[schema(value_type = Option<Vec<SkillSchema>>, max_items = 16, example = json!(["wheelchair"]))]
+    pub requires: Option<SkillSet>,
 }
 
 fn default_payment() -> PaymentStatus {
@@ -124,6 +128,7 @@ impl NewOrder {
             notes: self.notes.clone(),
             contact: self.contact.clone().filter(|contact| !contact.is_empty()),
             metadata: self.metadata.clone().unwrap_or_default(),
+            requires: self.requires.clone().unwrap_or_default(),
         }
     }
 

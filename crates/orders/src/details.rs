@@ -44,7 +44,7 @@ pub async fn load_contents(db: impl PgExecutor<'_>, order: &Order) -> Result<Sto
     let row = sqlx::query(
         "-- load contents
          SELECT d.order_id, d.pickup_address, d.dropoff_lat, d.dropoff_lng, d.dropoff_address, d.notes, d.contact,
-                d.metadata, d.version, o.pickup_lat, o.pickup_lng
+                d.metadata, d.requires, d.version, o.pickup_lat, o.pickup_lng
          FROM order_details d JOIN orders o ON o.id = d.order_id WHERE d.order_id = $1",
     )
     .bind(order.id.as_str())
@@ -66,7 +66,7 @@ pub async fn load_booked_contents(
     let row = sqlx::query(
         "-- load booked contents
          SELECT d.order_id, d.pickup_address, d.dropoff_lat, d.dropoff_lng, d.dropoff_address, d.notes, d.contact,
-                d.metadata, o.pickup_lat, o.pickup_lng, b.places
+                d.metadata, d.requires, o.pickup_lat, o.pickup_lng, b.places
          FROM orders o JOIN order_details d ON d.order_id = o.id
          LEFT JOIN bookings b ON b.order_id = o.id AND b.attempt_no = $2
          WHERE o.id = $1",
@@ -91,7 +91,8 @@ pub async fn load_all_details<'a>(
     }
     let rows: Vec<DetailsRow> = sqlx::query_as(
         "-- load details
-         SELECT order_id, pickup_address, dropoff_lat, dropoff_lng, dropoff_address, notes, contact, metadata
+         SELECT order_id, pickup_address, dropoff_lat, dropoff_lng, dropoff_address, notes, contact, metadata,
+                requires
          FROM order_details WHERE order_id = ANY ($1)",
     )
     .bind(ids)
@@ -160,6 +161,7 @@ impl FromRow<'_, PgRow> for DetailsRow {
             notes: row.try_get("notes")?,
             contact: contact.map(|Json(contact)| contact),
             metadata,
+            requires: row.try_get::<Vec<String>, _>("requires")?.into_iter().collect(),
         };
         let id = id.parse().map_err(|error| sqlx::Error::Decode(Box::new(error)))?;
         Ok(Self(id, details))

@@ -29,6 +29,8 @@ pub async fn hire(app: &App, size: usize) {
             longitude: 106.8,
             available: true,
             phone: None,
+            name: None,
+            skills: None,
         })
         .collect();
     drivers::import_drivers(&app.core.db, &new).await.unwrap();

@@ -30,6 +30,28 @@ pub fn id(text: &str) -> OrderId {
     text.parse().unwrap()
 }
 
+/// Returns a request for an order of this service type, without contents.
+fn new_order(order: &str, service_type: &str, payment: &str) -> NewOrder {
+    NewOrder {
+        order_id: Some(id(order)),
+        service_type: service_type.into(),
+        pickup: PICKUP.into(),
+        payment_status: payment.to_owned().try_into().unwrap(),
+        amount_minor: Some(150_000),
+        currency: Some("IDR".to_owned()),
+        area_id: None,
+        customer_id: None,
+        language: None,
+        channel: None,
+        loyalty_level: None,
+        dropoff: None,
+        notes: None,
+        contact: None,
+        metadata: None,
+        requires: None,
+    }
+}
+
 impl TestApp {
     /// Creates free drivers of every service type, each at this distance in metres from every pickup.
     pub async fn drivers(&self, drivers: &[(&str, f64)]) {
@@ -42,6 +64,8 @@ impl TestApp {
                 longitude: PICKUP.longitude,
                 available: true,
                 phone: None,
+                name: None,
+                skills: None,
             })
             .collect();
         drivers::import_drivers(&self.app.core.db, &new).await.unwrap();
@@ -63,24 +87,15 @@ impl TestApp {
         self.order_of(order, "RIDE", "UNPAID").await
     }
 
+    /// Creates an unpaid RIDE that requires these labels.
+    pub async fn order_requiring(&self, order: &str, labels: &[&str]) -> Snapshot {
+        let requires = labels.iter().map(|label| (*label).to_owned()).collect();
+        let new = NewOrder { requires: Some(requires), ..new_order(order, "RIDE", "UNPAID") };
+        create::create_order(&self.app.orders, id(order), &new, &by("producer:test")).await.unwrap()
+    }
+
     pub async fn order_of(&self, order: &str, service_type: &str, payment: &str) -> Snapshot {
-        let new = NewOrder {
-            order_id: Some(id(order)),
-            service_type: service_type.into(),
-            pickup: PICKUP.into(),
-            payment_status: payment.to_owned().try_into().unwrap(),
-            amount_minor: Some(150_000),
-            currency: Some("IDR".to_owned()),
-            area_id: None,
-            customer_id: None,
-            language: None,
-            channel: None,
-            loyalty_level: None,
-            dropoff: None,
-            notes: None,
-            contact: None,
-            metadata: None,
-        };
+        let new = new_order(order, service_type, payment);
         create::create_order(&self.app.orders, id(order), &new, &by("producer:test")).await.unwrap()
     }
 

@@ -68,6 +68,9 @@ pub(in crate::cli) struct OrderCreateArgs {
     /// A value of your own; may be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_metadata)]
     metadata: Vec<(String, String)>,
+    /// Label that the driver must have, such as wheelchair; may be repeated
+    #[arg(long, value_name = "LABEL")]
+    requires: Vec<String>,
     #[arg(long)]
     json: bool,
 }
@@ -99,6 +102,7 @@ impl OrderCreateArgs {
             "notes": self.notes,
             "contact": contact,
             "metadata": (!self.metadata.is_empty()).then(|| self.metadata.into_iter().collect::<BTreeMap<_, _>>()),
+            "requires": (!self.requires.is_empty()).then_some(self.requires),
         });
         retain_values(&mut new);
         let created = api.post(&["orders"], &new).await?;

@@ -90,7 +90,7 @@ fn ranking_lines(latest: &Value) -> Vec<String> {
         excluded
             .iter()
             .take(SHOWN)
-            .map(|x| format!("  -  {}  {:.0} m away: {}", x.driver_id, x.distance_m, x.why.reason_text())),
+            .map(|x| format!("  -  {}  {:.0} m away: {}", x.driver_id, x.distance_m, x.describe())),
     );
     lines
 }

@@ -382,6 +382,7 @@ fn list_contents(view: &Value) -> Vec<(&'static str, String)> {
     let texts = [
         dropoff.is_object().then(|| ("dropoff", output::format_place(dropoff))),
         view["notes"].as_str().map(|notes| ("notes", notes.to_owned())),
+        view["requires"].is_array().then(|| ("requires", show_field(view, "requires"))),
     ];
     texts.into_iter().flatten().chain(metadata).collect()
 }

@@ -42,8 +42,11 @@ pub(in crate::cli) struct OrderUpdateArgs {
     /// A value of your own; may be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_metadata)]
     metadata: Vec<(String, String)>,
+    /// Label that the driver must have; may be repeated. Replaces all labels of the order
+    #[arg(long, value_name = "LABEL")]
+    requires: Vec<String>,
     /// Value to remove: address, dropoff, dropoff.address, notes, contact, contact.name, contact.phone, contact.email,
-    /// metadata or metadata.KEY; may be repeated
+    /// metadata, metadata.KEY or requires; may be repeated
     #[arg(long, value_name = "NAME", value_parser = parse_removal)]
     remove: Vec<Vec<String>>,
     /// Change the order only if its contents still have this version (`ETag` of the API)
@@ -57,7 +60,7 @@ pub(in crate::cli) struct OrderUpdateArgs {
 fn parse_removal(name: &str) -> Result<Vec<String>, String> {
     let path: &[&str] = match name {
         "address" => &["pickup", "address"],
-        "dropoff" | "notes" | "contact" | "metadata" => &[name],
+        "dropoff" | "notes" | "contact" | "metadata" | "requires" => &[name],
         "dropoff.address" => &["dropoff", "address"],
         "contact.name" => &["contact", "name"],
         "contact.phone" => &["contact", "phone"],
@@ -111,6 +114,9 @@ impl OrderUpdateArgs {
         }
         if let Some(notes) = &self.notes {
             set_member(&mut patch, &["notes"], json!(notes));
+        }
+        if !self.requires.is_empty() {
+            set_member(&mut patch, &["requires"], json!(self.requires));
         }
         for (key, value) in &self.metadata {
             set_member(&mut patch, &["metadata", key], json!(value));

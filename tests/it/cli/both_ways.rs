@@ -16,9 +16,11 @@ const AREAS: &str = r#"{"type": "FeatureCollection", "features": [{"type": "Feat
     "coordinates": [[[%0, 1], [%5, 1], [%5, 5], [%0, 5], [%0, 1]]]}}]}"#;
 
 /// Commands in the order in which they run. `_` is a space within an argument.
-const COMMANDS: [&str; 136] = [
+const COMMANDS: [&str; 139] = [
     "driver import drivers-%.jsonl --reason a_test",
     "driver import wrong.jsonl",
+    "driver set D-% --skills wheelchair,van --name Ana --reason a_test",
+    "driver set D-% --reason a_test",
     "driver list",
     "driver list --json",
     "driver disable D-% --reason a_test",
@@ -50,7 +52,8 @@ const COMMANDS: [&str; 136] = [
     "apikey revoke --name key-% --reason a_test --yes --json",
     "order create --id RIDE-% --service-type RIDE --lat -6.2 --lng 106.8",
     "order create --id RIDE-% --service-type RIDE --lat -6.2 --lng 106.8",
-    "order create --id JSON-% --service-type RIDE --lat -6.2 --lng 106.8 --json",
+    "order create --id JSON-% --service-type RIDE --lat -6.2 --lng 106.8 --requires van --requires lift --json",
+    "order create --id BAD-% --service-type RIDE --lat -6.2 --lng 106.8 --requires Van",
     "order create --id NOPE-% --service-type NOPE --lat -6.2 --lng 106.8",
     "order show RIDE-%",
     "order show RIDE-% --json",

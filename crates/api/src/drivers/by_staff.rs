@@ -28,7 +28,10 @@ use crate::{
 use accounts::api_keys::AccountRole;
 use app::App;
 use foundation::staff_actions::ActionAuthor;
-use model::ids::{DriverId, ServiceType};
+use model::{
+    ids::{DriverId, ServiceType},
+    skills::{SkillSchema, SkillSet},
+};
 use orders::fleet::{
     driver_admin::{self, DriverChange, DriverError, DriverFilter, DriverRemoval},
     driver_index,
@@ -136,6 +139,12 @@ pub(super) struct CreateDriverRequest {
     /// Phone number in E.164, such as +628123456789, for offers by phone call.
     #[schema(pattern = "^\\+[1-9][0-9]{6,14}$")]
     phone: Option<String>,
+    /// Name for people.
+    #[schema(min_length = 1, max_length = 80, pattern = "^[^\\u0000]*$")]
+    name: Option<String>,
+    /// Labels of the driver, such as `wheelchair` or `van`. An order that requires other labels is not offered.
+    #[schema(value_type = Option<Vec<SkillSchema>>, max_items = 16)]
+    skills: Option<SkillSet>,
     /// Reason, kept in the record.
     #[schema(value_type = String, min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
     reason: StaffReason,
@@ -144,8 +153,8 @@ pub(super) struct CreateDriverRequest {
 /// Creates a driver.
 #[utoipa::path(post, path = "/", tag = "drivers", params(IdempotencyHeader), extensions(("x-roles" = json!(WRITERS))),
     request_body(content = CreateDriverRequest,
-        example = json!({ "id": "DRV-9", "service_types": ["RIDE"], "latitude": -6.2088, "longitude": 106.8456,
-                          "reason": "signed the contract" })),
+        example = json!({ "id": "DRV-9", "service_types": ["RIDE"], "skills": ["van"], "latitude": -6.2088,
+                          "longitude": 106.8456, "reason": "signed the contract" })),
     responses(
         (status = 201, description = "success", body = DriverRecord,
          example = json!(example_driver())),
@@ -158,10 +167,21 @@ pub(super) async fn create_driver(
     RawBody { bytes, value }: RawBody<CreateDriverRequest>,
 ) -> Result<Response, ApiError> {
     caller.require_role(&WRITERS)?;
-    let CreateDriverRequest { id: Given(id), service_types, latitude, longitude, available, phone, reason } = value;
+    let CreateDriverRequest {
+        id: Given(id),
+        service_types,
+        latitude,
+        longitude,
+        available,
+        phone,
+        name,
+        skills,
+        reason,
+    } = value;
     let reason = reason.check(&caller)?;
     let key = idempotency::idempotency_key(&headers)?;
-    let new = NewDriver { id, service_types, latitude, longitude, available, phone: Some(phone) };
+    let new =
+        NewDriver { id, service_types, latitude, longitude, available, phone: Some(phone), name: Some(name), skills };
     let work = async |work: WorkContext| {
         let by = ActionAuthor { actor: &caller.actor(), reason: reason.as_deref() };
         let made = match driver_admin::create_driver(&app.orders, &new, by).await {
@@ -186,7 +206,8 @@ pub(super) struct DriverImport {
 /// available. Repeating the import is harmless.
 #[utoipa::path(post, path = "/import", tag = "drivers", params(ReasonQuery), extensions(("x-roles" = json!(WRITERS))),
     request_body(content = Object, content_type = "application/jsonl", description = "a driver per line",
-        example = json!({ "id": "DRV-9", "service_types": ["RIDE"], "latitude": -6.2088, "longitude": 106.8456, "available": true })),
+        example = json!({ "id": "DRV-9", "service_types": ["RIDE"], "latitude": -6.2088, "longitude": 106.8456, "available": true,
+                          "skills": ["wheelchair"] })),
     responses((status = 200, description = "success", body = DriverImport, example = json!({ "imported": 1 })), CallErrors))]
 pub(super) async fn import_drivers(
     State(app): State<App>,
@@ -219,6 +240,12 @@ struct ChangeSchema {
     /// Phone number in E.164; null removes it.
     #[schema(pattern = "^\\+[1-9][0-9]{6,14}$")]
     phone: Option<String>,
+    /// Name for people; null removes it.
+    #[schema(min_length = 1, max_length = 80, pattern = "^[^\\u0000]*$")]
+    name: Option<String>,
+    /// All labels of the driver; null or an empty list removes them.
+    #[schema(value_type = Option<Vec<SkillSchema>>, max_items = 16)]
+    skills: Option<SkillSet>,
     /// Reason, kept in the record.
     #[schema(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
     reason: String,
@@ -232,7 +259,9 @@ pub(super) struct ChangeDriverRequest {
     change: Value,
 }
 
-/// Changes a driver's service types or phone number.
+/// Changes a driver's service types, labels, name or phone number.
+///
+/// A driver who loses a label keeps the offers and the order that require it.
 #[utoipa::path(patch, path = "/{id}", tag = "drivers", params(ChangedDriverPath, IdempotencyHeader),
     extensions(("x-roles" = json!(WRITERS))),
     request_body(content = ChangeSchema,
@@ -352,7 +381,7 @@ pub(super) async fn remove_driver(
 
 /// Returns a driver without an order.
 fn example_driver() -> Value {
-    json!({ "id": "DRV-9", "service_types": ["RIDE"], "latitude": -6.2088, "longitude": 106.8456, "lat": -6.2088,
+    json!({ "id": "DRV-9", "service_types": ["RIDE"], "skills": ["van"], "latitude": -6.2088, "longitude": 106.8456, "lat": -6.2088,
             "lng": 106.8456, "available": false,
             "idle_since": "2026-01-09T08:00:00Z", "active_order": null })
 }

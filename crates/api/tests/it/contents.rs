@@ -7,6 +7,7 @@ mod erasure;
 mod filters;
 mod outputs;
 
+use reqwest::Method;
 use serde_json::{Value, json};
 
 use accounts::api_keys::AccountRole;
@@ -234,4 +235,138 @@ async fn cleanup_removes_contents_of_old_closed_orders() {
     let kept = t.texts("SELECT d::text FROM order_details d WHERE order_id = 'CLOSED'").await;
     assert!(!kept[0].contains("TEXT") && !kept[0].contains("812345") && !kept[0].contains("example.com"), "{kept:?}");
     assert_eq!(cleanup::run(&t.app.maintenance, CleanupMode::Remove).await.unwrap().details, 0);
+}
+
+#[tokio::test]
+async fn required_labels_are_shown_and_survive_an_erasure() {
+    let t = TestApp::start().await;
+    let api = Api::start(&t.app).await;
+    t.drivers(&[("D1", 100.0)]).await;
+    t.sql("UPDATE drivers SET skills = '{van,wheelchair}'").await;
+    let shop = t.key(AccountRole::Producer).await;
+    let mut ride = test_support::ride_with_id("ORD-1");
+    ride["requires"] = json!(["wheelchair", "van", "van"]);
+    let labels = json!(["van", "wheelchair"]);
+    let created = api.post("/api/v1/orders", &shop, ride).await;
+    assert_eq!((created.status, &created.body["requires"]), (201, &labels), "{created:?}");
+    t.run_due().await;
+    let offers = api.get("/api/v1/drivers/D1/offers", &t.driver_key("D1").await).await;
+    assert_eq!(offers.body["offers"][0]["requires"], labels);
+    for path in ["orders/ORD-1", "orders?q=ORD-1"] {
+        let answer = api.get(&format!("/api/v1/{path}"), &shop).await;
+        let order = answer.body.pointer("/orders/0").unwrap_or(&answer.body);
+        assert_eq!(order["requires"], labels, "{path}: {answer:?}");
+    }
+    let patch = async |requires: Value| {
+        let body = json!({ "requires": requires }).to_string();
+        api.send(Method::PATCH, "/api/v1/orders/ORD-1", &shop, "", body).await.body["requires"].clone()
+    };
+    assert_eq!(patch(json!(["plumber"])).await, json!(["plumber"]));
+    assert_eq!(t.asked("ORD-1").await, "D1", "the offer stays");
+    assert_eq!(patch(Value::Null).await, Value::Null);
+    assert_eq!(patch(labels.clone()).await, labels);
+    t.cancel("ORD-1").await.unwrap();
+    t.sql("SELECT dispatchq_erase_details('ORD-1')").await;
+    assert_eq!(api.get("/api/v1/orders/ORD-1", &shop).await.body["requires"], labels);
+    let sql =
+        "SELECT dispatchq_create_order('ORD-2', 'RIDE', 0, 0, details => '{\"requires\": [\"b\", \"a\", \"b\"]}')";
+    t.sql(sql).await;
+    assert_eq!(t.texts("SELECT requires::text FROM order_details WHERE order_id = 'ORD-2'").await, ["{a,b}"]);
+}
+
+/// Sets of labels that break a rule.
+fn bad_labels() -> Vec<Value> {
+    let many: Vec<String> = (0..17).map(|n| format!("s{n}")).collect();
+    vec![
+        json!(["Van"]),
+        json!(["-van"]),
+        json!(["a b"]),
+        json!(["van", ""]),
+        json!(["x".repeat(33)]),
+        json!(["é"]),
+        json!(["van\n"]),
+        json!([7]),
+        json!([null]),
+        json!("van"),
+        json!({ "van": true }),
+        json!(many),
+    ]
+}
+
+#[tokio::test]
+async fn bad_labels_are_refused_at_every_input() {
+    let t = TestApp::start().await;
+    let api = Api::start(&t.app).await;
+    let (shop, admin) = (t.key(AccountRole::Producer).await, t.key(AccountRole::Admin).await);
+    t.drivers(&[("D1", 100.0)]).await;
+    assert_eq!(api.post("/api/v1/orders", &shop, test_support::ride_with_id("ORD-0")).await.status, 201);
+    let is_named = |answer: &Answer, field: &str| {
+        answer.status == 422 && answer.body["errors"].to_string().contains(&format!("#/{field}"))
+    };
+    for labels in bad_labels() {
+        let mut ride = test_support::ride_with_id("ORD-1");
+        ride["requires"] = labels.clone();
+        let answer = api.post("/api/v1/orders", &shop, ride).await;
+        assert!(is_named(&answer, "requires"), "{labels}: {answer:?}");
+        let patch = json!({ "requires": labels }).to_string();
+        let answer = api.send(Method::PATCH, "/api/v1/orders/ORD-0", &shop, "", patch).await;
+        assert!(is_named(&answer, "requires"), "{labels}: {answer:?}");
+        let sql = sqlx::query("SELECT dispatchq_create_order('ORD-1', 'RIDE', 0, 0, details => $1)");
+        let error = sql.bind(json!({ "requires": labels })).execute(&t.app.core.db).await.unwrap_err();
+        assert_eq!(error.as_database_error().unwrap().code().unwrap(), "22023", "{labels}: {error}");
+        let driver = json!({ "id": "D2", "service_types": ["RIDE"], "latitude": 0, "longitude": 0, "skills": labels });
+        let mut new = driver.clone();
+        new["reason"] = json!("new");
+        let answer = api.post("/api/v1/drivers", &admin, new).await;
+        assert!(is_named(&answer, "skills"), "{labels}: {answer:?}");
+        let change = json!({ "skills": labels, "reason": "new" }).to_string();
+        let answer = api.send(Method::PATCH, "/api/v1/drivers/D1", &admin, "", change).await;
+        assert!(is_named(&answer, "skills"), "{labels}: {answer:?}");
+        let answer = api.send(Method::POST, "/api/v1/drivers/import", &admin, "", driver.to_string()).await;
+        assert_eq!(answer.status, 422, "{labels}: {answer:?}");
+    }
+    for name in [json!(""), json!("x".repeat(81)), json!("a\nb"), json!(7)] {
+        let change = json!({ "name": name, "reason": "new" }).to_string();
+        let answer = api.send(Method::PATCH, "/api/v1/drivers/D1", &admin, "", change).await;
+        assert!(is_named(&answer, "name"), "{name}: {answer:?}");
+    }
+    assert_eq!(t.count("SELECT count(*) FROM orders").await, 1);
+    assert_eq!(t.texts("SELECT concat_ws(' ', id, skills, name) FROM drivers").await, ["D1 {}"]);
+}
+
+#[tokio::test]
+async fn operators_set_labels_and_names_of_drivers() {
+    let t = TestApp::start().await;
+    let api = Api::start(&t.app).await;
+    let operator = t.key(AccountRole::Operator).await;
+    let new = json!({ "id": "D1", "service_types": ["RIDE"], "latitude": 0, "longitude": 0, "reason": "new",
+                      "skills": ["van", "a", "van"], "name": "Ana Putri" });
+    let made = api.post("/api/v1/drivers", &operator, new).await;
+    assert_eq!((&made.body["skills"], &made.body["name"]), (&json!(["a", "van"]), &json!("Ana Putri")), "{made:?}");
+    let patch = async |change: Value| {
+        let mut change = change;
+        change["reason"] = json!("a test");
+        api.send(Method::PATCH, "/api/v1/drivers/D1", &operator, "", change.to_string()).await.body
+    };
+    let changed = patch(json!({ "skills": ["plumber"] })).await;
+    assert_eq!((&changed["skills"], &changed["name"]), (&json!(["plumber"]), &json!("Ana Putri")));
+    let changed = patch(json!({ "name": null })).await;
+    assert_eq!((&changed["skills"], changed.get("name")), (&json!(["plumber"]), None));
+    assert_eq!(patch(json!({ "skills": null })).await["skills"], json!([]));
+    let import = async |line: Value| {
+        let answer = api.send(Method::POST, "/api/v1/drivers/import", &operator, "", line.to_string()).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        t.texts("SELECT concat_ws(' ', id, skills, name) FROM drivers").await.remove(0)
+    };
+    let line = json!({ "id": "D1", "service_types": ["RIDE"], "latitude": 0, "longitude": 0 });
+    let with = |member: &str, value: Value| {
+        let mut line = line.clone();
+        line[member] = value;
+        line
+    };
+    assert_eq!(import(with("skills", json!(["van"]))).await, "D1 {van}");
+    assert_eq!(import(with("name", json!("Ana"))).await, "D1 {van} Ana", "omitted members stay");
+    assert_eq!(import(with("skills", json!([]))).await, "D1 {} Ana");
+    let recorded = t.texts("SELECT new_value::text FROM audit_staff_actions").await.concat();
+    assert!(recorded.contains("plumber") && !recorded.contains("Ana"), "{recorded}");
 }

@@ -66,7 +66,7 @@ pub(super) fn change_of_driver(driver: &DriverRecord, back: Option<&str>) -> Act
     Action::new(label, format!("/drivers/{}/{word}", encode_component(driver.id.as_str())), fields)
 }
 
-/// Returns the form that changes a driver's service types and phone number.
+/// Returns the form that changes a driver's service types, labels, name and phone number.
 fn form_for_change(driver: &DriverRecord) -> Action {
     let services: Vec<&str> = driver.service_types.iter().map(ServiceType::as_str).collect();
     let fields = vec![
@@ -74,6 +74,8 @@ fn form_for_change(driver: &DriverRecord) -> Action {
             value: services.join(", "),
             ..Field::required("service_types", tr("driver.service_types_separated_commas"))
         },
+        Field::text("skills", tr("driver.skills_separated_commas"), &driver.skills.join(", ")),
+        Field::text("name", tr("common.name"), driver.name.as_deref().unwrap_or_default()),
         Field::text("phone", tr("driver.phone_field"), ""),
         Field::reason(),
     ];
@@ -166,7 +168,9 @@ pub(crate) async fn show_page(
     let services: Vec<&str> = driver.service_types.iter().map(ServiceType::as_str).collect();
     let wants_work = if driver.available { tr("common.yes") } else { tr("common.no") };
     let facts = vec![
+        (tr("common.name"), driver.name.clone().unwrap_or_else(|| "–".to_owned())),
         (tr("common.service_types"), services.join(", ")),
+        (tr("driver.skills"), driver.skills.join(", ")),
         (tr("common.on_duty"), wants_work.into()),
         (tr("driver.last_location"), describe_place(LatLng { lat: driver.lat, lng: driver.lng })),
         (

@@ -24,7 +24,10 @@ use crate::{
 };
 use app::App;
 use foundation::staff_actions::ActionAuthor;
-use model::ids::{DriverId, LatLng, ServiceType};
+use model::{
+    ids::{DriverId, LatLng, ServiceType},
+    skills::SkillSet,
+};
 use orders::fleet::{
     driver_admin::{self, DriverChange, DriverError, DriverFilter},
     drivers::NewDriver,
@@ -166,6 +169,8 @@ fn form_for_new_driver() -> Action {
         required("latitude", tr("drivers.latitude_such_as_6")),
         required("longitude", tr("drivers.longitude_such_as_106")),
         Field::choice("available", tr("common.on_duty"), "false", &wants),
+        Field::text("skills", tr("driver.skills_separated_commas"), ""),
+        Field::text("name", tr("common.name"), ""),
         Field::text("phone", tr("common.phone_example"), ""),
         Field::reason(),
     ];
@@ -180,12 +185,23 @@ pub(crate) struct NewDriverForm {
     latitude: String,
     longitude: String,
     available: String,
+    skills: String,
+    name: String,
     phone: String,
     reason: String,
 }
 
 fn parse_services(text: &str) -> Vec<ServiceType> {
     split_names(text).map(ServiceType::from).collect()
+}
+
+fn parse_skills(text: &str) -> SkillSet {
+    split_names(text).map(str::to_owned).collect()
+}
+
+/// Returns the text of a field, or `None` if it is empty.
+fn filled(text: &str) -> Option<String> {
+    Some(text.trim()).filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
 fn parse_degrees(text: &str) -> Result<f64, PageError> {
@@ -204,14 +220,15 @@ pub(crate) async fn create_driver(
     person.require_role(&OPERATORS)?;
     let form = read_form(form)?;
     let reason = given_text(tr("common.reason"), &form.reason)?;
-    let phone = form.phone.trim();
     let new = NewDriver {
         id: DriverId::from(form.id.trim()),
         service_types: parse_services(&form.service_types),
         latitude: parse_degrees(&form.latitude)?,
         longitude: parse_degrees(&form.longitude)?,
         available: form.available == "true",
-        phone: Some(if phone.is_empty() { None } else { Some(phone.to_owned()) }),
+        phone: Some(filled(&form.phone)),
+        name: Some(filled(&form.name)),
+        skills: Some(parse_skills(&form.skills)),
     };
     let by = ActionAuthor { actor: &person.actor(), reason: Some(&reason) };
     let made = driver_admin::create_driver(&app.orders, &new, by).await.map_err(refuse_driver)?;
@@ -223,11 +240,13 @@ pub(crate) async fn create_driver(
 #[serde(default)]
 pub(crate) struct DriverChangeForm {
     service_types: String,
+    skills: String,
+    name: String,
     phone: String,
     reason: String,
 }
 
-/// Changes a driver's service types and phone number. An empty phone number stays unchanged; `-` removes it.
+/// Changes a driver's service types, labels, name and phone number. An empty phone number stays unchanged; `-` removes it.
 pub(crate) async fn change_driver(
     State(app): State<App>,
     person: SignedIn,
@@ -235,14 +254,19 @@ pub(crate) async fn change_driver(
     form: Result<Form<DriverChangeForm>, FormRejection>,
 ) -> Result<Response, PageError> {
     person.require_role(&OPERATORS)?;
-    let DriverChangeForm { service_types, phone, reason } = read_form(form)?;
+    let DriverChangeForm { service_types, skills, name, phone, reason } = read_form(form)?;
     let reason = given_text(tr("common.reason"), &reason)?;
     let phone = match phone.trim() {
         "" => None,
         "-" => Some(None),
         number => Some(Some(number.to_owned())),
     };
-    let change = DriverChange { service_types: Some(parse_services(&service_types)), phone };
+    let change = DriverChange {
+        service_types: Some(parse_services(&service_types)),
+        phone,
+        name: Some(filled(&name)),
+        skills: Some(parse_skills(&skills)),
+    };
     let by = ActionAuthor { actor: &person.actor(), reason: Some(&reason) };
     let page = format!("/drivers/{}", encode_component(&id));
     driver_admin::change_driver(&app.orders, &DriverId::from(id), &change, by).await.map_err(refuse_driver)?;

@@ -48,6 +48,7 @@ use model::{
     ids::{DriverId, LatLng},
     messages,
     order::{Booking, OfferState, OrderStatus, RefundProgress},
+    skills::SkillSet,
     view::OrderView,
 };
 use notify::alerts::{self, AlertFilter, RaisedAlert};
@@ -189,6 +190,7 @@ fn list_facts(config: &ConsoleConfig, order: &OrderView, pickup: LatLng) -> Vec<
             order.dropoff.as_ref().map(|place| Cell::text(describe_address(place.as_lat_lng(), Some(place)))),
         ),
         (tr("order.notes"), order.notes.as_deref().map(Cell::text)),
+        (tr("order.requires"), (!order.requires.is_empty()).then(|| Cell::text(join_labels(&order.requires)))),
         (tr("common.area"), area),
         (tr("common.customer"), customer),
         (tr("common.driver"), Some(driver)),
@@ -207,6 +209,10 @@ fn list_facts(config: &ConsoleConfig, order: &OrderView, pickup: LatLng) -> Vec<
     let metadata =
         order.metadata.iter().map(|(key, value)| (tr("order.metadata"), Cell::text(format!("{key} = {value}"))));
     facts.chain(metadata).collect()
+}
+
+fn join_labels(labels: &SkillSet) -> String {
+    labels.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 
 /// Returns the address with the coordinates, or only the coordinates.

@@ -4,7 +4,6 @@ use chrono::{DateTime, TimeDelta, Utc};
 use model::ranking::{DriverRanking, ExclusionReason};
 
 use crate::{
-    catalogue::Words,
     reasons::describe_exclusion,
     shown::{Moment, describe_distance, describe_span},
 };
@@ -22,7 +21,7 @@ pub(super) struct RankedRow {
 pub(super) struct ExcludedRow {
     pub(super) driver: String,
     pub(super) distance: String,
-    pub(super) why: Words,
+    pub(super) why: String,
     /// Whether the driver has an order, so that a dispatcher cannot assign another.
     pub(super) is_busy: bool,
 }
@@ -52,10 +51,10 @@ impl RankingPart {
             score: format!("{:.0}", driver.score),
         });
         let excluded = ranking.excluded.into_iter().map(|driver| ExcludedRow {
-            driver: driver.driver_id.into_string(),
             distance: describe_distance(driver.distance_m),
-            why: describe_exclusion(driver.why),
+            why: describe_exclusion(&driver),
             is_busy: driver.why == ExclusionReason::Busy,
+            driver: driver.driver_id.into_string(),
         });
         Self { attempt, at: Moment(at), ranked: ranked.collect(), excluded: excluded.collect() }
     }

@@ -143,7 +143,9 @@ async fn list_rankings(core: &Core, id: &OrderId) -> Result<Vec<LatestRanking>, 
                          FILTER (WHERE d.place <= cardinality(r.scores)), '[]'),
                      'excluded', coalesce(json_agg(json_build_object(
                          'driver_id', d.driver_id, 'distance_m', d.distance_m,
-                         'why', r.excluded_why[d.place - cardinality(r.scores)]) ORDER BY d.place)
+                         'why', r.excluded_why[d.place - cardinality(r.scores)],
+                         'missing', coalesce(string_to_array(r.missing[d.place - cardinality(r.scores)], ','), '{}'))
+                         ORDER BY d.place)
                          FILTER (WHERE d.place > cardinality(r.scores)), '[]'))
                  FROM unnest(r.drivers, r.distances_m, r.idle_min, r.live_offers, r.scores)
                       WITH ORDINALITY AS d (driver_id, distance_m, idle_min, live_offers, score, place)) AS candidates

@@ -29,6 +29,8 @@ pub(super) struct CandidateQuery {
     offers_per_driver: u16,
     /// Start of the cool-down. `None` if there is none.
     warm_since: Option<DateTime<Utc>>,
+    /// Whether the order has contents, which may require labels.
+    has_details: bool,
 }
 
 impl CandidateQuery {
@@ -41,6 +43,7 @@ impl CandidateQuery {
             round: s.order.round,
             offers_per_driver: policy.offers_per_driver,
             warm_since: warm_since(s, policy),
+            has_details: s.order.has_details,
         }
     }
 }

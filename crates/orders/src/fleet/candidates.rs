@@ -92,6 +92,7 @@ async fn find_eligible(
         .bind(&order.former_drivers)
         .bind(i64::from(policy.offers_per_driver))
         .bind(warm)
+        .bind(order.has_details)
         .fetch_all(db)
         .await
 }

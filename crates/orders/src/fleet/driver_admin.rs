@@ -3,6 +3,7 @@
 use model::{
     field_error::FieldError,
     ids::{DriverId, ServiceType},
+    skills::SkillSet,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -11,8 +12,9 @@ use crate::{
     capability::Orders,
     fleet::{
         driver_index,
-        drivers::{self, DriverRecord, NewDriver, present_or_null},
+        drivers::{self, DriverRecord, NewDriver, null_as_empty, present_or_null},
     },
+    freed_drivers,
 };
 use accounts::{key_admin::KeySelection, recorded};
 use foundation::{
@@ -42,6 +44,12 @@ pub struct DriverChange {
     /// Phone number. Null removes it.
     #[serde(default, deserialize_with = "present_or_null", skip_serializing_if = "Option::is_none")]
     pub phone: Option<Option<String>>,
+    /// Name for people. Null removes it.
+    #[serde(default, deserialize_with = "present_or_null", skip_serializing_if = "Option::is_none")]
+    pub name: Option<Option<String>>,
+    /// All labels of the driver. Null or an empty list removes them.
+    #[serde(default, deserialize_with = "null_as_empty", skip_serializing_if = "Option::is_none")]
+    pub skills: Option<SkillSet>,
 }
 
 impl DriverChange {
@@ -51,6 +59,8 @@ impl DriverChange {
         service_types
             .and_then(|service_types| drivers::find_type_problem(config, service_types))
             .or_else(|| drivers::find_phone_problem(self.phone.as_ref()))
+            .or_else(|| drivers::find_name_problem(self.name.as_ref()))
+            .or_else(|| drivers::find_skill_problem(self.skills.as_ref()))
     }
 }
 
@@ -65,7 +75,8 @@ pub async fn create_driver(
     let mut tx = orders.core.db.begin().await?;
     let added = sqlx::query(
         "-- add driver
-         INSERT INTO drivers (id, service_types, lat, lng, available, phone) VALUES ($1, $2, $3, $4, $5, $6)
+         INSERT INTO drivers (id, service_types, lat, lng, available, phone, name, skills)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, coalesce($8::text[], '{}'))
          ON CONFLICT (id) DO NOTHING",
     )
     .bind(&new.id)
@@ -74,12 +85,16 @@ pub async fn create_driver(
     .bind(new.longitude)
     .bind(new.available)
     .bind(new.phone.as_ref().and_then(Option::as_ref))
+    .bind(new.name.as_ref().and_then(Option::as_ref))
+    .bind(new.skills.as_ref().map(drivers::skill_texts))
     .execute(&mut *tx)
     .await?;
     if added.rows_affected() == 0 {
         return Err(DriverError::Exists(new.id.clone()));
     }
-    let recorded = json!({ "service_types": new.service_types, "available": new.available });
+    let recorded = json!({
+        "service_types": new.service_types, "skills": new.skills.clone().unwrap_or_default(), "available": new.available,
+    });
     finish_change(orders, tx, &new.id, StaffAction::DriverCreated, ActionValues::created(recorded), by).await
 }
 
@@ -93,41 +108,68 @@ pub async fn change_driver(
         return Err(DriverError::Invalid(problem));
     }
     let mut tx = orders.core.db.begin().await?;
-    let before: Option<(Vec<ServiceType>, Option<String>)> = sqlx::query_as(
+    let before: Option<DriverValues> = sqlx::query_as(
         "-- lock driver
-         SELECT service_types, phone FROM drivers WHERE id = $1 FOR NO KEY UPDATE",
+         SELECT service_types, skills, name, phone FROM drivers WHERE id = $1 FOR NO KEY UPDATE",
     )
     .bind(id)
     .fetch_optional(&mut *tx)
     .await?;
-    let Some((service_types, phone)) = before else { return Err(DriverError::NotFound) };
+    let Some(before) = before else { return Err(DriverError::NotFound) };
     let changed = sqlx::query(
         "-- change driver
          UPDATE drivers SET service_types = coalesce($2::text[], service_types),
-                phone = CASE WHEN $3 THEN $4 ELSE phone END, updated_at = dispatchq_now()
+                phone = CASE WHEN $3 THEN $4 ELSE phone END, name = CASE WHEN $5 THEN $6 ELSE name END,
+                skills = coalesce($7::text[], skills), updated_at = dispatchq_now()
          WHERE id = $1",
     )
     .bind(id)
     .bind(change.service_types.as_deref().map(drivers::distinct_types))
     .bind(change.phone.is_some())
     .bind(change.phone.as_ref().and_then(Option::as_ref))
+    .bind(change.name.is_some())
+    .bind(change.name.as_ref().and_then(Option::as_ref))
+    .bind(change.skills.as_ref().map(drivers::skill_texts))
     .execute(&mut *tx)
     .await?;
     if changed.rows_affected() == 0 {
         return Err(DriverError::NotFound);
     }
-    // The record shows that the number changed, but not the number.
-    let is_new_phone = change.phone.as_ref().is_some_and(|new| *new != phone);
-    let new_types = change.service_types.as_ref().unwrap_or(&service_types);
-    let values = ActionValues::changed(
-        json!({ "service_types": service_types, "has_phone": phone.is_some() }),
+    let changed =
+        finish_change(orders, tx, id, StaffAction::DriverChanged, recorded_values(&before, change), by).await?;
+    if change.skills.is_some() {
+        // Orders that wait may require one of the new labels.
+        freed_drivers::record_freed(&orders.core, std::slice::from_ref(id)).await;
+    }
+    Ok(changed)
+}
+
+/// Values of a driver before a change.
+#[derive(sqlx::FromRow)]
+struct DriverValues {
+    service_types: Vec<ServiceType>,
+    skills: Vec<String>,
+    name: Option<String>,
+    phone: Option<String>,
+}
+
+/// Returns the values for the audit record. It shows that the name or the number changed, but neither of them.
+fn recorded_values(before: &DriverValues, change: &DriverChange) -> ActionValues {
+    let has = |new: Option<&Option<String>>, old: &Option<String>| new.unwrap_or(old).is_some();
+    let is_new = |new: Option<&Option<String>>, old: &Option<String>| new.is_some_and(|new| new != old);
+    let (name, phone) = (change.name.as_ref(), change.phone.as_ref());
+    ActionValues::changed(
         json!({
-            "service_types": new_types,
-            "has_phone": change.phone.as_ref().map_or(phone.is_some(), Option::is_some),
-            "phone_changed": is_new_phone,
+            "service_types": before.service_types, "skills": before.skills, "has_name": before.name.is_some(),
+            "has_phone": before.phone.is_some(),
         }),
-    );
-    finish_change(orders, tx, id, StaffAction::DriverChanged, values, by).await
+        json!({
+            "service_types": change.service_types.as_ref().unwrap_or(&before.service_types),
+            "skills": change.skills.as_ref().map_or_else(|| json!(before.skills), |skills| json!(skills)),
+            "has_name": has(name, &before.name), "name_changed": is_new(name, &before.name),
+            "has_phone": has(phone, &before.phone), "phone_changed": is_new(phone, &before.phone),
+        }),
+    )
 }
 
 /// Adds drivers or updates existing ones, each with an audit record, all or none. A driver whose position alone changes
@@ -146,18 +188,22 @@ pub async fn import_drivers(db: &Pool, new: &[NewDriver], by: ActionAuthor<'_>) 
     tx.commit().await
 }
 
-/// Locks a driver's row and returns its values for audit records, which never contain the phone number. Returns `None`
+/// Locks a driver's row and returns its values for audit records, which never contain the name or the phone number. Returns `None`
 /// if the driver does not exist.
 async fn find_values(tx: &mut Connection, id: &DriverId) -> Result<Option<Value>, sqlx::Error> {
-    let found: Option<(Vec<ServiceType>, bool, bool, bool)> = sqlx::query_as(
+    let found: Option<(Vec<ServiceType>, Vec<String>, bool, bool, bool, bool)> = sqlx::query_as(
         "-- lock driver for its record
-         SELECT service_types, available, phone IS NOT NULL, disabled_at IS NOT NULL FROM drivers WHERE id = $1 FOR UPDATE",
+         SELECT service_types, skills, available, name IS NOT NULL, phone IS NOT NULL, disabled_at IS NOT NULL
+         FROM drivers WHERE id = $1 FOR UPDATE",
     )
     .bind(id)
     .fetch_optional(tx)
     .await?;
-    Ok(found.map(|(service_types, available, has_phone, disabled)| {
-        json!({ "service_types": service_types, "available": available, "has_phone": has_phone, "disabled": disabled })
+    Ok(found.map(|(service_types, skills, available, has_name, has_phone, disabled)| {
+        json!({
+            "service_types": service_types, "skills": skills, "available": available, "has_name": has_name,
+            "has_phone": has_phone, "disabled": disabled,
+        })
     }))
 }
 
@@ -276,7 +322,7 @@ pub async fn list_page(
 ) -> Result<Vec<DriverRecord>, sqlx::Error> {
     sqlx::query_as(
         "-- list page of drivers
-         SELECT d.id, d.service_types, d.lat, d.lng, d.available, d.idle_since, o.id AS active_order, d.disabled_at
+         SELECT d.id, d.name, d.service_types, d.skills, d.lat, d.lng, d.available, d.idle_since, o.id AS active_order, d.disabled_at
          FROM drivers d
          LEFT JOIN orders o ON o.driver_id = d.id AND o.on_trip
               AND o.partner IS NULL

@@ -7,6 +7,7 @@ use model::{
     field_error::FieldError,
     ids::{DriverId, LatLng, ServiceType, is_phone},
     input, plain_text,
+    skills::{SkillSchema, SkillSet, find_skills_problem},
 };
 use serde::{Deserialize, Deserializer, Serialize};
 use sqlx::{FromRow, PgExecutor, Row, postgres::PgRow};
@@ -30,11 +31,22 @@ pub struct NewDriver {
     /// E.164, such as +628123456789: for offers by voice call. If omitted, the stored number is kept; null removes it.
     #[serde(default, deserialize_with = "present_or_null", skip_serializing_if = "Option::is_none")]
     pub phone: Option<Option<String>>,
+    /// If omitted, the stored name is kept; null removes it.
+    #[serde(default, deserialize_with = "present_or_null", skip_serializing_if = "Option::is_none")]
+    pub name: Option<Option<String>>,
+    /// If omitted, the stored labels are kept; null or an empty list removes them.
+    #[serde(default, deserialize_with = "null_as_empty", skip_serializing_if = "Option::is_none")]
+    pub skills: Option<SkillSet>,
 }
 
 /// Distinguishes null from an omitted field.
 pub(super) fn present_or_null<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Option<String>>, D::Error> {
     Option::deserialize(value).map(Some)
+}
+
+/// Reads null as an empty set.
+pub(super) fn null_as_empty<'de, D: Deserializer<'de>>(value: D) -> Result<Option<SkillSet>, D::Error> {
+    Option::<SkillSet>::deserialize(value).map(|skills| Some(skills.unwrap_or_default()))
 }
 
 fn default_available() -> bool {
@@ -51,6 +63,8 @@ impl NewDriver {
         find_type_problem(config, &self.service_types)
             .or_else(|| find_place_problem(place))
             .or_else(|| find_phone_problem(self.phone.as_ref()))
+            .or_else(|| find_name_problem(self.name.as_ref()))
+            .or_else(|| find_skill_problem(self.skills.as_ref()))
     }
 }
 
@@ -81,6 +95,18 @@ pub(super) fn find_phone_problem(phone: Option<&Option<String>>) -> Option<Field
     wrong.map(|_| FieldError::new("phone", format!("phone {}", input::PHONE_RULE)))
 }
 
+/// Returns the problem with a new name, if any.
+pub(super) fn find_name_problem(name: Option<&Option<String>>) -> Option<FieldError> {
+    let problem = input::DRIVER_NAME.find_problem(name?.as_deref()?)?;
+    Some(FieldError::new("name", format!("name {problem}")))
+}
+
+/// Returns the problem with new labels, if any.
+pub(super) fn find_skill_problem(skills: Option<&SkillSet>) -> Option<FieldError> {
+    let problem = find_skills_problem(skills?)?;
+    Some(FieldError::new("skills", format!("skills {problem}")))
+}
+
 pub(super) fn distinct_types(service_types: &[ServiceType]) -> Vec<&ServiceType> {
     let mut distinct: Vec<&ServiceType> = Vec::new();
     for service_type in service_types {
@@ -91,14 +117,26 @@ pub(super) fn distinct_types(service_types: &[ServiceType]) -> Vec<&ServiceType>
     distinct
 }
 
+/// Returns the labels as Postgres stores them.
+pub(super) fn skill_texts(skills: &SkillSet) -> Vec<&str> {
+    skills.iter().map(String::as_str).collect()
+}
+
 /// A driver as shown to staff and to the driver.
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema, sqlx::FromRow)]
 #[schema(as = Driver)]
 pub struct DriverRecord {
     #[schema(value_type = String)]
     pub id: DriverId,
+    /// Name for people; absent if none is stored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub name: Option<String>,
     #[schema(value_type = Vec<String>)]
     pub service_types: Vec<ServiceType>,
+    /// Labels of the driver. An order that requires other labels is not offered to the driver.
+    #[schema(value_type = Vec<SkillSchema>)]
+    pub skills: Vec<String>,
     #[sqlx(rename = "lat")]
     pub latitude: f64,
     #[sqlx(rename = "lng")]
@@ -133,11 +171,13 @@ pub async fn import_drivers(db: &Pool, drivers: &[NewDriver]) -> Result<u64, sql
 pub(super) async fn save_driver(db: impl PgExecutor<'_>, driver: &NewDriver) -> Result<(), sqlx::Error> {
     sqlx::query(
         "-- import driver
-         INSERT INTO drivers (id, service_types, lat, lng, available, phone) VALUES ($1, $2, $3, $4, $5, $6)
+         INSERT INTO drivers (id, service_types, lat, lng, available, phone, name, skills)
+         VALUES ($1, $2, $3, $4, $5, $6, $8, coalesce($10::text[], '{}'))
          ON CONFLICT (id) DO UPDATE SET service_types = excluded.service_types, lat = excluded.lat, lng = excluded.lng,
              located_at = dispatchq_now(), updated_at = dispatchq_now(),
              available = excluded.available AND drivers.disabled_at IS NULL,
-             phone = CASE WHEN $7 THEN excluded.phone ELSE drivers.phone END",
+             phone = CASE WHEN $7 THEN excluded.phone ELSE drivers.phone END,
+             name = CASE WHEN $9 THEN excluded.name ELSE drivers.name END, skills = coalesce($10, drivers.skills)",
     )
     .bind(&driver.id)
     .bind(distinct_types(&driver.service_types))
@@ -146,6 +186,9 @@ pub(super) async fn save_driver(db: impl PgExecutor<'_>, driver: &NewDriver) -> 
     .bind(driver.available)
     .bind(driver.phone.as_ref().and_then(Option::as_ref))
     .bind(driver.phone.is_some())
+    .bind(driver.name.as_ref().and_then(Option::as_ref))
+    .bind(driver.name.is_some())
+    .bind(driver.skills.as_ref().map(skill_texts))
     .execute(db)
     .await
     .map(drop)
@@ -155,7 +198,7 @@ pub(super) async fn save_driver(db: impl PgExecutor<'_>, driver: &NewDriver) -> 
 pub async fn find_driver(db: &Pool, id: &DriverId) -> Result<Option<DriverRecord>, sqlx::Error> {
     sqlx::query_as(
         "-- find driver
-         SELECT d.id, d.service_types, d.lat, d.lng, d.available, d.idle_since, o.id AS active_order, d.disabled_at
+         SELECT d.id, d.name, d.service_types, d.skills, d.lat, d.lng, d.available, d.idle_since, o.id AS active_order, d.disabled_at
          FROM drivers d
          LEFT JOIN orders o ON o.driver_id = d.id AND o.on_trip
               AND o.partner IS NULL
@@ -284,7 +327,7 @@ pub async fn set_available(db: &Pool, id: &DriverId, available: bool) -> Result<
 pub async fn list_drivers(db: &Pool, limit: u32) -> Result<Vec<DriverRecord>, sqlx::Error> {
     sqlx::query_as(
         "-- list drivers
-         SELECT d.id, d.service_types, d.lat, d.lng, d.available, d.idle_since, o.id AS active_order, d.disabled_at
+         SELECT d.id, d.name, d.service_types, d.skills, d.lat, d.lng, d.available, d.idle_since, o.id AS active_order, d.disabled_at
          FROM drivers d
          LEFT JOIN orders o ON o.driver_id = d.id AND o.on_trip
               AND o.partner IS NULL

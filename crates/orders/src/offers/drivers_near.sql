@@ -1,6 +1,7 @@
 -- free drivers of waiting orders
 WITH w AS MATERIALIZED (
     SELECT o.id, o.service_type, o.pickup_lat, o.pickup_lng, o.round, o.former_drivers, o.created_at,
+           CASE WHEN o.has_details THEN (SELECT x.requires FROM order_details x WHERE x.order_id = o.id) END AS requires,
            t.radius_m, t.most_offers, t.cool_down_s,
            round(o.pickup_lat * 5) AS row_no, round(o.pickup_lng * 5) AS column_no,
            (t.radius_m + 1) / 111000 AS lat_span,
@@ -14,7 +15,7 @@ stretches AS (
            min(pickup_lng - lng_span) AS west, max(pickup_lng + lng_span) AS east
     FROM w GROUP BY service_type, row_no, column_no),
 free AS MATERIALIZED (
-    SELECT s.service_type, s.row_no, s.column_no, d.id, d.lat, d.lng
+    SELECT s.service_type, s.row_no, s.column_no, d.id, d.lat, d.lng, d.skills
     FROM stretches s
     JOIN drivers d ON d.available AND s.service_type = ANY (d.service_types)
                   AND d.lat BETWEEN s.south AND s.north AND d.lng BETWEEN s.west AND s.east
@@ -31,7 +32,7 @@ FROM w CROSS JOIN LATERAL (
     FROM free f
     WHERE f.service_type = w.service_type AND f.row_no = w.row_no AND f.column_no = w.column_no
       AND round(dispatchq_distance_m(f.lat, f.lng, w.pickup_lat, w.pickup_lng)) <= w.radius_m
-      AND f.id <> ALL (w.former_drivers)
+      AND f.id <> ALL (w.former_drivers) AND (w.requires IS NULL OR w.requires <@ f.skills)
       AND NOT EXISTS (SELECT 1 FROM offers x WHERE x.order_id = w.id AND x.driver_id = f.id
                       AND (x.state = 'declined' OR x.round = w.round))
     ORDER BY distance_m, f.id LIMIT $5) n

@@ -4,6 +4,7 @@ use chrono::{DateTime, Utc};
 use model::{
     details::OrderPlace,
     ids::{DriverId, LatLng, OfferId, ServiceType},
+    skills::SkillSchema,
 };
 use serde::Serialize;
 use sqlx::{FromRow, Row, postgres::PgRow};
@@ -37,6 +38,10 @@ pub struct LiveOffer {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub notes: Option<String>,
+    /// Labels that the order requires; absent if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<SkillSchema>, required = false)]
+    pub requires: Vec<String>,
     pub offered_at: DateTime<Utc>,
     pub expires_at: DateTime<Utc>,
     /// Increases when the pickup, the destination or the notes of the order change.
@@ -58,6 +63,7 @@ impl FromRow<'_, PgRow> for LiveOffer {
             pickup_longitude,
             dropoff: read_dropoff(row)?,
             notes: row.try_get("notes")?,
+            requires: row.try_get::<Option<Vec<String>>, _>("requires")?.unwrap_or_default(),
             offered_at: row.try_get("offered_at")?,
             expires_at: row.try_get("expires_at")?,
             version: row.try_get("version")?,
@@ -70,8 +76,8 @@ pub async fn live_offers(db: &Pool, driver: &DriverId) -> Result<Vec<LiveOffer>,
     sqlx::query_as(
         "-- live offers
          SELECT f.id AS offer_id, f.order_id, o.service_type, f.attempt_no, f.distance_m, o.pickup_lat, o.pickup_lng,
-                d.pickup_address, d.dropoff_lat, d.dropoff_lng, d.dropoff_address, d.notes, f.offered_at, f.expires_at,
-                f.version
+                d.pickup_address, d.dropoff_lat, d.dropoff_lng, d.dropoff_address, d.notes, d.requires, f.offered_at,
+                f.expires_at, f.version
          FROM offers f JOIN orders o ON o.id = f.order_id
          LEFT JOIN order_details d ON o.has_details AND d.order_id = o.id
          WHERE f.driver_id = $1 AND f.state = 'offered' AND f.expires_at > dispatchq_now()

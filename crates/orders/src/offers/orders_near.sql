@@ -6,7 +6,7 @@ WITH p AS MATERIALIZED (
            WHERE o.service_type = t.service_type AND o.searching_fleet
            ORDER BY floor(o.pickup_lat * 20), floor(o.pickup_lng * 20), o.created_at, o.id LIMIT 1) IS NOT NULL),
 d AS MATERIALIZED (
-    SELECT d.id, d.lat, d.lng, p.service_type, p.radius_m, (p.radius_m + 1) / 111000 AS lat_span,
+    SELECT d.id, d.lat, d.lng, d.skills, p.service_type, p.radius_m, (p.radius_m + 1) / 111000 AS lat_span,
            (p.radius_m + 1) / 111000 / greatest(cos(radians(d.lat)), 0.01) AS lng_span,
            (SELECT extract(epoch FROM max(x.responded_at) - dispatchq_now())::float8 + p.cool_down_s
             FROM offers x
@@ -23,7 +23,8 @@ f AS MATERIALIZED (
 w AS MATERIALIZED (
     SELECT o.* FROM (SELECT DISTINCT f.service_type FROM f WHERE f.is_wide AND f.cools_for_s IS NULL) t
     CROSS JOIN LATERAL (
-        SELECT o.id, o.service_type, o.created_at, o.pickup_lat, o.pickup_lng, o.former_drivers, o.round, o.next_attempt_at
+        SELECT o.id, o.service_type, o.created_at, o.pickup_lat, o.pickup_lng, o.former_drivers, o.round, o.next_attempt_at,
+               o.has_details
         FROM orders o
         WHERE o.service_type = t.service_type AND o.searching_fleet
           AND (o.next_attempt_at IS NOT NULL OR o.attempt_deadline <= dispatchq_now()) AND NOT o.held_for_review
@@ -37,7 +38,8 @@ FROM f LEFT JOIN LATERAL (
      CROSS JOIN generate_series(floor((f.lng - f.lng_span) * 20)::bigint, floor((f.lng + f.lng_span) * 20)::bigint) AS column_no
      CROSS JOIN LATERAL (
          SELECT o.id, o.created_at, dispatchq_distance_m(f.lat, f.lng, o.pickup_lat, o.pickup_lng) AS distance_m
-         FROM (SELECT o.id, o.created_at, o.pickup_lat, o.pickup_lng, o.former_drivers, o.round, o.next_attempt_at FROM orders o
+         FROM (SELECT o.id, o.created_at, o.pickup_lat, o.pickup_lng, o.former_drivers, o.round, o.next_attempt_at,
+                      o.has_details FROM orders o
                WHERE o.service_type = f.service_type AND o.searching_fleet
                  AND floor(o.pickup_lat * 20) = row_no::float8 AND floor(o.pickup_lng * 20) = column_no::float8
                  AND (o.next_attempt_at IS NOT NULL OR o.attempt_deadline <= dispatchq_now()) AND NOT o.held_for_review
@@ -46,6 +48,8 @@ FROM f LEFT JOIN LATERAL (
          WHERE o.pickup_lat BETWEEN f.lat - f.lat_span AND f.lat + f.lat_span
            AND round(dispatchq_distance_m(f.lat, f.lng, o.pickup_lat, o.pickup_lng)) <= f.radius_m
            AND f.id <> ALL (o.former_drivers)
+           AND (NOT o.has_details
+                OR (SELECT x.requires FROM order_details x WHERE x.order_id = o.id) <@ f.skills IS NOT FALSE)
            AND (SELECT count(*) FROM offers x
                 WHERE x.order_id = o.id AND x.driver_id = f.id
                   AND (x.state = 'declined' OR x.round = o.round
@@ -60,6 +64,8 @@ FROM f LEFT JOIN LATERAL (
     WHERE o.pickup_lat BETWEEN f.lat - f.lat_span AND f.lat + f.lat_span
       AND round(dispatchq_distance_m(f.lat, f.lng, o.pickup_lat, o.pickup_lng)) <= f.radius_m
       AND f.id <> ALL (o.former_drivers)
+      AND (NOT o.has_details
+           OR (SELECT x.requires FROM order_details x WHERE x.order_id = o.id) <@ f.skills IS NOT FALSE)
       AND (SELECT count(*) FROM offers x
            WHERE x.order_id = o.id AND x.driver_id = f.id
              AND (x.state = 'declined' OR x.round = o.round

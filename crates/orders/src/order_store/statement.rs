@@ -202,16 +202,18 @@ const FREED_DRIVERS: &str = ",
 
 const RANKINGS: &str = ",
          a AS (
-             INSERT INTO rankings (order_id, attempt_no, at, drivers, distances_m, idle_min, live_offers, scores, excluded_why)
-             SELECT a.order_id, a.attempt_no, a.at, a.drivers, a.distances_m, a.idle_min, a.live_offers, a.scores, a.excluded_why
+             INSERT INTO rankings (order_id, attempt_no, at, drivers, distances_m, idle_min, live_offers, scores, excluded_why,
+                                   missing)
+             SELECT a.order_id, a.attempt_no, a.at, a.drivers, a.distances_m, a.idle_min, a.live_offers, a.scores, a.excluded_why,
+                    a.missing
              FROM json_to_recordset($8::json) AS a (
                  order_id text, attempt_no integer, at timestamptz, drivers text[], distances_m real[], idle_min real[],
-                 live_offers smallint[], scores float8[], excluded_why text[])
+                 live_offers smallint[], scores float8[], excluded_why text[], missing text[])
              JOIN u ON u.id = a.order_id
              ON CONFLICT (order_id, attempt_no) DO UPDATE
                  SET at = excluded.at, drivers = excluded.drivers, distances_m = excluded.distances_m,
                      idle_min = excluded.idle_min, live_offers = excluded.live_offers, scores = excluded.scores,
-                     excluded_why = excluded.excluded_why)";
+                     excluded_why = excluded.excluded_why, missing = excluded.missing)";
 
 const MESSAGES: &str = ",
          m AS (

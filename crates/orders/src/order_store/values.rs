@@ -238,11 +238,14 @@ pub(super) struct RankingValues<'a> {
     live_offers: Vec<i64>,
     scores: Vec<f64>,
     excluded_why: Vec<ExclusionReason>,
+    /// Missing labels of each excluded driver, separated by commas. Empty if no driver lacks one.
+    missing: Vec<String>,
 }
 
 impl<'a> RankingValues<'a> {
     pub(super) fn from_change(change: &'a Change) -> Option<Self> {
         let (attempt_no, DriverRanking { ranked, excluded }) = change.ranking.as_ref()?;
+        let lacks_any = excluded.iter().any(|d| !d.missing.is_empty());
         Some(Self {
             order_id: change.order.id.as_str(),
             attempt_no: *attempt_no,
@@ -253,6 +256,7 @@ impl<'a> RankingValues<'a> {
             live_offers: ranked.iter().map(|d| d.live_offers).collect(),
             scores: ranked.iter().map(|d| d.score).collect(),
             excluded_why: excluded.iter().map(|d| d.why).collect(),
+            missing: if lacks_any { excluded.iter().map(|d| d.missing.join(",")).collect() } else { Vec::new() },
         })
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! * `lifecycle`: an order from its creation to its end. `offers`, `drivers`: choice of drivers. `accept`: answers to
 //!   the driver.
+//! * `skills`: labels that orders require.
 //! * `scarcity`: the cost of waiting for a driver, and how soon a free driver gets the next order.
 //! * `races`: concurrent requests for one order or one driver. `reservation`: thousands of accepts, and the gate.
 //! * `changes`: answered changes are kept when batches, commits or connections fail. `kept`: decisions without a load.
@@ -26,4 +27,5 @@ mod races;
 mod refunds;
 mod reservation;
 mod scarcity;
+mod skills;
 mod throughput;

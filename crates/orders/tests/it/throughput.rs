@@ -34,6 +34,8 @@ async fn a_hundred_orders_of_the_own_fleet_share_their_statements() {
             longitude: 106.8456,
             available: true,
             phone: None,
+            name: None,
+            skills: None,
         })
         .collect();
     drivers::import_drivers(&t.app.core.db, &fleet).await.unwrap();

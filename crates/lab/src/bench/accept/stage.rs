@@ -112,6 +112,7 @@ impl AcceptStage {
             notes: None,
             contact: None,
             metadata: None,
+            requires: None,
         };
         create::create_order(&self.app.orders, id.clone(), &new, &Actor::with_fixed_name(ActorRole::Producer, "bench"))
             .await?;

@@ -24,6 +24,8 @@ pub(super) async fn fill_orders(url: &str, app_db: &Pool, orders: u32) -> anyhow
         longitude: PICKUP.1,
         available: true,
         phone: None,
+        name: None,
+        skills: None,
     };
     drivers::import_drivers(app_db, &(0..DRIVERS).map(new_driver).collect::<Vec<_>>()).await?;
     let mut db = PgConnection::connect(url).await?;
