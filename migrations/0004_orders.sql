@@ -41,6 +41,8 @@ CREATE TABLE orders (
     attempt_no        integer NOT NULL DEFAULT 0 CHECK (attempt_no >= 0),
     round             integer NOT NULL DEFAULT 1 CHECK (round >= 1),
     attempt_deadline  timestamptz(3),
+    wave_no           integer NOT NULL DEFAULT 1 CHECK (wave_no >= 1),
+    next_wave_at      timestamptz(3),
     next_attempt_at   timestamptz(3),
     lifetime_deadline timestamptz(3) NOT NULL,
     lifetime_waived   boolean NOT NULL DEFAULT false,
@@ -68,6 +70,7 @@ CREATE TABLE orders (
     closed_status     text GENERATED ALWAYS AS (CASE WHEN closed_at IS NOT NULL THEN status END) STORED,
     CHECK (status NOT IN ('DRIVER_ASSIGNED', 'PICKED_UP', 'COMPLETED') OR driver_id IS NOT NULL),
     CHECK (attempt_deadline IS NULL OR next_attempt_at IS NULL),
+    CHECK (next_wave_at IS NULL OR attempt_deadline IS NOT NULL),
     CHECK (held_for_review = (held_reason IS NOT NULL)),
     CHECK (partner IS NOT NULL OR status NOT IN ('PENDING_JOB_ID', 'ASSIGNED')),
     CHECK (partner IS NOT NULL OR next_poll_at IS NULL),
@@ -92,6 +95,8 @@ COMMENT ON COLUMN orders.former_drivers IS 'drivers who gave the order back or l
 COMMENT ON COLUMN orders.attempt_no IS 'number of attempts so far; the latest one runs while attempt_deadline is set';
 COMMENT ON COLUMN orders.round IS 'number of the search round; a driver whose offer expired is asked again in the next round';
 COMMENT ON COLUMN orders.attempt_deadline IS 'end of the running attempt; null: no attempt runs';
+COMMENT ON COLUMN orders.wave_no IS 'number of the running attempt''s wave; each wave asks further drivers';
+COMMENT ON COLUMN orders.next_wave_at IS 'start of the next wave; null: no attempt runs, or its last wave does';
 COMMENT ON COLUMN orders.next_attempt_at IS 'start of the next attempt; null while an attempt runs, or if none is needed';
 COMMENT ON COLUMN orders.lifetime_waived IS 'the order is PENDING, and its lifetime does not end it, as configured for its service type';
 COMMENT ON COLUMN orders.trip_deadline IS 'deadline of the next trip step while the order has a driver; null after support was notified, or if no limit is configured';
@@ -186,6 +191,7 @@ CREATE TABLE offers (
     id           uuid NOT NULL,
     order_id     text NOT NULL REFERENCES orders (id),
     attempt_no   integer NOT NULL,
+    wave         integer NOT NULL DEFAULT 1 CHECK (wave >= 1),
     round        integer NOT NULL,
     driver_id    text NOT NULL,
     slot         smallint NOT NULL DEFAULT 1 CHECK (slot >= 1),
@@ -202,6 +208,7 @@ CREATE TABLE offers (
     PRIMARY KEY (order_id, attempt_no, driver_id)
 );
 COMMENT ON COLUMN offers.id IS 'a random UUID, which clients name together with the order; no index, so statements name the order too';
+COMMENT ON COLUMN offers.wave IS 'number of the wave of the attempt that asked the driver';
 COMMENT ON COLUMN offers.slot IS 'offer slot, from 1 to the configured maximum of live offers; a driver''s live offers have different slots, which enforces the maximum';
 COMMENT ON COLUMN offers.rank IS 'rank among the drivers that could be asked, from 1';
 COMMENT ON COLUMN offers.score IS 'the rank is by score, smallest first: distance in metres, minus idle time, plus live offers, both converted to metres';

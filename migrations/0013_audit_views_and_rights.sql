@@ -18,7 +18,7 @@ CREATE VIEW audit_event_keys AS
     SELECT seq, order_id, at, actor, key_id FROM order_events_kept WHERE key_id IS NOT NULL;
 
 CREATE VIEW audit_offers AS
-    SELECT id AS offer_id, order_id, attempt_no, driver_id, state, offered_at, expires_at, responded_at
+    SELECT id AS offer_id, order_id, attempt_no, driver_id, state, offered_at, expires_at, responded_at, wave
     FROM offers;
 
 CREATE VIEW audit_bookings AS

@@ -7,6 +7,7 @@
 //! |---|---|---|---|
 //! | [`dispatch`] | dispatch-queue | `dispatch:{order}:{n}` | when attempt n must start |
 //! | [`timeout`] | dispatch-timeout-queue | `timeout:{order}:{n}` | when attempt n's deadline has passed |
+//! | [`wave`] | dispatch-timeout-queue | `wave:{order}:{n}:{k}` | when wave k of attempt n must start |
 //! | [`poll`] | jobid-poll-queue | `poll:{order}:{k}` | when a partner must be asked for the job id |
 //! | [`details`] | jobid-poll-queue | `details:{order}:{n}` | when attempt n's booking has a new contact or places |
 //! | [`callback`] | jobid-poll-queue | `callback:{order}:{inbox id}` | when a partner's callback must be processed |
@@ -51,6 +52,7 @@ pub mod subject_id;
 pub mod tick;
 pub mod timeout;
 pub mod trip;
+pub mod wave;
 
 pub use alarm::SendAlarm;
 pub use binding_id::{BindingId, InvalidBindingId};
@@ -75,3 +77,4 @@ pub use subject_id::SubjectId;
 pub use tick::PeriodicTick;
 pub use timeout::ExpireAttempt;
 pub use trip::ReportStaleTrip;
+pub use wave::StartWave;

@@ -12,7 +12,8 @@ use std::{
 use jobs::{
     ApplyCallback, BindingId, CancelBooking, CompensateOrder, DispatchOrder, EscalateAlert, ExpireAttempt, ExpireOrder,
     Job, JobId, NewJob, OrderId, PeriodicTick, PollPartner, RefundOrder, RemindDispatchers, ReportStaleTrip, RunCycle,
-    RunPlan, SendAlarm, SendDetails, SendNotification, SettleTransaction, SubmitOtp, alarm::AlarmContent, queues,
+    RunPlan, SendAlarm, SendDetails, SendNotification, SettleTransaction, StartWave, SubmitOtp, alarm::AlarmContent,
+    queues,
 };
 use queue::{
     DecodeError, Delivery, LeaseToken, Outcome, Registry, RetryPolicy, ScriptClock, Store,
@@ -91,6 +92,7 @@ fn all() -> Vec<(String, NewJob)> {
     vec![
         contract(DispatchOrder { order: order(), attempt: 3 }),
         contract(ExpireAttempt { order: order(), attempt: 3 }),
+        contract(StartWave { order: order(), attempt: 3, wave: 2 }),
         contract(PollPartner { order: order(), number: 7 }),
         contract(ApplyCallback { order: order(), inbox_id: 17 }),
         contract(ExpireOrder { order: order() }),

@@ -271,7 +271,7 @@ async fn the_columns_of_the_audit_views_are_a_promise() {
             "audit_event_keys(seq, order_id, at, actor, key_id)",
             "audit_events(seq, order_id, from_status, to_status, reason, actor, attempt_no, at)",
             "audit_notifications(id, order_id, kind, channel, state, attempts, created_at, delivered_at)",
-            "audit_offers(offer_id, order_id, attempt_no, driver_id, state, offered_at, expires_at, responded_at)",
+            "audit_offers(offer_id, order_id, attempt_no, driver_id, state, offered_at, expires_at, responded_at, wave)",
             "audit_orders(order_id, service_type, area_id, status, payment_status, driver_id, held_for_review, created_at, \
              lifetime_deadline, closed_at, paid_at)",
             "audit_plans(plan_id, kind, action, filter, state, total, changed, unchanged, refused, created_by, created_key, \

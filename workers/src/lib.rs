@@ -25,4 +25,5 @@ pub mod settle;
 pub mod tick;
 pub mod timeout;
 pub mod trip;
+pub mod wave;
 pub mod worker;

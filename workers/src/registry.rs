@@ -6,7 +6,7 @@ use tracing::Instrument;
 
 use crate::{
     alarm, callback, cancel_booking, compensate, cycle, details, dispatch, escalate, lifetime, notify, otp, poll,
-    refund, remind, run_plan, settle, tick, timeout, trip,
+    refund, remind, run_plan, settle, tick, timeout, trip, wave,
 };
 use app::App;
 use foundation::{
@@ -25,6 +25,7 @@ pub fn build_registry(app: &App) -> Registry {
     let registry = Registry::new();
     let registry = register_handler(registry, core, &app.partners, dispatch::perform_dispatch);
     let registry = register_handler(registry, core, &app.partners, timeout::perform_timeout);
+    let registry = register_handler(registry, core, &app.orders, wave::perform_wave);
     let registry = register_handler(registry, core, &app.partners, poll::perform_poll);
     let registry = register_handler(registry, core, &app.partners, callback::perform_callback);
     let registry = register_handler(registry, core, &app.orders, lifetime::perform_lifetime);

@@ -31,6 +31,7 @@ pub mod clock;
 pub mod compensation;
 pub mod decide;
 pub mod details;
+pub mod distance;
 pub mod duration;
 pub mod field_error;
 pub mod fleet;

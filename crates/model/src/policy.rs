@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ranking::RankingWeights;
+use crate::ranking::{RankedDriver, RankingWeights};
 
 /// Action when no driver is left to ask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,6 +17,18 @@ pub enum ExhaustionAction {
     SearchAgain,
 }
 
+/// Step of an attempt. It asks further drivers; the offers of earlier waves stay live. The first driver who accepts gets
+/// the order.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Wave {
+    /// Number of drivers that the wave asks.
+    pub ask: u16,
+    /// Maximum distance of a driver from the pickup.
+    pub radius_m: f64,
+    /// Time until the next wave. Not used for the last wave, which lasts until the attempt's deadline.
+    pub lasts: Duration,
+}
+
 #[derive(Debug, Clone, PartialEq)]
 pub struct DispatchPolicy {
     /// Time that a driver has to answer.
@@ -26,11 +38,10 @@ pub struct DispatchPolicy {
     pub retry: Vec<Duration>,
     /// Maximum time from creation until a driver is found. Then the system cancels the order.
     pub lifetime: Duration,
-    pub radius_m: f64,
+    /// Steps of an attempt, the narrowest circle first; never empty. A service type without waves has a single one.
+    pub waves: Vec<Wave>,
     /// Maximum number of drivers considered for one attempt.
     pub candidates: u16,
-    /// Number of drivers asked at the same time. The first driver who accepts gets the order.
-    pub ask_at_once: u16,
     /// Maximum number of live offers per driver, over all orders.
     pub offers_per_driver: u16,
     /// Time without offers for a driver after a declined or unanswered offer.
@@ -46,9 +57,30 @@ pub struct DispatchPolicy {
 }
 
 impl DispatchPolicy {
-    /// Returns the number of drivers to load for the ranking: at least twice as many as are asked at the same time.
+    /// Returns the number of drivers to load for the ranking: at least twice as many as an attempt asks.
     pub fn candidate_limit(&self) -> usize {
-        usize::from(self.candidates).max(2 * usize::from(self.ask_at_once))
+        let asked: usize = self.waves.iter().map(|wave| usize::from(wave.ask)).sum();
+        usize::from(self.candidates).max(2 * asked)
+    }
+
+    /// Returns the radius of the widest wave. Drivers farther away are never asked.
+    pub fn radius_m(&self) -> f64 {
+        self.waves.last().map_or(0.0, |wave| wave.radius_m)
+    }
+
+    /// Returns the wave with this number, from 1.
+    pub fn wave(&self, number: i32) -> Option<&Wave> {
+        self.waves.get(usize::try_from(number).ok()?.checked_sub(1)?)
+    }
+
+    /// Returns the first wave, from number `first` on, whose circle contains a ranked driver, with the drivers in that
+    /// circle. Returns `None` if no such wave contains one.
+    pub fn find_wave(&self, first: i32, mut ranked: Vec<RankedDriver>) -> Option<(i32, Vec<RankedDriver>)> {
+        let nearest_m = ranked.iter().map(|driver| driver.distance_m).min_by(f64::total_cmp)?;
+        let mut numbered = (1..).zip(&self.waves).skip_while(|(number, _)| *number < first);
+        let (number, wave) = numbered.find(|(_, wave)| nearest_m <= wave.radius_m)?;
+        ranked.retain(|driver| driver.distance_m <= wave.radius_m);
+        Some((number, ranked))
     }
 
     /// Returns the pause after round `round` (from 1).
@@ -64,9 +96,8 @@ pub fn example_policy() -> DispatchPolicy {
         attempt: Duration::from_secs(120),
         retry: vec![Duration::from_secs(15), Duration::from_secs(30)],
         lifetime: Duration::from_secs(1800),
-        radius_m: 5_000.0,
+        waves: vec![Wave { ask: 1, radius_m: 5_000.0, lasts: Duration::ZERO }],
         candidates: 50,
-        ask_at_once: 1,
         offers_per_driver: 1,
         cool_down: Duration::from_secs(15),
         weights: RankingWeights { idle_minute_m: 0.0, live_offer_m: 500.0 },
@@ -80,6 +111,24 @@ pub fn example_policy() -> DispatchPolicy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ranking::fixture::ranking_of;
+
+    #[test]
+    fn first_wave_with_a_driver_is_found() {
+        let wave = |ask, radius_m| Wave { ask, radius_m, lasts: Duration::from_secs(20) };
+        let policy =
+            DispatchPolicy { waves: vec![wave(1, 500.0), wave(2, 2_000.0), wave(5, 5_000.0)], ..example_policy() };
+        let driver = |distance_m: f64| RankedDriver { distance_m, ..ranking_of(&["D"]).ranked.remove(0) };
+        let found = |first, distances: &[f64]| {
+            let (number, ranked) = policy.find_wave(first, distances.iter().map(|m| driver(*m)).collect())?;
+            Some((number, ranked.len()))
+        };
+        assert_eq!(found(1, &[400.0, 600.0]), Some((1, 1)));
+        assert_eq!(found(2, &[400.0, 600.0, 3_000.0]), Some((2, 2)));
+        assert_eq!(found(1, &[3_000.0]), Some((3, 1)), "waves without a driver are skipped");
+        assert_eq!((found(4, &[400.0]), found(1, &[]), found(1, &[6_000.0])), (None, None, None));
+        assert_eq!((policy.radius_m(), policy.candidate_limit()), (5_000.0, 50));
+    }
 
     #[test]
     fn last_retry_pause_repeats() {

@@ -214,6 +214,7 @@ fn find_next_step(order: &Order, now: DateTime<Utc>) -> Option<NextStep> {
         return None;
     }
     let (action, at) = match order.status {
+        OrderStatus::Dispatching if order.next_wave_at.is_some() => ("NEXT_WAVE", order.next_wave_at?),
         OrderStatus::Dispatching => match (order.attempt_deadline, order.next_search_at(now)) {
             (Some(at), _) => ("OFFER_TIMEOUT", at),
             (None, Some(at)) => ("NEXT_ATTEMPT", at),

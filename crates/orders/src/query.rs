@@ -26,7 +26,7 @@ pub async fn with_job_id(db: &Pool, job_id: &str) -> Result<Vec<OrderId>, sqlx::
 pub async fn list_offers(db: &Pool, order: &OrderId) -> Result<Vec<Offer>, sqlx::Error> {
     sqlx::query_as(
         "-- offers of order
-         SELECT * FROM (SELECT id, attempt_no, round, driver_id, state, offered_at, expires_at, rank FROM offers
+         SELECT * FROM (SELECT id, attempt_no, wave, round, driver_id, state, offered_at, expires_at, rank FROM offers
                         WHERE order_id = $1 ORDER BY attempt_no DESC, rank DESC LIMIT 100) latest
          ORDER BY attempt_no, offered_at, rank",
     )

@@ -5,11 +5,11 @@ use std::time::Duration;
 use garde::Validate;
 use model::{
     bounds::{MS, NONE, YEAR, number_within, time_within},
-    duration,
+    distance, duration,
     ids::{PartnerName, ServiceType},
     order::Order,
     partner::choice::ListedPartner,
-    policy::{DispatchPolicy, ExhaustionAction},
+    policy::{DispatchPolicy, ExhaustionAction, Wave},
     ranking::RankingWeights,
 };
 use serde::{Deserialize, Serialize};
@@ -53,6 +53,29 @@ pub struct DispatchConfig {
     #[serde(with = "duration")]
     #[garde(custom(time_within(NONE..=YEAR)))]
     pub completion_within: Duration,
+}
+
+/// One entry of `[[service_types.NAME.waves]]`. Rules between waves are in `rules`.
+#[derive(Debug, Clone, Deserialize, Serialize, Validate)]
+#[serde(deny_unknown_fields)]
+pub struct WaveConfig {
+    /// Number of drivers that the wave asks, in addition to those of earlier waves.
+    #[garde(custom(number_within(1.0..=500.0)))]
+    pub ask: u16,
+    /// Maximum distance of a driver from the pickup, in metres.
+    #[serde(with = "distance")]
+    #[garde(custom(number_within(1.0..=20_100_000.0)))]
+    pub within: f64,
+    /// Time until the next wave. The last wave may omit it, because it lasts until the attempt's deadline.
+    #[serde(rename = "for", default, with = "duration::option", skip_serializing_if = "Option::is_none")]
+    #[garde(skip)]
+    pub lasts: Option<Duration>,
+}
+
+impl WaveConfig {
+    fn to_wave(&self) -> Wave {
+        Wave { ask: self.ask, radius_m: self.within, lasts: self.lasts.unwrap_or_default() }
+    }
 }
 
 /// Settings of a service type that replace those of `[dispatch]`.
@@ -101,6 +124,10 @@ pub struct DispatchOverrides {
     #[serde(with = "duration::option", skip_serializing_if = "Option::is_none")]
     #[garde(custom(time_within(NONE..=YEAR)))]
     pub completion_within: Option<Duration>,
+    /// Waves of an attempt, in the place of `ask_at_once` and `radius_m`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[garde(dive)]
+    pub waves: Option<Vec<WaveConfig>>,
     /// Partner that finds the driver; `None` for our own fleet.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[garde(skip)]
@@ -163,9 +190,15 @@ impl Config {
             attempt: own.attempt.unwrap_or(base.attempt),
             retry: own.retry.unwrap_or_else(|| base.retry.clone()),
             lifetime: own.lifetime.unwrap_or(base.lifetime),
-            radius_m: own.radius_m.unwrap_or(base.radius_m),
+            waves: match &own.waves {
+                Some(waves) => waves.iter().map(WaveConfig::to_wave).collect(),
+                None => vec![Wave {
+                    ask: own.ask_at_once.unwrap_or(base.ask_at_once),
+                    radius_m: own.radius_m.unwrap_or(base.radius_m),
+                    lasts: Duration::ZERO,
+                }],
+            },
             candidates: own.candidates.unwrap_or(base.candidates),
-            ask_at_once: own.ask_at_once.unwrap_or(base.ask_at_once),
             offers_per_driver: own.offers_per_driver.unwrap_or(base.offers_per_driver),
             cool_down: own.cool_down.unwrap_or(base.cool_down),
             weights: RankingWeights {

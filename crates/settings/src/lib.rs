@@ -55,7 +55,7 @@ pub use admission::AdmissionConfig;
 pub use bindings::{BindingsConfig, ProviderConfig, ServerBreakerConfig};
 pub use channels::{ChannelConfig, EmailConfig, SlackConfig, TicketConfig, TlsMode, VoiceConfig, WebhookConfig};
 pub use console::ConsoleConfig;
-pub use dispatch::{DispatchConfig, DispatchOverrides};
+pub use dispatch::{DispatchConfig, DispatchOverrides, WaveConfig};
 pub use http::HttpConfig;
 pub use links::{ConsoleLinks, LinkTemplate, LinkValue};
 pub use model::partner::{PollConfig, choice::ListedPartner};

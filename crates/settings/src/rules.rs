@@ -1,17 +1,24 @@
 //! Rules between settings, and rules for names. Rules for single values are declared with the values.
 
+use std::time::Duration;
+
 use chrono::Utc;
 use garde::{Error, Path, Report, Validate};
+use humantime::format_duration;
 use model::{
     bounds::{SECOND, YEAR, number_within, time_within},
+    distance,
     ids::{PartnerName, ProviderName, ServiceType},
     key_name::KeyName,
     messages::routes::LOG,
 };
 
-use super::{Config, TaskSchedule};
+use super::{Config, TaskSchedule, WaveConfig};
 use foundation::config::error::ConfigError;
 use model::partner::choice::ListedPartner;
+
+/// Maximum waves of a service type.
+const MOST_WAVES: usize = 10;
 
 type CrossRule = fn(&Config, &mut Report);
 
@@ -108,9 +115,46 @@ fn check_service_types(config: &Config, report: &mut Report) {
         for partner in own.partner.iter().chain(listed).filter(|partner| !config.partners.contains_key(*partner)) {
             report.append(path.clone(), Error::new(format!("no partner '{partner}'; add [partners.{partner}]")));
         }
+        if let Some(waves) = &own.waves {
+            let attempt = own.attempt.unwrap_or(config.dispatch.attempt);
+            check_waves(waves, own.ask_at_once.is_some(), attempt, &path.join("waves"), report);
+        }
         if let Some(listed) = &own.partners {
             check_listed_partners(own.partner.is_some(), listed, &path.join("partners"), report);
         }
+    }
+}
+
+fn check_waves(waves: &[WaveConfig], asks_at_once: bool, attempt: Duration, path: &Path, report: &mut Report) {
+    let mut refuse = |problem: String| report.append(path.clone(), Error::new(problem));
+    if asks_at_once {
+        refuse("set either ask_at_once or waves, not both".to_owned());
+    }
+    if waves.is_empty() {
+        refuse("is empty: name waves, or leave it out".to_owned());
+    }
+    if waves.len() > MOST_WAVES {
+        refuse(format!("has {} waves; {MOST_WAVES} is the most", waves.len()));
+    }
+    for (n, pair) in (2..).zip(waves.windows(2)) {
+        if pair[1].within < pair[0].within {
+            let [narrow, wide] = [pair[1].within, pair[0].within].map(distance::show_metres);
+            refuse(format!(
+                "wave {n} is within {narrow}, and the wave before it within {wide}: a circle may not shrink"
+            ));
+        }
+    }
+    for (n, wave) in (1..).zip(waves) {
+        match wave.lasts {
+            None if n < waves.len() => refuse(format!("wave {n} needs `for`; only the last wave may omit it")),
+            Some(lasts) if lasts.is_zero() => refuse(format!("`for` of wave {n} must be more than 0s")),
+            _ => {}
+        }
+    }
+    let total = waves.iter().filter_map(|wave| wave.lasts).fold(Duration::ZERO, Duration::saturating_add);
+    if total > attempt {
+        let [total, attempt] = [total, attempt].map(format_duration);
+        refuse(format!("`for` adds up to {total}, more than the attempt ({attempt})"));
     }
 }
 

@@ -1,4 +1,5 @@
 mod bounds;
+mod waves;
 
 use std::{io::Write, time::Duration};
 

@@ -8,7 +8,7 @@ use crate::cli::{
 };
 use model::ranking::DriverRanking;
 
-/// Maximum number of ranked drivers, and of excluded drivers, that are printed.
+/// Maximum number of offers, of ranked drivers, and of excluded drivers that are printed.
 const SHOWN: usize = 10;
 
 /// Prints an explanation in the format of the API.
@@ -49,6 +49,13 @@ fn format_explanation(e: &Value) -> String {
         None => format!("  {}", show_field(advice, "text")),
     }));
 
+    let offers = list_items(e, "offers");
+    if !offers.is_empty() {
+        lines.push("\nOffers".to_owned());
+        let latest = &offers[offers.len().saturating_sub(SHOWN)..];
+        lines.extend(latest.iter().map(format_offer));
+    }
+
     if e["ranking"].is_object() {
         lines.extend(ranking_lines(&e["ranking"]));
     }
@@ -61,6 +68,13 @@ fn format_explanation(e: &Value) -> String {
         format!("  {at}  {}  {reason}{attempt} by {actor}{detail}", super::step_of(event))
     }));
     output::join_escaped(&lines)
+}
+
+/// Formats an offer, with the wave of its attempt.
+fn format_offer(offer: &Value) -> String {
+    let (attempt, wave) = (show_field(offer, "attempt_no"), show_field(offer, "wave"));
+    let (driver, state) = (show_field(offer, "driver_id"), show_field(offer, "state"));
+    format!("  attempt {attempt}, wave {wave}: {driver} until {}: {state}", show_time(offer, "expires_at"))
 }
 
 /// Formats the latest ranking of drivers.

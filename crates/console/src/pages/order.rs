@@ -118,6 +118,7 @@ impl TimelineRow {
 
 struct OrderOfferRow {
     attempt: i32,
+    wave: i32,
     driver: String,
     state: Chip,
     offered: Moment,
@@ -381,6 +382,7 @@ fn build_page(
     let shell = Shell::for_person(&app.config, person, "/orders", fill!("order.title", id), did);
     let offers = offers.into_iter().rev().map(|offer| OrderOfferRow {
         attempt: offer.attempt_no,
+        wave: offer.wave,
         driver: offer.driver_id.into_string(),
         state: offer_chip(offer.state),
         offered: Moment(offer.offered_at),

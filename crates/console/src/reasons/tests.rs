@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use jobs::{
     ApplyCallback, CancelBooking, CompensateOrder, DispatchOrder, EscalateAlert, ExpireAttempt, ExpireOrder,
-    PollPartner, RefundOrder, RemindDispatchers, SendDetails, SendNotification,
+    PollPartner, RefundOrder, RemindDispatchers, SendDetails, SendNotification, StartWave,
 };
 use model::{binding::BindingConfig, order::OrderStatus};
 use queue::Job;
@@ -112,6 +112,7 @@ async fn job_actions_exist_in_both_languages() {
     let kinds = [
         DispatchOrder::KIND,
         ExpireAttempt::KIND,
+        StartWave::KIND,
         PollPartner::KIND,
         ApplyCallback::KIND,
         ExpireOrder::KIND,
@@ -131,8 +132,15 @@ async fn job_actions_exist_in_both_languages() {
         }
     }
     assert_eq!(describe_job("something-new:ORD-1"), "");
-    for step in ["OFFER_TIMEOUT", "NEXT_ATTEMPT", "JOB_ID_POLL", "LIFETIME_TIMEOUT", "ATTEMPT_TIMEOUT", "COMPENSATION"]
-    {
+    for step in [
+        "OFFER_TIMEOUT",
+        "NEXT_ATTEMPT",
+        "NEXT_WAVE",
+        "JOB_ID_POLL",
+        "LIFETIME_TIMEOUT",
+        "ATTEMPT_TIMEOUT",
+        "COMPENSATION",
+    ] {
         let step = || Code::new("next_step", step).text();
         assert_ne!(in_indonesian(step).await, step());
     }

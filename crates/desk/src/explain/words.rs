@@ -2,7 +2,7 @@
 
 use jobs::{
     ApplyCallback, CancelBooking, CompensateOrder, DispatchOrder, EscalateAlert, ExpireAttempt, ExpireOrder,
-    PollPartner, RefundOrder, RemindDispatchers, SendDetails, SendNotification,
+    PollPartner, RefundOrder, RemindDispatchers, SendDetails, SendNotification, StartWave,
 };
 use model::order::{BookingState, EventReason, HoldCause, OrderStatus};
 
@@ -15,6 +15,7 @@ pub fn describe_job(kind: &str) -> &'static str {
     match kind {
         DispatchOrder::KIND => "starts an attempt: offers or books",
         ExpireAttempt::KIND => "ends the attempt if no driver has the order",
+        StartWave::KIND => "asks further drivers in a wider circle",
         PollPartner::KIND => "asks the partner for the state of the booking",
         SendDetails::KIND => "sends changed contents of the booking to the partner",
         ApplyCallback::KIND => "processes a callback of the partner",
@@ -277,7 +278,7 @@ mod tests {
     #[test]
     fn every_job_of_an_order_has_a_description() {
         let mut s = fixture::offered_snapshot();
-        s.order.next_poll_at = Some(s.now);
+        (s.order.next_poll_at, s.order.next_wave_at) = (Some(s.now), Some(s.now));
         s.bookings.push(Booking::new_intent(1, "bbd".into(), s.now));
         s.callbacks.push(PendingCallback { id: 1, received_at: s.now });
         s.messages.push(PendingMessage { id: 1, next_attempt_at: s.now });

@@ -26,7 +26,7 @@ impl HistoryInvariant {
     }
 }
 
-pub const INVARIANTS: [HistoryInvariant; 18] = [
+pub const INVARIANTS: [HistoryInvariant; 19] = [
     HistoryInvariant {
         name: "unbroken_chain",
         meaning: "each event starts in the state in which the previous event ended; the last state is the order's",
@@ -93,6 +93,11 @@ pub const INVARIANTS: [HistoryInvariant; 18] = [
         name: "attempts_without_gap",
         meaning: "attempts are numbered 1, 2, 3, ... and each has an offer or a booking",
         query: include_str!("invariants/attempts_without_gap.sql"),
+    },
+    HistoryInvariant {
+        name: "waves_of_one_attempt",
+        meaning: "the offers of an attempt have one deadline, and a later wave asks later",
+        query: include_str!("invariants/waves_of_one_attempt.sql"),
     },
     HistoryInvariant {
         name: "one_outcome_per_attempt",

@@ -55,7 +55,7 @@ async fn reported(t: &TestApp) -> BTreeSet<(&'static str, String)> {
 }
 
 /// Invariant, the order that breaks it, and the statement.
-const BROKEN_IN_SQL: [(&str, &str, &str); 21] = [
+const BROKEN_IN_SQL: [(&str, &str, &str); 23] = [
     (
         "legal_transitions",
         "DONE",
@@ -103,6 +103,20 @@ const BROKEN_IN_SQL: [(&str, &str, &str); 21] = [
         "DONE",
         "UPDATE order_events SET attempt_no = 2 WHERE order_id = 'DONE' AND attempt_no = 1;
          UPDATE offers SET attempt_no = 2 WHERE order_id = 'DONE'",
+    ),
+    (
+        "waves_of_one_attempt",
+        "DONE",
+        "INSERT INTO offers (id, order_id, attempt_no, wave, round, driver_id, state, offered_at, expires_at, responded_at)
+         SELECT gen_random_uuid(), order_id, attempt_no, 2, round, 'D9', 'superseded', offered_at, expires_at + interval '1 second',
+                responded_at FROM offers WHERE order_id = 'DONE'",
+    ),
+    (
+        "waves_of_one_attempt",
+        "DONE",
+        "INSERT INTO offers (id, order_id, attempt_no, wave, round, driver_id, state, offered_at, expires_at, responded_at)
+         SELECT gen_random_uuid(), order_id, attempt_no, 2, round, 'D9', 'superseded', offered_at - interval '1 second', expires_at,
+                responded_at FROM offers WHERE order_id = 'DONE'",
     ),
     (
         "one_outcome_per_attempt",

@@ -34,6 +34,8 @@ pub struct OrderEvent {
 pub struct NewOffers {
     /// Best first; never empty.
     pub ranked: Vec<RankedDriver>,
+    /// Number of the wave that asks.
+    pub wave: i32,
     pub at_once: u16,
     /// Maximum number of live offers per driver, over all orders.
     pub per_driver: u16,
@@ -196,6 +198,7 @@ impl Change {
         }
         if !to.is_searching() {
             self.order.attempt_deadline = None;
+            self.order.next_wave_at = None;
             self.order.next_attempt_at = None;
         }
         for kind in settled_alert_kinds(from, to) {
@@ -228,22 +231,28 @@ impl Change {
         self.close_offers(snapshot, state);
         let awaits_job_id = self.order.status == OrderStatus::PendingJobId && snapshot.live_booking().is_some();
         self.withdraw_bookings(snapshot);
+        let has_next_wave = self.order.next_wave_at.take().is_some();
         if self.order.attempt_deadline.take().is_some() || awaits_job_id {
-            // If all offers of the attempt were answered, the last answer has already recorded its outcome.
+            // If all offers of the last wave were answered, the last answer has already recorded the outcome.
             let mut asked = snapshot.offers.iter().filter(|o| o.attempt_no == self.order.attempt_no).peekable();
-            let answered = asked.peek().is_some() && asked.all(|o| o.state != OfferState::Offered);
+            let answered = !has_next_wave && asked.peek().is_some() && asked.all(|o| o.state != OfferState::Offered);
             if !answered {
                 self.record_event(reason, None);
             }
         }
     }
 
-    /// Ends the offer of one of the asked drivers. If no other driver is asked, the attempt ends now, not at its
-    /// deadline.
+    /// Ends the offer of one of the asked drivers. If no other driver is asked, the next wave starts now. After the last
+    /// wave the attempt ends now, not at its deadline.
     pub fn end_offer(&mut self, snapshot: &Snapshot, offer: &Offer, to: OfferState, why: Option<String>) {
         self.offers.push(OfferEnd { offer: offer.clone(), to, why: why.clone() });
         let declined = to == OfferState::Declined;
-        if snapshot.live_offers().any(|o| o.id != offer.id) {
+        let is_last = snapshot.live_offers().all(|o| o.id == offer.id);
+        if is_last && self.order.next_wave_at.is_some() {
+            // Not after the attempt, whose timeout may be late.
+            self.order.next_wave_at = self.order.attempt_deadline.map(|deadline| deadline.min(self.at));
+        }
+        if !is_last || self.order.next_wave_at.is_some() {
             self.record_event(if declined { EventReason::DriverDeclined } else { EventReason::DriverWithdrawn }, why);
         } else {
             // The timeout job is derived from the deadline. With the deadline set to now, it asks the next candidates

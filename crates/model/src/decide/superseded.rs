@@ -4,13 +4,13 @@
 //! later state of the order can need. Such a timer may be cancelled before, between or after any other calls for the
 //! same order.
 //!
-//! The number in the id proves that a timer is obsolete. Attempts count up and have one deadline each, and alerts are
-//! acknowledged once. `lifetime:{order}` has no number, and the number of `poll:{order}:{k}` restarts with each
+//! The number in the id proves that a timer is obsolete. Attempts count up and have one deadline each, waves count up in
+//! their attempt, and alerts are acknowledged once. `lifetime:{order}` has no number, and the number of `poll:{order}:{k}` restarts with each
 //! attempt. These two are cancelled only when the order has neither a driver nor a search, because it then never has
 //! either again. Timers that are due immediately (messages, callbacks) are not cancelled.
 
 use job_contract::{Job, JobAddress, JobId};
-use jobs::{DispatchOrder, EscalateAlert, ExpireAttempt, ExpireOrder, PollPartner, RemindDispatchers};
+use jobs::{DispatchOrder, EscalateAlert, ExpireAttempt, ExpireOrder, PollPartner, RemindDispatchers, StartWave};
 
 use super::timers::derive_timers;
 use crate::order::{Order, Snapshot};
@@ -44,6 +44,7 @@ fn is_gone_for_good(order: &Order, timer: &JobId) -> bool {
     let is_past = |attempt: u32| number.is_some_and(|number| number < attempt);
     match timer.kind() {
         ExpireAttempt::KIND => order.attempt_deadline.is_none() || is_past(order.attempt_number()),
+        StartWave::KIND => StartWave::decode(timer, None).is_ok_and(|job| is_wave_past(order, &job)),
         // While a booking is unanswered, the order still needs the dispatch job of its attempt; the caller excludes
         // such jobs.
         DispatchOrder::KIND => has_ended(order) || is_past(order.attempt_number() + 1),
@@ -51,6 +52,12 @@ fn is_gone_for_good(order: &Order, timer: &JobId) -> bool {
         EscalateAlert::KIND | RemindDispatchers::KIND => true,
         _ => false,
     }
+}
+
+/// Returns whether the order can no longer start this wave: its attempt has ended or has a later wave.
+fn is_wave_past(order: &Order, job: &StartWave) -> bool {
+    let reached = (order.attempt_number(), order.wave_no.unsigned_abs());
+    order.next_wave_at.is_none() || (job.attempt, job.wave) <= reached
 }
 
 #[cfg(test)]

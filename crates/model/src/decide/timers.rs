@@ -11,7 +11,7 @@ use job_contract::{Job, JobId, NewJob};
 use jobs::{
     ApplyCallback, CancelBooking, CompensateOrder, DispatchOrder, EscalateAlert, ExpireAttempt, ExpireOrder, OrderId,
     PeriodicTick, PollPartner, RefundOrder, RemindDispatchers, ReportStaleTrip, RunCycle, RunPlan, SendDetails,
-    SendNotification, SettleTransaction, SubjectId, SubmitOtp,
+    SendNotification, SettleTransaction, StartWave, SubjectId, SubmitOtp,
 };
 
 use crate::{
@@ -78,6 +78,10 @@ pub fn deadline_timers(order: &OrderDeadlines, now: DateTime<Utc>) -> Vec<OrderT
     if matches!(order.status, OrderStatus::Dispatching | OrderStatus::PendingJobId | OrderStatus::Assigned) {
         if let Some(due) = order.attempt_deadline {
             timers.push(OrderTimer::new(&ExpireAttempt { order: id(), attempt }, due, now));
+        }
+        if let Some(due) = order.next_wave_at {
+            let wave = order.wave_no.unsigned_abs() + 1;
+            timers.push(OrderTimer::new(&StartWave { order: id(), attempt, wave }, due, now));
         }
         if let Some(due) = order.attempt_due(now) {
             timers.push(OrderTimer::new(&DispatchOrder { order: id(), attempt: attempt + 1 }, due, now));

@@ -1,4 +1,4 @@
-//! Decisions on the start of an attempt, its timeout and the end of the lifetime. Pure.
+//! Decisions on the start of an attempt, its waves, its timeout and the end of the lifetime. Pure.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -8,7 +8,7 @@ use crate::{
     messages,
     order::{EventReason, OfferState, OrderStatus, Snapshot},
     policy::{DispatchPolicy, ExhaustionAction},
-    ranking::DriverRanking,
+    ranking::{DriverRanking, RankedDriver},
 };
 
 pub fn start_attempt(s: &Snapshot, ranking: DriverRanking, policy: &DispatchPolicy) -> Change {
@@ -37,20 +37,68 @@ pub fn end_lifetime(s: &Snapshot) -> Change {
 fn offer_or_end_round(s: &Snapshot, change: &mut Change, ranking: DriverRanking, policy: &DispatchPolicy) {
     change.order.next_attempt_at = None;
     change.ranking = Some((change.order.attempt_no + 1, ranking.explanation_excerpt()));
-    if ranking.ranked.is_empty() {
+    let Some((wave, ranked)) = policy.find_wave(1, ranking.ranked) else {
         return end_round(change, follows_empty_search(s), policy);
-    }
+    };
     // An offer must not outlive its order.
     let deadline = (change.at + as_delta(policy.attempt)).min(change.order.lifetime_deadline);
     change.order.attempt_no += 1;
     change.order.attempt_deadline = Some(deadline);
+    enter_wave(change, wave, policy, deadline);
+    ask_drivers(change, ranked, policy, deadline);
+    change.record_event(EventReason::AttemptStarted, None);
+}
+
+/// Starts the next wave of the running attempt, which keeps its deadline and its live offers. Waves without a further
+/// driver in their circle are skipped. If no later wave has one, the next wave starts without offers while earlier offers
+/// are live. Otherwise no asked driver can answer, and the attempt ends as after the last wave. An attempt whose deadline
+/// has passed times out.
+pub fn start_wave(s: &Snapshot, ranking: DriverRanking, policy: &DispatchPolicy) -> Change {
+    let Some(deadline) = s.order.attempt_deadline.filter(|deadline| *deadline > s.now) else {
+        return time_out_attempt(s, ranking, policy);
+    };
+    let mut change = Change::new(s, Actor::SYSTEM);
+    let next = s.order.wave_no + 1;
+    change.ranking = Some((s.order.attempt_no, ranking.explanation_excerpt()));
+    if let Some((wave, ranked)) = policy.find_wave(next, ranking.ranked) {
+        enter_wave(&mut change, wave, policy, deadline);
+        ask_drivers(&mut change, ranked, policy, deadline);
+        change.record_event(EventReason::WaveStarted, Some(format!("wave {wave}")));
+    } else if s.live_offer().is_some() {
+        enter_wave(&mut change, next, policy, deadline);
+        change.record_event(EventReason::WaveStarted, Some(format!("wave {next}: no further driver")));
+    } else {
+        end_answered_attempt(s, &mut change);
+        end_round(&mut change, false, policy);
+    }
+    change
+}
+
+/// Enters the wave with this number. The time of the next wave is at most the attempt's deadline.
+fn enter_wave(change: &mut Change, number: i32, policy: &DispatchPolicy, deadline: DateTime<Utc>) {
+    let lasts = policy.wave(number).filter(|_| policy.wave(number + 1).is_some()).map(|wave| wave.lasts);
+    change.order.wave_no = number;
+    change.order.next_wave_at = lasts.map(|lasts| (change.at + as_delta(lasts)).min(deadline));
+}
+
+/// Asks the best of these drivers, as many as the wave of the change asks.
+fn ask_drivers(change: &mut Change, ranked: Vec<RankedDriver>, policy: &DispatchPolicy, deadline: DateTime<Utc>) {
     change.new_offers = Some(NewOffers {
-        ranked: ranking.ranked,
-        at_once: policy.ask_at_once,
+        ranked,
+        wave: change.order.wave_no,
+        at_once: policy.wave(change.order.wave_no).map_or(1, |wave| wave.ask),
         per_driver: policy.offers_per_driver,
         expires_at: deadline,
     });
-    change.record_event(EventReason::AttemptStarted, None);
+}
+
+/// Ends an attempt whose asked drivers have all answered, with the outcome that the last of them would have recorded if
+/// no wave had followed.
+fn end_answered_attempt(s: &Snapshot, change: &mut Change) {
+    let mut asked = s.offers.iter().filter(|offer| offer.attempt_no == s.order.attempt_no);
+    let is_declined = asked.any(|offer| offer.state == OfferState::Declined);
+    (change.order.attempt_deadline, change.order.next_wave_at) = (None, None);
+    change.record_event(if is_declined { EventReason::OfferDeclined } else { EventReason::OfferWithdrawn }, None);
 }
 
 /// Returns whether the order searches for an own driver and none is asked at present. It waits for its next search, or
@@ -119,7 +167,13 @@ fn as_delta(duration: std::time::Duration) -> TimeDelta {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{decide::timers, order::order::fixture, policy, ranking::fixture::ranking_of};
+    use crate::{
+        decide::{Decision, actions, timers},
+        ids::OfferId,
+        order::{Offer, order::fixture},
+        policy::{self, Wave},
+        ranking::fixture::ranking_of,
+    };
 
     fn near(driver: &str) -> DriverRanking {
         ranking_of(&[driver])
@@ -148,6 +202,130 @@ mod tests {
         assert_eq!(change.new_offers.as_ref().unwrap().ranked, near("D2").ranked);
         assert_eq!(reasons(&change), [EventReason::AttemptTimeout, EventReason::AttemptStarted]);
         assert_eq!(change.events.iter().map(|e| e.attempt_no).collect::<Vec<_>>(), [Some(1), Some(2)]);
+    }
+
+    /// Three waves of one driver each, within 1, 2 and 5 km.
+    fn waves() -> DispatchPolicy {
+        let wave = |radius_m| Wave { ask: 1, radius_m, lasts: std::time::Duration::from_secs(20) };
+        DispatchPolicy { waves: vec![wave(1_000.0), wave(2_000.0), wave(5_000.0)], ..policy::example_policy() }
+    }
+
+    fn at(driver: &str, distance_m: f64) -> DriverRanking {
+        let mut ranking = near(driver);
+        ranking.ranked[0].distance_m = distance_m;
+        ranking
+    }
+
+    /// Returns the order after the change, with the offer that it makes.
+    fn with_offer(s: &Snapshot, change: &Change) -> Snapshot {
+        let mut after = s.apply(change);
+        if let Some(new) = &change.new_offers {
+            after.offers.push(Offer {
+                id: OfferId::from_uuid(uuid::Uuid::now_v7()),
+                attempt_no: change.order.attempt_no,
+                wave: new.wave,
+                round: change.order.round,
+                driver_id: new.ranked[0].driver_id.clone(),
+                state: OfferState::Offered,
+                offered_at: change.at,
+                expires_at: new.expires_at,
+            });
+        }
+        after
+    }
+
+    fn timer_ids(s: &Snapshot) -> Vec<String> {
+        timers::order_timers(&s.order, s.now).iter().map(|timer| timer.id().to_string()).collect()
+    }
+
+    fn decline_last(s: &Snapshot) -> Change {
+        let offer = s.offers.last().unwrap();
+        let Decision::Change(change) = actions::decline_offer(s, &offer.driver_id, offer.id, None) else {
+            panic!("the offer is live")
+        };
+        *change
+    }
+
+    #[test]
+    fn later_wave_keeps_the_deadline_and_earlier_offers() {
+        let (s, policy) = (fixture::created_snapshot(), waves());
+        let first = start_attempt(&s, at("D1", 900.0), &policy);
+        let mut s = with_offer(&s, &first);
+        let deadline = s.order.attempt_deadline;
+        assert_eq!(timer_ids(&s), ["timeout:ORD-1:1", "wave:ORD-1:1:2", "lifetime:ORD-1"]);
+        s.now = s.order.next_wave_at.unwrap();
+        let second = start_wave(&s, at("D2", 1_500.0), &policy);
+        assert_eq!(reasons(&second), [EventReason::WaveStarted]);
+        assert_eq!((second.order.attempt_no, second.order.attempt_deadline, second.offers.len()), (1, deadline, 0));
+        let new = second.new_offers.clone().unwrap();
+        assert_eq!((new.wave, new.at_once, Some(new.expires_at)), (2, 1, deadline));
+        s = with_offer(&s, &second);
+        assert_eq!(timer_ids(&s), ["timeout:ORD-1:1", "wave:ORD-1:1:3", "lifetime:ORD-1"]);
+        s.now = s.order.next_wave_at.unwrap();
+        s = with_offer(&s, &start_wave(&s, at("D3", 4_000.0), &policy));
+        assert_eq!(timer_ids(&s), ["timeout:ORD-1:1", "lifetime:ORD-1"], "the last wave lasts until the deadline");
+        assert_eq!(s.live_offers().map(|offer| offer.wave).collect::<Vec<_>>(), [1, 2, 3]);
+    }
+
+    #[test]
+    fn waves_without_a_driver_are_skipped() {
+        let (s, policy) = (fixture::created_snapshot(), waves());
+        let change = start_attempt(&s, at("D1", 4_000.0), &policy);
+        assert_eq!((change.order.wave_no, change.order.next_wave_at), (3, None));
+        let mut s = with_offer(&s, &start_attempt(&s, at("D1", 900.0), &policy));
+        s.now = s.order.next_wave_at.unwrap();
+        let skipped = start_wave(&s, at("D2", 4_000.0), &policy);
+        assert_eq!((skipped.order.wave_no, skipped.new_offers.as_ref().map(|new| new.wave)), (3, Some(3)));
+        let empty = start_wave(&s, DriverRanking::default(), &policy);
+        assert_eq!((empty.order.wave_no, &empty.new_offers), (2, &None));
+        assert_eq!(empty.order.next_wave_at, Some(s.now + TimeDelta::seconds(20)), "the third wave looks again");
+    }
+
+    #[test]
+    fn last_decline_of_a_wave_starts_the_next_at_once() {
+        let (s, policy) = (fixture::created_snapshot(), waves());
+        let mut s = with_offer(&s, &start_attempt(&s, at("D1", 900.0), &policy));
+        s.now += TimeDelta::seconds(5);
+        let declined = decline_last(&s);
+        assert_eq!(reasons(&declined), [EventReason::DriverDeclined], "the attempt has no outcome yet");
+        s = s.apply(&declined);
+        assert_eq!(s.order.next_wave_at, Some(s.now));
+        s = with_offer(&s, &start_wave(&s, at("D2", 1_500.0), &policy));
+        assert_eq!(s.order.next_wave_at, Some(s.now + TimeDelta::seconds(20)));
+
+        // No further driver is near, so the attempt ends with one outcome.
+        s = s.apply(&decline_last(&s));
+        let ended = start_wave(&s, DriverRanking::default(), &policy);
+        assert_eq!(reasons(&ended), [EventReason::OfferDeclined, EventReason::SearchAgain]);
+        assert_eq!((ended.order.attempt_deadline, ended.order.next_wave_at), (None, None));
+        assert!(ended.order.next_attempt_at.is_some());
+    }
+
+    #[test]
+    fn hold_between_waves_records_the_outcome() {
+        let s = fixture::created_snapshot();
+        let mut s = with_offer(&s, &start_attempt(&s, at("D1", 900.0), &waves()));
+        s = s.apply(&decline_last(&s));
+        let change = end_lifetime(&s);
+        assert_eq!(reasons(&change), [EventReason::AttemptWithdrawn, EventReason::LifetimeTimeout]);
+        assert_eq!(change.order.next_wave_at, None);
+    }
+
+    #[test]
+    fn wave_after_the_deadline_times_out() {
+        let s = fixture::created_snapshot();
+        let mut s = with_offer(&s, &start_attempt(&s, at("D1", 900.0), &waves()));
+        s.now = s.order.attempt_deadline.unwrap();
+        let change = start_wave(&s, at("D2", 1_500.0), &waves());
+        assert_eq!(reasons(&change), [EventReason::AttemptTimeout, EventReason::AttemptStarted]);
+    }
+
+    #[test]
+    fn wave_never_starts_after_its_attempt() {
+        let s = fixture::created_snapshot();
+        let policy = DispatchPolicy { attempt: std::time::Duration::from_secs(15), ..waves() };
+        let change = start_attempt(&s, at("D1", 900.0), &policy);
+        assert_eq!(change.order.next_wave_at, change.order.attempt_deadline);
     }
 
     #[test]

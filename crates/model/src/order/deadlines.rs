@@ -21,6 +21,8 @@ pub struct OrderDeadlines {
     pub attempt_no: i32,
     pub round: i32,
     pub attempt_deadline: Option<DateTime<Utc>>,
+    pub wave_no: i32,
+    pub next_wave_at: Option<DateTime<Utc>>,
     pub next_attempt_at: Option<DateTime<Utc>>,
     pub poll_no: i32,
     pub next_poll_at: Option<DateTime<Utc>>,

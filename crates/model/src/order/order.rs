@@ -56,6 +56,10 @@ pub struct Order {
     pub round: i32,
     /// End of the running attempt; `None` when none runs.
     pub attempt_deadline: Option<DateTime<Utc>>,
+    /// Number of the running attempt's wave, from 1.
+    pub wave_no: i32,
+    /// Start of the next wave of the running attempt; `None` if no attempt runs, or its last wave does.
+    pub next_wave_at: Option<DateTime<Utc>>,
     /// Due time of the next attempt; `None` while one runs or none is needed. For an order that waits for a driver, the
     /// due time of the first search after this pause; see [`OrderDeadlines::attempt_due`].
     pub next_attempt_at: Option<DateTime<Utc>>,
@@ -113,6 +117,8 @@ impl Order {
             attempt_no: 0,
             round: 1,
             attempt_deadline: None,
+            wave_no: 1,
+            next_wave_at: None,
             next_attempt_at: Some(now),
             poll_no: 0,
             next_poll_at: None,
@@ -194,6 +200,8 @@ impl From<&Order> for OrderDeadlines {
             attempt_no: order.attempt_no,
             round: order.round,
             attempt_deadline: order.attempt_deadline,
+            wave_no: order.wave_no,
+            next_wave_at: order.next_wave_at,
             next_attempt_at: order.next_attempt_at,
             poll_no: order.poll_no,
             next_poll_at: order.next_poll_at,
@@ -233,6 +241,8 @@ impl OfferState {
 pub struct Offer {
     pub id: OfferId,
     pub attempt_no: i32,
+    /// Number of the wave of the attempt that asked the driver, from 1.
+    pub wave: i32,
     pub round: i32,
     pub driver_id: DriverId,
     pub state: OfferState,
@@ -396,6 +406,7 @@ pub mod fixture {
         s.offers.push(Offer {
             id: OfferId::from_uuid(Uuid::from_u128(1)),
             attempt_no: 1,
+            wave: 1,
             round: 1,
             driver_id: "D1".into(),
             state: OfferState::Offered,

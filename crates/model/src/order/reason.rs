@@ -15,6 +15,8 @@ pub enum EventReason {
     ContentsChanged,
     /// An attempt starts: a driver is asked, or a partner is booked.
     AttemptStarted,
+    /// The attempt asks further drivers in a circle that is at least as wide.
+    WaveStarted,
     /// Attempt outcome: accepted.
     OfferAccepted,
     /// Attempt outcome: no answer in time.

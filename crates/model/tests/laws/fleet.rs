@@ -3,6 +3,9 @@
 
 mod orders;
 
+use std::time::Duration;
+
+use model::policy::Wave;
 use orders::{Model, Step};
 use proptest::{prelude::*, test_runner::RngSeed};
 
@@ -29,6 +32,18 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// Returns one to three waves, whose circles grow.
+fn waves() -> impl Strategy<Value = Vec<Wave>> {
+    let wave = |radius_m| {
+        (1..4_u16, 1..60_u64).prop_map(move |(ask, secs)| Wave { ask, radius_m, lasts: Duration::from_secs(secs) })
+    };
+    prop_oneof![
+        wave(5_000.0).prop_map(|only| vec![only]),
+        (wave(1_000.0), wave(5_000.0)).prop_map(|(first, second)| vec![first, second]),
+        (wave(1_000.0), wave(2_000.0), wave(5_000.0)).prop_map(|(a, b, c)| vec![a, b, c]),
+    ]
+}
+
 proptest! {
     // Every run uses the same sequences; PROPTEST_RNG_SEED selects others.
     #![proptest_config(ProptestConfig {
@@ -43,10 +58,10 @@ proptest! {
         steps in prop::collection::vec(step(), 1..80),
         alert in any::<bool>(),
         keeps_lifetime in any::<bool>(),
-        ask_at_once in 1..4_u16,
+        waves in waves(),
         payment in prop::sample::select(vec!["UNPAID", "PENDING", "PAID", "SETTLEMENT", "ODD"]),
     ) {
-        let mut model = Model::new(alert, keeps_lifetime, ask_at_once, payment);
+        let mut model = Model::new(alert, keeps_lifetime, waves, payment);
         for step in steps {
             model.take(step);
             model.check();

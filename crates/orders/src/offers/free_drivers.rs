@@ -44,7 +44,7 @@ pub struct SearchTerms {
 impl From<&DispatchPolicy> for SearchTerms {
     fn from(policy: &DispatchPolicy) -> Self {
         Self {
-            radius_m: policy.radius_m,
+            radius_m: policy.radius_m(),
             most_offers: i64::from(policy.offers_per_driver),
             cool_down_s: policy.cool_down.as_secs_f64(),
         }

@@ -21,7 +21,7 @@ o AS (
     ON CONFLICT (id) DO NOTHING
     RETURNING id, service_type, area_id, customer_id, channel, loyalty_level, admission, pickup_lat, pickup_lng,
               amount_minor, currency, payment_status, paid_at, status, partner, job_id, driver_id, former_drivers, attempt_no,
-              round, attempt_deadline, next_attempt_at, poll_no, next_poll_at, job_id_asks, lifetime_deadline,
+              round, attempt_deadline, wave_no, next_wave_at, next_attempt_at, poll_no, next_poll_at, job_id_asks, lifetime_deadline,
               lifetime_waived, trip_deadline, held_for_review, held_reason, hold_cause, version, created_at, updated_at,
               closed_at, owner, language, has_details),
 e AS (

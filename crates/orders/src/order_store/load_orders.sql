@@ -1,14 +1,14 @@
 -- load order
 SELECT q.place, o.id, o.service_type, o.area_id, o.customer_id, o.channel, o.loyalty_level, o.admission,
        o.pickup_lat, o.pickup_lng, o.amount_minor, o.currency, o.payment_status, o.paid_at, o.status, o.partner, o.job_id,
-       o.driver_id, o.former_drivers, o.attempt_no, o.round, o.attempt_deadline, o.next_attempt_at, o.poll_no,
+       o.driver_id, o.former_drivers, o.attempt_no, o.round, o.attempt_deadline, o.wave_no, o.next_wave_at, o.next_attempt_at, o.poll_no,
        o.next_poll_at, o.job_id_asks, o.lifetime_deadline, o.lifetime_waived,
        o.trip_deadline, o.held_for_review, o.held_reason, o.hold_cause, o.version, o.created_at, o.updated_at, o.closed_at,
        o.owner, o.language, o.has_details,
        dispatchq_now() AS now,
        CASE WHEN o.partner IS NULL
             THEN (SELECT json_agg(json_build_object(
-                             'id', f.id, 'attempt_no', f.attempt_no, 'round', f.round, 'driver_id', f.driver_id,
+                             'id', f.id, 'attempt_no', f.attempt_no, 'wave', f.wave, 'round', f.round, 'driver_id', f.driver_id,
                              'state', f.state, 'offered_at', f.offered_at, 'expires_at', f.expires_at)
                              ORDER BY f.attempt_no, f.offered_at, f.rank)
                   FROM offers f

@@ -45,6 +45,7 @@ impl PlannedOffer {
             offer: Offer {
                 id: OfferId::from_uuid(Uuid::now_v7()),
                 attempt_no: change.order.attempt_no,
+                wave: new.wave,
                 round: change.order.round,
                 driver_id: driver.driver_id.clone(),
                 state: OfferState::Offered,
@@ -67,6 +68,7 @@ pub(super) struct NewOfferValues<'a> {
     order_id: &'a str,
     id: OfferId,
     attempt_no: i32,
+    wave: i32,
     round: i32,
     driver_id: &'a DriverId,
     distance_m: f64,
@@ -83,6 +85,7 @@ impl<'a> NewOfferValues<'a> {
             order_id,
             id: planned.offer.id,
             attempt_no: planned.offer.attempt_no,
+            wave: planned.offer.wave,
             round: planned.offer.round,
             driver_id: &planned.offer.driver_id,
             distance_m: planned.distance_m,

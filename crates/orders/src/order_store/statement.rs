@@ -80,7 +80,7 @@ impl WriteParts {
          WITH n AS MATERIALIZED (
              SELECT * FROM json_to_recordset($1::json) AS n (
                  id text, expected bigint, write_id uuid, status text, driver_id text, attempt_no integer, round integer,
-                 attempt_deadline timestamptz, next_attempt_at timestamptz, lifetime_waived boolean,
+                 attempt_deadline timestamptz, wave_no integer, next_wave_at timestamptz, next_attempt_at timestamptz, lifetime_waived boolean,
                  held_for_review boolean, held_reason text, hold_cause jsonb, closed_at timestamptz,
                  updated_at timestamptz, payment_status text, paid_at timestamptz, job_id text, poll_no integer, next_poll_at timestamptz,
                  job_id_asks integer, partner text, former_drivers text[], trip_deadline timestamptz, callback bigint, result text, ended_offers bigint,
@@ -92,7 +92,8 @@ impl WriteParts {
          u AS (
              UPDATE orders o
              SET status = r.status, driver_id = r.driver_id, attempt_no = r.attempt_no, round = r.round,
-                 attempt_deadline = r.attempt_deadline, next_attempt_at = r.next_attempt_at,
+                 attempt_deadline = r.attempt_deadline, wave_no = r.wave_no, next_wave_at = r.next_wave_at,
+                 next_attempt_at = r.next_attempt_at,
                  lifetime_waived = r.lifetime_waived, held_for_review = r.held_for_review, held_reason = r.held_reason,
                  hold_cause = r.hold_cause, closed_at = r.closed_at, updated_at = r.updated_at,
                  payment_status = r.payment_status, paid_at = r.paid_at, job_id = r.job_id, poll_no = r.poll_no,
@@ -189,9 +190,9 @@ const ENDED_OFFERS: &str = ",
 
 const NEW_OFFERS: &str = ",
          t AS (
-             INSERT INTO offers (id, order_id, attempt_no, round, driver_id, distance_m, score, rank, slot, offered_at,
+             INSERT INTO offers (id, order_id, attempt_no, wave, round, driver_id, distance_m, score, rank, slot, offered_at,
                                  expires_at)
-             SELECT p.id, p.order_id, p.attempt_no, p.round, p.driver_id, p.distance_m, p.score, p.rank, p.slot,
+             SELECT p.id, p.order_id, p.attempt_no, p.wave, p.round, p.driver_id, p.distance_m, p.score, p.rank, p.slot,
                     p.offered_at, p.expires_at
              FROM p JOIN u ON u.id = p.order_id)";
 

@@ -27,6 +27,9 @@ pub(super) struct OrderValues<'a> {
     round: i32,
     #[serde(skip_serializing_if = "Option::is_none")]
     attempt_deadline: Option<DateTime<Utc>>,
+    wave_no: i32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_wave_at: Option<DateTime<Utc>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     next_attempt_at: Option<DateTime<Utc>>,
     lifetime_waived: bool,
@@ -87,6 +90,8 @@ impl<'a> OrderValues<'a> {
             attempt_no: order.attempt_no,
             round: order.round,
             attempt_deadline: order.attempt_deadline,
+            wave_no: order.wave_no,
+            next_wave_at: order.next_wave_at,
             next_attempt_at: order.next_attempt_at,
             lifetime_waived: order.lifetime_waived,
             held_for_review: order.held_for_review,

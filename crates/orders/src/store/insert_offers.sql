@@ -4,8 +4,8 @@ WITH locked AS MATERIALIZED (
          AS c (id, driver_id, distance_m, score, place)
     WHERE pg_try_advisory_xact_lock((SELECT dispatchq_lock($12::integer)), hashtext(c.driver_id)))
 INSERT INTO offers (id, order_id, attempt_no, round, driver_id, distance_m, score, rank, slot,
-                    offered_at, expires_at)
-SELECT c.id, $5, $6, $7, c.driver_id, c.distance_m, c.score, $8 + c.place, free.slot, $9, $10
+                    offered_at, expires_at, wave)
+SELECT c.id, $5, $6, $7, c.driver_id, c.distance_m, c.score, $8 + c.place, free.slot, $9, $10, $13
 FROM locked c
 CROSS JOIN LATERAL (
     SELECT s.n AS slot FROM generate_series(1, $11) AS s (n)

@@ -46,6 +46,7 @@ pub(super) async fn insert_offers(
             .bind(new.expires_at)
             .bind(i32::from(new.per_driver.max(1)))
             .bind(OFFERING)
+            .bind(new.wave)
             .fetch_all(&mut *tx)
             .await?;
         made.extend(rows);
@@ -58,6 +59,7 @@ pub(super) async fn insert_offers(
         let offer = Offer {
             id,
             attempt_no: change.order.attempt_no,
+            wave: new.wave,
             round: change.order.round,
             driver_id,
             state: OfferState::Offered,

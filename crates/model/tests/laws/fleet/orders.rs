@@ -9,12 +9,15 @@ use model::{
     ids::{DriverId, LatLng, OfferId},
     messages::MANUAL_REFUND_REQUIRED,
     order::{EventReason, HoldCause, Offer, OfferState, Order, OrderStatus, Snapshot, state},
-    policy::{DispatchPolicy, ExhaustionAction, example_policy},
+    policy::{DispatchPolicy, ExhaustionAction, Wave, example_policy},
     ranking::{DriverRanking, RankedDriver},
 };
 use uuid::Uuid;
 
 use crate::{by, superseded::SupersededTimers};
+
+/// Distances of the four drivers from the pickup.
+const DISTANCES_M: [f64; 4] = [100.0, 1_500.0, 1_600.0, 4_500.0];
 
 #[derive(Debug, Clone)]
 pub(super) enum Step {
@@ -57,12 +60,12 @@ pub(super) struct Model {
 }
 
 impl Model {
-    pub(super) fn new(alert: bool, keeps_lifetime: bool, ask_at_once: u16, payment: &str) -> Self {
+    pub(super) fn new(alert: bool, keeps_lifetime: bool, waves: Vec<Wave>, payment: &str) -> Self {
         let now = DateTime::from_timestamp_millis(1_893_484_800_000).unwrap();
         let mut order = Order::new_unpaid("ORD-1".parse().unwrap(), "RIDE".into(), LatLng::new(0.0, 0.0), now);
         order.payment_status = payment.to_owned().try_into().unwrap();
         let policy = DispatchPolicy {
-            ask_at_once,
+            waves,
             exhausted: if alert { ExhaustionAction::Alert } else { ExhaustionAction::SearchAgain },
             pending_keeps_lifetime: keeps_lifetime,
             ..example_policy()
@@ -137,6 +140,7 @@ impl Model {
                 }
                 "dispatch" => decide::start_attempt(s, self.ranking(), &self.policy),
                 "timeout" => decide::time_out_attempt(s, self.ranking(), &self.policy),
+                "wave" => decide::start_wave(s, self.ranking(), &self.policy),
                 "lifetime" => decide::end_lifetime(s),
                 _ => compensation::compensate_order(s),
             }
@@ -174,13 +178,14 @@ impl Model {
             let was_asked = self.s.offers.iter().filter(declined).any(|o| o.driver_id == *driver);
             was_asked || self.s.order.former_drivers.contains(driver)
         };
-        let drivers = (0..4).filter(|n| self.free[*n]).map(|n| DriverId::from(format!("D{n}")));
-        let ranked = drivers.filter(|driver| !asked(driver)).map(|driver_id| RankedDriver {
+        let drivers = DISTANCES_M.into_iter().enumerate().filter(|(n, _)| self.free[*n]);
+        let drivers = drivers.map(|(n, distance_m)| (DriverId::from(format!("D{n}")), distance_m));
+        let ranked = drivers.filter(|(driver, _)| !asked(driver)).map(|(driver_id, distance_m)| RankedDriver {
             driver_id,
-            distance_m: 100.0,
+            distance_m,
             idle_min: 0.0,
             live_offers: 0,
-            score: 100.0,
+            score: distance_m,
         });
         DriverRanking { ranked: ranked.collect(), excluded: Vec::new() }
     }
@@ -210,6 +215,7 @@ impl Model {
                 self.s.offers.push(Offer {
                     id: OfferId::from_uuid(Uuid::now_v7()),
                     attempt_no: change.order.attempt_no,
+                    wave: new.wave,
                     round: change.order.round,
                     driver_id: ranked.driver_id.clone(),
                     state: OfferState::Offered,
@@ -247,7 +253,10 @@ impl Model {
         assert!(!o.held_for_review || !o.status.is_closed(), "a closed order is not held");
 
         let live: Vec<_> = self.s.offers.iter().filter(|f| f.state == OfferState::Offered).collect();
-        assert!(live.len() <= usize::from(self.policy.ask_at_once), "{live:?}");
+        let asked_by_now: u16 =
+            self.policy.waves.iter().take(o.wave_no.unsigned_abs() as usize).map(|wave| wave.ask).sum();
+        assert!(live.len() <= usize::from(asked_by_now), "{live:?}");
+        assert!(o.next_wave_at.is_none() || o.next_wave_at <= o.attempt_deadline, "a wave starts within its attempt");
         for offer in &live {
             assert_eq!(
                 (o.status, o.held_for_review, o.attempt_no),
@@ -295,7 +304,8 @@ impl Model {
             }
         }
         assert_eq!(self.s.order.attempt_no, started);
-        assert!(!running || self.s.live_offer().is_some(), "only a live offer keeps an attempt running");
+        let goes_on = self.s.live_offer().is_some() || self.s.order.next_wave_at.is_some();
+        assert!(!running || goes_on, "only a live offer or a next wave keeps an attempt running");
     }
 
     /// Runs all timers until none is left.

@@ -88,7 +88,8 @@ fn ask_driver(change: &mut Change, driver: &str) {
     (change.order.next_attempt_at, change.order.attempt_deadline) = (None, Some(deadline));
     let ranked =
         RankedDriver { driver_id: driver.into(), distance_m: 100.0, idle_min: 0.0, live_offers: 0, score: 100.0 };
-    change.new_offers = Some(NewOffers { ranked: vec![ranked], at_once: 1, per_driver: 1, expires_at: deadline });
+    change.new_offers =
+        Some(NewOffers { ranked: vec![ranked], wave: 1, at_once: 1, per_driver: 1, expires_at: deadline });
 }
 
 #[tokio::test]
