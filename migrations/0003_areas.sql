@@ -33,6 +33,7 @@ CREATE TABLE area_limits (
     bypass_enabled          boolean,
     bypass_loyalty_levels   text[],
     max_bypass_percentage   integer CHECK (max_bypass_percentage BETWEEN 0 AND 1000),
+    max_scheduled_per_hour  bigint CHECK (max_scheduled_per_hour BETWEEN 0 AND 1000000),
     enabled                 boolean NOT NULL DEFAULT true,
     priority                integer NOT NULL DEFAULT 0,
     version                 bigint NOT NULL DEFAULT 1,
@@ -43,6 +44,8 @@ COMMENT ON COLUMN area_limits.schedule IS
     'thresholds by weekday and time of day; a threshold that applies now replaces max_waiting_orders; null: none';
 COMMENT ON COLUMN area_limits.waiting_timeout_sec IS
     'seconds after its creation in which an order counts toward the threshold; null: its whole lifetime';
+COMMENT ON COLUMN area_limits.max_scheduled_per_hour IS
+    'scheduled orders with a pickup in the same hour of the area''s clock; null: no limit';
 COMMENT ON COLUMN area_limits.priority IS
     'the highest priority wins for this service type where areas overlap, before the priority of the areas';
 

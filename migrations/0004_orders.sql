@@ -3,12 +3,17 @@
 -- Configured values of each service type, for producers that create orders in SQL. `dispatchq migrate`, `serve` and `work`
 -- write them.
 CREATE TABLE service_types (
-    service_type text PRIMARY KEY,
-    lifetime     interval NOT NULL CHECK (lifetime > interval '0'),
-    partner      text,
-    updated_at   timestamptz(3) NOT NULL DEFAULT dispatchq_now()
+    service_type   text PRIMARY KEY,
+    lifetime       interval NOT NULL CHECK (lifetime > interval '0'),
+    partner        text,
+    lead           interval NOT NULL DEFAULT interval '20 minutes' CHECK (lead >= interval '0'),
+    warn_before    interval NOT NULL DEFAULT interval '10 minutes' CHECK (warn_before >= interval '0'),
+    max_days_ahead integer NOT NULL DEFAULT 30 CHECK (max_days_ahead BETWEEN 0 AND 365),
+    updated_at     timestamptz(3) NOT NULL DEFAULT dispatchq_now()
 );
 COMMENT ON COLUMN service_types.partner IS 'partner of the first attempt; null: your own fleet';
+COMMENT ON COLUMN service_types.lead IS 'time between the start of dispatch and the pickup of a scheduled order';
+COMMENT ON COLUMN service_types.warn_before IS 'time between the warning that a scheduled order has no driver and its pickup; zero: no warning';
 
 CREATE TABLE orders (
     id                text PRIMARY KEY CHECK (id ~ '^[A-Za-z0-9_-]{1,64}$'),
@@ -28,8 +33,8 @@ CREATE TABLE orders (
     payment_status    text NOT NULL DEFAULT 'UNPAID' CHECK (payment_status ~ '^[A-Z_]{1,32}$'),
     paid_at           timestamptz(3),
     status            text NOT NULL CHECK (status IN (
-        'PENDING_JOB_ID', 'ASSIGNED', 'DISPATCHING', 'PENDING', 'DRIVER_ASSIGNED', 'PICKED_UP', 'COMPLETED',
-        'COMPENSATING', 'CANCELLED_BY_SYSTEM', 'CANCELLED_BY_SYSTEM_AFTER_PAYMENT', 'REFUND_PENDING', 'REFUNDED',
+        'SCHEDULED', 'PENDING_JOB_ID', 'ASSIGNED', 'DISPATCHING', 'PENDING', 'DRIVER_ASSIGNED', 'PICKED_UP',
+        'COMPLETED', 'COMPENSATING', 'CANCELLED_BY_SYSTEM', 'CANCELLED_BY_SYSTEM_AFTER_PAYMENT', 'REFUND_PENDING', 'REFUNDED',
         'CANCELLED_BY_USER', 'CANCELLED_BY_DRIVER')),
     partner           text CHECK (partner ~ '^[a-z0-9_]{1,32}$'),
     job_id            text CHECK (octet_length(job_id) BETWEEN 1 AND 128),
@@ -45,6 +50,9 @@ CREATE TABLE orders (
     next_wave_at      timestamptz(3),
     next_attempt_at   timestamptz(3),
     lifetime_deadline timestamptz(3) NOT NULL,
+    pickup_at         timestamptz(3),
+    starts_at         timestamptz(3),
+    warn_at           timestamptz(3),
     lifetime_waived   boolean NOT NULL DEFAULT false,
     trip_deadline     timestamptz(3),
     held_for_review   boolean NOT NULL DEFAULT false,
@@ -71,6 +79,8 @@ CREATE TABLE orders (
     CHECK (status NOT IN ('DRIVER_ASSIGNED', 'PICKED_UP', 'COMPLETED') OR driver_id IS NOT NULL),
     CHECK (attempt_deadline IS NULL OR next_attempt_at IS NULL),
     CHECK (next_wave_at IS NULL OR attempt_deadline IS NOT NULL),
+    CHECK (starts_at IS NULL OR pickup_at IS NOT NULL),
+    CHECK (status <> 'SCHEDULED' OR (starts_at IS NOT NULL AND attempt_no = 0)),
     CHECK (held_for_review = (held_reason IS NOT NULL)),
     CHECK (partner IS NOT NULL OR status NOT IN ('PENDING_JOB_ID', 'ASSIGNED')),
     CHECK (partner IS NOT NULL OR next_poll_at IS NULL),
@@ -98,6 +108,9 @@ COMMENT ON COLUMN orders.attempt_deadline IS 'end of the running attempt; null: 
 COMMENT ON COLUMN orders.wave_no IS 'number of the running attempt''s wave; each wave asks further drivers';
 COMMENT ON COLUMN orders.next_wave_at IS 'start of the next wave; null: no attempt runs, or its last wave does';
 COMMENT ON COLUMN orders.next_attempt_at IS 'start of the next attempt; null while an attempt runs, or if none is needed';
+COMMENT ON COLUMN orders.pickup_at IS 'when the customer wants to be picked up; null: as soon as possible';
+COMMENT ON COLUMN orders.starts_at IS 'when dispatch of a scheduled order starts, and its lifetime with it; later changes of the configuration do not move it; null: the creation started dispatch';
+COMMENT ON COLUMN orders.warn_at IS 'when dispatchers are notified that the order has no driver; null: never, or they were notified';
 COMMENT ON COLUMN orders.lifetime_waived IS 'the order is PENDING, and its lifetime does not end it, as configured for its service type';
 COMMENT ON COLUMN orders.trip_deadline IS 'deadline of the next trip step while the order has a driver; null after support was notified, or if no limit is configured';
 COMMENT ON COLUMN orders.held_for_review IS 'timers are stopped until a person decides';
@@ -119,6 +132,10 @@ CREATE INDEX orders_closed_by_status ON orders (closed_status, created_at, id) W
 -- Lists of open orders by status or service type read this index too. Their cost is bounded by the open orders.
 CREATE INDEX orders_open_by_age ON orders (created_at, id) WHERE closed_at IS NULL;
 CREATE INDEX orders_open_by_area ON orders (area_id, created_at, id) WHERE closed_at IS NULL AND area_id IS NOT NULL;
+-- Orders that were created for later. Other orders have no entry.
+CREATE INDEX orders_by_pickup ON orders (pickup_at, id) WHERE starts_at IS NOT NULL AND closed_at IS NULL;
+CREATE INDEX orders_by_pickup_in_area ON orders (area_id, service_type, pickup_at)
+    WHERE starts_at IS NOT NULL AND closed_at IS NULL AND area_id IS NOT NULL;
 CREATE INDEX orders_to_decide ON orders (created_at, id) WHERE needs_decision;
 CREATE INDEX orders_open ON orders (id) WHERE closed_at IS NULL;
 CREATE INDEX orders_by_job_id ON orders (job_id) WHERE job_id IS NOT NULL;

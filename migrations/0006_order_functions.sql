@@ -30,8 +30,8 @@ BEGIN
     SELECT make_interval(secs => l.order_lifetime_sec) INTO own
     FROM area_limits l WHERE l.area_id = located AND l.service_type = NEW.service_type;
     SELECT s.lifetime INTO usual FROM service_types s WHERE s.service_type = NEW.service_type;
-    IF own IS NOT NULL AND NEW.lifetime_deadline = NEW.created_at + usual THEN
-        NEW.lifetime_deadline := NEW.created_at + own;
+    IF own IS NOT NULL AND NEW.lifetime_deadline = coalesce(NEW.starts_at, NEW.created_at) + usual THEN
+        NEW.lifetime_deadline := coalesce(NEW.starts_at, NEW.created_at) + own;
     END IF;
     RETURN NEW;
 END $$;
@@ -64,7 +64,7 @@ BEGIN
             WHERE o.area_id = $1 AND o.service_type = $2
               AND o.searching
               AND o.lifetime_deadline > dispatchq_now()
-              AND o.created_at > dispatchq_now() - make_interval(secs => waits_for));
+              AND coalesce(o.starts_at, o.created_at) > dispatchq_now() - make_interval(secs => waits_for));
 END $$;
 
 -- Waits for other creations in the same area, then returns whether fewer than max_waiting orders wait there. The lock is kept
@@ -74,10 +74,31 @@ CREATE FUNCTION dispatchq_take_place(order_id text, area_id text, service_type t
 BEGIN
     PERFORM pg_advisory_xact_lock(dispatchq_lock(hashtextextended('waiting:' || area_id || ':' || service_type, 0)));
     -- Separate statements, so that they see rows that were committed while the first one waited.
-    IF EXISTS (SELECT 1 FROM orders o WHERE o.id = order_id) THEN
+    -- A scheduled order needs its place when its dispatch starts.
+    IF EXISTS (SELECT 1 FROM orders o WHERE o.id = order_id AND o.status <> 'SCHEDULED') THEN
         RETURN true;  -- a faster request created the same order
     END IF;
     RETURN dispatchq_waiting(area_id, service_type) < max_waiting;
+END $$;
+
+-- Returns the number of open scheduled orders of a service type in an area with a pickup in the hour that starts at hour_from.
+CREATE FUNCTION dispatchq_scheduled(area_id text, service_type text, hour_from timestamptz) RETURNS bigint
+    LANGUAGE sql STABLE AS $$
+    SELECT count(*) FROM orders o
+    WHERE o.area_id = $1 AND o.service_type = $2 AND o.pickup_at >= $3 AND o.pickup_at < $3 + interval '1 hour'
+      AND o.starts_at IS NOT NULL AND o.closed_at IS NULL
+$$;
+
+-- Waits for other creations in the same area, then returns whether fewer than max_scheduled orders are scheduled in this hour.
+CREATE FUNCTION dispatchq_take_hour(order_id text, area_id text, service_type text, hour_from timestamptz, max_scheduled bigint)
+    RETURNS boolean
+    LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock(dispatchq_lock(hashtextextended('waiting:' || area_id || ':' || service_type, 0)));
+    IF EXISTS (SELECT 1 FROM orders o WHERE o.id = order_id) THEN
+        RETURN true;
+    END IF;
+    RETURN dispatchq_scheduled(area_id, service_type, hour_from) < max_scheduled;
 END $$;
 
 -- Stores the verdict of admission on an order that was created in the same transaction. If only shadow mode admitted the order,
@@ -248,6 +269,38 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION dispatchq_check_details IS 'raises 22023 for the first invalid value of the details of an order';
 
+-- Returns the pickup time of a new order; null: as soon as possible. Raises 22023 for a time without an offset, in the past, or
+-- too far ahead. The API applies the same rules (crates/model/src/schedule.rs).
+CREATE FUNCTION dispatchq_pickup_at(details jsonb, now timestamptz, max_days_ahead integer) RETURNS timestamptz
+    LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    given CONSTANT text := details ->> 'pickup_at';
+    form CONSTANT text := '^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})$';
+    rule text;
+    at timestamptz;
+BEGIN
+    IF given IS NULL THEN
+        RETURN NULL;
+    END IF;
+    IF given ~ form THEN
+        BEGIN
+            at := date_trunc('milliseconds', given::timestamptz);
+        EXCEPTION WHEN datetime_field_overflow OR invalid_datetime_format OR invalid_time_zone_displacement_value THEN
+            NULL;
+        END;
+    END IF;
+    IF at IS NULL THEN
+        rule := 'must be an RFC 3339 time with its offset from UTC, such as 2026-01-09T08:00:00+07:00 or 2026-01-09T01:00:00Z';
+    ELSIF at < now - interval '1 second' THEN  -- the API has checked this a moment earlier
+        rule := 'is in the past';
+    ELSIF at > now + make_interval(hours => 24 * max_days_ahead) + interval '1 second' THEN
+        rule := format('is more than %s days ahead', max_days_ahead);
+    ELSE
+        RETURN at;
+    END IF;
+    RAISE EXCEPTION 'pickup_at %', rule USING ERRCODE = 'invalid_parameter_value', COLUMN = 'pickup_at';
+END $$;
+
 -- Returns the row of order_details for checked details. They have the members of POST /api/v1/orders: pickup (only its address),
 -- dropoff, notes, contact, metadata and requires.
 CREATE FUNCTION dispatchq_details_row(order_id text, details jsonb, created_at timestamptz) RETURNS order_details
@@ -283,7 +336,7 @@ CREATE FUNCTION dispatchq_create_order(
     key_id uuid DEFAULT NULL,
     -- BCP 47 tag
     language text DEFAULT NULL,
-    -- pickup (only its address), dropoff, notes, contact, metadata and requires, as in POST /api/v1/orders
+    -- pickup (only its address), dropoff, notes, contact, metadata, requires and pickup_at, as in POST /api/v1/orders
     details jsonb DEFAULT NULL
 ) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER AS $$
@@ -293,6 +346,10 @@ DECLARE
     life interval;
     served_by text;
     first_status text;
+    times service_types;
+    pickup timestamptz;
+    start timestamptz;
+    contents jsonb;
     holder text := coalesce(dispatchq_create_order.owner, substring(dispatchq_create_order.actor FROM '^producer:(.+)$'));
     recorded_actor text := dispatchq_create_order.actor;
     recorded_key uuid := dispatchq_create_order.key_id;
@@ -317,23 +374,34 @@ BEGIN
         dispatchq_create_order.currency, dispatchq_create_order.area_id, dispatchq_create_order.customer_id,
         recorded_actor, dispatchq_create_order.lifetime, holder, dispatchq_create_order.language);
     PERFORM dispatchq_check_details(dispatchq_create_order.details);
-    SELECT s.lifetime, s.partner INTO life, served_by
-    FROM service_types s WHERE s.service_type = dispatchq_create_order.service_type;
+    contents := dispatchq_create_order.details - 'pickup_at';
+    IF contents = '{}' AND dispatchq_create_order.details ? 'pickup_at' THEN
+        contents := NULL;
+    END IF;
+    SELECT s.* INTO times FROM service_types s WHERE s.service_type = dispatchq_create_order.service_type;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'unknown service type %', dispatchq_create_order.service_type
             USING ERRCODE = 'invalid_parameter_value', COLUMN = 'service_type',
                   HINT = 'add it under [service_types] in config.toml, then run: dispatchq migrate';
     END IF;
-    life := coalesce(dispatchq_create_order.lifetime, life);
-    first_status := CASE WHEN served_by IS NULL THEN 'DISPATCHING' ELSE 'PENDING_JOB_ID' END;
+    life := coalesce(dispatchq_create_order.lifetime, times.lifetime);
+    served_by := times.partner;
+    pickup := dispatchq_pickup_at(dispatchq_create_order.details, now, times.max_days_ahead);
+    IF pickup - times.lead > now THEN
+        start := pickup - times.lead;
+    END IF;
+    first_status := CASE WHEN start IS NOT NULL THEN 'SCHEDULED' WHEN served_by IS NULL THEN 'DISPATCHING' ELSE 'PENDING_JOB_ID' END;
     INSERT INTO orders (id, service_type, area_id, customer_id, pickup_lat, pickup_lng, amount_minor, currency,
                         payment_status, status, partner, next_attempt_at, lifetime_deadline, created_at, updated_at, owner,
-                        language, has_details)
+                        language, has_details, pickup_at, starts_at, warn_at)
     VALUES (dispatchq_create_order.order_id, dispatchq_create_order.service_type, dispatchq_create_order.area_id,
             dispatchq_create_order.customer_id, dispatchq_create_order.pickup_lat, dispatchq_create_order.pickup_lng,
             dispatchq_create_order.amount_minor, dispatchq_create_order.currency,
-            dispatchq_create_order.payment_status, first_status, served_by, now, now + life, now, now, holder,
-            dispatchq_create_order.language, dispatchq_create_order.details IS NOT NULL)
+            dispatchq_create_order.payment_status, first_status, served_by,
+            -- A scheduled order of a producer in SQL is read at once, so that its timers do not wait until they are overdue.
+            CASE WHEN coalesce(current_setting('dispatchq.write_id', true), '') = '' THEN now ELSE coalesce(start, now) END,
+            coalesce(start, now) + life, now, now, holder, dispatchq_create_order.language, contents IS NOT NULL, pickup, start,
+            CASE WHEN times.warn_before > interval '0' AND pickup - times.warn_before > now THEN pickup - times.warn_before END)
     ON CONFLICT (id) DO NOTHING;
     IF NOT FOUND THEN
         RETURN false;
@@ -341,11 +409,11 @@ BEGIN
     INSERT INTO order_events (order_id, from_status, to_status, reason, actor, at, key_id)
     VALUES (dispatchq_create_order.order_id, NULL, first_status, 'ORDER_CREATED', recorded_actor, now, recorded_key);
     INSERT INTO order_feed (order_id, owner, kind, status, reason, at, has_details)
-    VALUES (dispatchq_create_order.order_id, holder, 'order.created', first_status, 'ORDER_CREATED', now,
-            dispatchq_create_order.details IS NOT NULL);
-    IF dispatchq_create_order.details IS NOT NULL THEN
+    SELECT dispatchq_create_order.order_id, holder, step.kind, first_status, 'ORDER_CREATED', now, contents IS NOT NULL
+    FROM unnest(CASE WHEN start IS NULL THEN ARRAY['order.created'] ELSE ARRAY['order.created', 'order.scheduled'] END) AS step (kind);
+    IF contents IS NOT NULL THEN
         INSERT INTO order_details
-        SELECT * FROM dispatchq_details_row(dispatchq_create_order.order_id, dispatchq_create_order.details, now);
+        SELECT * FROM dispatchq_details_row(dispatchq_create_order.order_id, contents, now);
     END IF;
     RETURN true;
 END $$;

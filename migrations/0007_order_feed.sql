@@ -40,5 +40,5 @@ COMMENT ON COLUMN order_feed.changed IS 'names of the members of the order that 
 COMMENT ON COLUMN order_feed.has_details IS 'whether the order had contents; readers of the step then get the current ones';
 COMMENT ON COLUMN order_feed.owner IS 'the producer that owns the order; null: only staff see it';
 CREATE INDEX order_feed_of_owner ON order_feed (owner, position, seq) WHERE owner IS NOT NULL;
--- For the webhook about the creation of an order in SQL, which is sent with the order's first change.
-CREATE INDEX order_feed_created ON order_feed (order_id) WHERE kind = 'order.created';
+-- For the webhooks about the creation of an order in SQL, which are sent with the order's first change.
+CREATE INDEX order_feed_created ON order_feed (order_id) WHERE kind IN ('order.created', 'order.scheduled');

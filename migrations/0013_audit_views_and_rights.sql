@@ -4,7 +4,8 @@
 
 CREATE VIEW audit_orders AS
     SELECT id AS order_id, service_type, area_id, status, payment_status, driver_id, held_for_review,
-           created_at, lifetime_deadline, closed_at, paid_at
+           created_at, lifetime_deadline, closed_at, paid_at,
+           pickup_at, starts_at
     FROM orders;
 
 CREATE VIEW audit_events AS

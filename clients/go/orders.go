@@ -42,6 +42,8 @@ type NewOrder struct {
 	Metadata map[string]string `json:"metadata,omitempty"`
 	// Requires holds the labels that the driver must have.
 	Requires []string `json:"requires,omitempty"`
+	// PickupAt is the time of the pickup. Nil: as soon as possible.
+	PickupAt *time.Time `json:"pickup_at,omitempty"`
 }
 
 // Order is an order. Members that the API omits are empty or nil.
@@ -78,6 +80,7 @@ type Order struct {
 	LifetimeDeadline time.Time         `json:"lifetime_deadline"`
 	LifetimeLeftSec  *int64            `json:"lifetime_left_sec"`
 	ClosedAt         *time.Time        `json:"closed_at"`
+	PickupAt         *time.Time        `json:"pickup_at"`
 }
 
 // OrderRefund is the refund owed to the customer of an order.

@@ -13,6 +13,7 @@
 //! | [`callback`] | jobid-poll-queue | `callback:{order}:{inbox id}` | when a partner's callback must be processed |
 //! | [`lifetime`] | lifetime-cancel-queue | `lifetime:{order}` | when the order's lifetime has passed |
 //! | [`trip`] | lifetime-cancel-queue | `trip:{order}` | when a trip's next step is overdue |
+//! | [`warn`] | lifetime-cancel-queue | `warn:{order}` | when an order has no driver shortly before its pickup |
 //! | [`compensate`] | compensation-queue | `compensate:{order}` | as soon as an order is COMPENSATING |
 //! | [`cancel_booking`] | compensation-queue | `cancel-booking:{order}:{n}` | when attempt n's booking is no longer wanted |
 //! | [`refund`] | compensation-queue | `refund:{order}` | when the payment service must be asked for a refund |
@@ -52,6 +53,7 @@ pub mod subject_id;
 pub mod tick;
 pub mod timeout;
 pub mod trip;
+pub mod warn;
 pub mod wave;
 
 pub use alarm::SendAlarm;
@@ -77,4 +79,5 @@ pub use subject_id::SubjectId;
 pub use tick::PeriodicTick;
 pub use timeout::ExpireAttempt;
 pub use trip::ReportStaleTrip;
+pub use warn::WarnOfPickup;
 pub use wave::StartWave;

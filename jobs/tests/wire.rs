@@ -12,8 +12,8 @@ use std::{
 use jobs::{
     ApplyCallback, BindingId, CancelBooking, CompensateOrder, DispatchOrder, EscalateAlert, ExpireAttempt, ExpireOrder,
     Job, JobId, NewJob, OrderId, PeriodicTick, PollPartner, RefundOrder, RemindDispatchers, ReportStaleTrip, RunCycle,
-    RunPlan, SendAlarm, SendDetails, SendNotification, SettleTransaction, StartWave, SubmitOtp, alarm::AlarmContent,
-    queues,
+    RunPlan, SendAlarm, SendDetails, SendNotification, SettleTransaction, StartWave, SubmitOtp, WarnOfPickup,
+    alarm::AlarmContent, queues,
 };
 use queue::{
     DecodeError, Delivery, LeaseToken, Outcome, Registry, RetryPolicy, ScriptClock, Store,
@@ -97,6 +97,7 @@ fn all() -> Vec<(String, NewJob)> {
         contract(ApplyCallback { order: order(), inbox_id: 17 }),
         contract(ExpireOrder { order: order() }),
         contract(ReportStaleTrip { order: order() }),
+        contract(WarnOfPickup { order: order() }),
         contract(CompensateOrder { order: order() }),
         contract(CancelBooking { order: order(), attempt: 3 }),
         contract(SendDetails { order: order(), attempt: 3 }),

@@ -126,7 +126,7 @@ pub(super) fn paint_word(word: &str) -> String {
     let style = match word {
         "COMPLETED" | "REFUNDED" | "RUNNING" | "DONE" | "SUKSES" | "delivered" | "normal" => style.green(),
         "PENDING" | "PENDING_JOB_ID" | "COMPENSATING" | "REFUND_PENDING" | "WAITING_OTP" | "STOPPING" | "held"
-        | "trying" | "paused" | "scheduled" => style.yellow(),
+        | "SCHEDULED" | "trying" | "paused" | "scheduled" => style.yellow(),
         "FAILED" | "UNRESOLVED" | "VIOLATION" | "dead" | "stopped" | "disabled" | "fail" | "revoked" => style.red(),
         word if word.starts_with("CANCELLED") => style.red(),
         _ => return word.to_owned(),

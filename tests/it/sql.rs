@@ -44,7 +44,8 @@ fn fill_placeholders(text: &str) -> String {
     let text = text.replace("{BINDING_COLUMNS}", "b.*").replace("{COLUMNS}", "id");
     // The events of a change determine the type of the second parameter.
     let text = text.replace("o.has_details){parts}", "o.has_details), e AS (SELECT $2::json)");
-    let parts = ["{lock_wait}", "{first}", "{unlocked_driver}", "{checks}", "{parts}"];
+    let parts =
+        ["{lock_wait}", "{first}", "{unlocked_driver}", "{checks}", "{parts}", "{schedule_columns}", "{schedule}"];
     let bare = parts.iter().fold(text, |text, part| text.replace(part, ""));
     let answers = ["{free_drivers}", "{messages}", "{callbacks}", "{steps}"];
     answers.iter().fold(bare, |text, answer| text.replace(answer, "NULL"))
@@ -273,7 +274,7 @@ async fn the_columns_of_the_audit_views_are_a_promise() {
             "audit_notifications(id, order_id, kind, channel, state, attempts, created_at, delivered_at)",
             "audit_offers(offer_id, order_id, attempt_no, driver_id, state, offered_at, expires_at, responded_at, wave)",
             "audit_orders(order_id, service_type, area_id, status, payment_status, driver_id, held_for_review, created_at, \
-             lifetime_deadline, closed_at, paid_at)",
+             lifetime_deadline, closed_at, paid_at, pickup_at, starts_at)",
             "audit_plans(plan_id, kind, action, filter, state, total, changed, unchanged, refused, created_by, created_key, \
              created_at, run_by, run_key, started_at, cancelled_by, cancelled_key, ended_at)",
             "audit_provider_calls(binding_id, cycle, call_no, part, at, action, fence, call_until, result, http_status, sent_at, \

@@ -25,5 +25,6 @@ pub mod settle;
 pub mod tick;
 pub mod timeout;
 pub mod trip;
+pub mod warn;
 pub mod wave;
 pub mod worker;

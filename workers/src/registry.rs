@@ -6,7 +6,7 @@ use tracing::Instrument;
 
 use crate::{
     alarm, callback, cancel_booking, compensate, cycle, details, dispatch, escalate, lifetime, notify, otp, poll,
-    refund, remind, run_plan, settle, tick, timeout, trip, wave,
+    refund, remind, run_plan, settle, tick, timeout, trip, warn, wave,
 };
 use app::App;
 use foundation::{
@@ -30,6 +30,7 @@ pub fn build_registry(app: &App) -> Registry {
     let registry = register_handler(registry, core, &app.partners, callback::perform_callback);
     let registry = register_handler(registry, core, &app.orders, lifetime::perform_lifetime);
     let registry = register_handler(registry, core, &app.orders, trip::perform_trip);
+    let registry = register_handler(registry, core, &app.orders, warn::perform_warning);
     let registry = register_handler(registry, core, &app.orders, compensate::perform_compensate);
     let registry = register_handler(registry, core, &app.partners, cancel_booking::perform_cancel_booking);
     let registry = register_handler(registry, core, &app.partners, details::perform_details);

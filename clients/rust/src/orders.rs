@@ -72,6 +72,9 @@ pub struct NewOrder {
     /// Labels that the driver must have.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub requires: BTreeSet<String>,
+    /// Time of the pickup. `None`: as soon as possible.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pickup_at: Option<DateTime<Utc>>,
 }
 
 impl NewOrder {
@@ -94,6 +97,7 @@ impl NewOrder {
             contact: None,
             metadata: BTreeMap::new(),
             requires: BTreeSet::new(),
+            pickup_at: None,
         }
     }
 
@@ -142,6 +146,7 @@ pub struct Order {
     pub lifetime_deadline: DateTime<Utc>,
     pub lifetime_left_sec: Option<u64>,
     pub closed_at: Option<DateTime<Utc>>,
+    pub pickup_at: Option<DateTime<Utc>>,
 }
 
 /// Refund owed to the customer of an order.

@@ -154,6 +154,7 @@ fn summary_of(step: OrderStep) -> &'static str {
     match step {
         OrderStep::Created => "An order was created.",
         OrderStep::Updated => "The contents of the order were changed.",
+        OrderStep::Scheduled => "The order waits for the start of its dispatch, before its pickup time.",
         OrderStep::Offered => "An attempt started: drivers or a partner get an offer.",
         OrderStep::Assigned => "A driver, or a different driver, has the order.",
         OrderStep::PickedUp => "The passenger was picked up, or the work has started.",

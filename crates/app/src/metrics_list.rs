@@ -178,7 +178,10 @@ const GAUGES: Words = &[
 
 const HISTOGRAMS: Words = &[
     ("dispatcher_attempt_duration_seconds", "From an attempt's offer or booking to its end, whatever the result"),
-    ("dispatcher_order_lifetime_seconds", "From an order's creation to the end of a search for a driver"),
+    (
+        "dispatcher_order_lifetime_seconds",
+        "From an order's creation, or its start if it is scheduled, to the end of a search for a driver",
+    ),
     (
         "dispatchq_alert_response_seconds",
         "From an alert to its acknowledgement, by a person or by the event that settled it",
@@ -204,12 +207,13 @@ const HISTOGRAMS: Words = &[
     ("job_id_retrieval_duration_seconds", "From the booking to the job id"),
 ];
 
-const ALERTS: [MessageKind; 9] = [
+const ALERTS: [MessageKind; 10] = [
     MessageKind::DispatchFailed,
     MessageKind::ManualRefundRequired,
     MessageKind::UnexpectedState,
     MessageKind::TimerDead,
     MessageKind::StaleTrip,
+    MessageKind::ScheduledWithoutDriver,
     MessageKind::PartnerRefusesKey,
     MessageKind::FailedToGetOrder,
     MessageKind::StatusUpdateFailed,

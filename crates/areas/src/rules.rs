@@ -279,6 +279,7 @@ impl LimitsRow {
             bypass_enabled: self.bypass_enabled.unwrap_or(defaults.bypass_enabled),
             bypass_levels: levels.unwrap_or_else(|| defaults.bypass_levels.clone()),
             max_bypass_percentage: self.max_bypass_percentage.map_or(defaults.max_bypass_percentage, i64::from),
+            max_scheduled_per_hour: self.max_scheduled_per_hour,
             enabled: self.enabled,
             priority: self.priority,
         };

@@ -126,6 +126,7 @@ const MENU: [(Words, &[MenuEntry]); 2] = [
             ("/desk", tr("common.desk")),
             ("/alerts", tr("common.alerts")),
             ("/orders", tr("common.orders")),
+            ("/scheduled", tr("common.scheduled")),
             ("/refunds", tr("common.refunds")),
         ],
     ),

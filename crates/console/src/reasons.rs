@@ -88,6 +88,14 @@ pub(crate) fn describe_reason(reason: &OrderReason) -> String {
             let (since, until) = (describe_time(*since), describe_time(*until));
             fill!("reasons.asked", attempt, drivers, since, until)
         }
+        OrderReason::Scheduled { pickup_at, at, is_delayed } => {
+            let (pickup, at) = (pickup_at.map(describe_time).unwrap_or_default(), describe_time(*at));
+            if *is_delayed {
+                fill!("reasons.start_delayed", pickup, at)
+            } else {
+                fill!("reasons.scheduled", pickup, at)
+            }
+        }
         OrderReason::New { at } => fill!("reasons.new", at = describe_time(*at)),
         OrderReason::SearchRestarts { attempts, round, at } => {
             fill!("reasons.search_restarts", attempts, round, at = describe_time(*at))

@@ -192,6 +192,7 @@ impl Chip {
     /// Returns the chip for the status of an order.
     pub(crate) fn of_status(status: OrderStatus) -> Self {
         let tone = match status {
+            OrderStatus::Scheduled => "wait",
             OrderStatus::PendingJobId | OrderStatus::Assigned | OrderStatus::Dispatching => "busy",
             OrderStatus::Pending | OrderStatus::CancelledBySystemAfterPayment => "warn",
             OrderStatus::DriverAssigned | OrderStatus::PickedUp => "busy",

@@ -25,7 +25,6 @@ pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<f64, D::Error> {
     parse_text(&String::deserialize(d)?).map_err(D::Error::custom)
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 pub fn serialize<S: Serializer>(metres: &f64, s: S) -> Result<S::Ok, S::Error> {
     s.collect_str(&show_metres(*metres))
 }

@@ -5,7 +5,7 @@
 
 use std::{fmt, ops::RangeInclusive, str::FromStr, time::Duration};
 
-use chrono::{DateTime, SecondsFormat, Utc};
+use chrono::{DateTime, NaiveDateTime, SecondsFormat, Utc};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -194,7 +194,13 @@ impl FromStr for GivenTime {
         let Ok(time) = DateTime::parse_from_rfc3339(text) else {
             // In a query string, '+' is decoded as a blank.
             let has_lost_plus = text.contains(' ') && DateTime::parse_from_rfc3339(&text.replacen(' ', "+", 1)).is_ok();
-            let hint = if has_lost_plus { "; write %2B for the '+' of its offset" } else { "" };
+            let hint = if has_lost_plus {
+                "; write %2B for the '+' of its offset"
+            } else if text.parse::<NaiveDateTime>().is_ok() {
+                "; add its offset from UTC, such as +07:00, or Z for UTC"
+            } else {
+                ""
+            };
             return Err(InvalidInput(format!("{rule}{hint}")));
         };
         let time = time.to_utc();
@@ -282,6 +288,8 @@ mod tests {
         }
         let error = "2026-11-27T00:00:00 07:00".parse::<GivenTime>().unwrap_err();
         assert!(error.to_string().contains("%2B"), "{error}");
+        let error = "2026-11-27T09:30:00".parse::<GivenTime>().unwrap_err();
+        assert!(error.to_string().ends_with("add its offset from UTC, such as +07:00, or Z for UTC"), "{error}");
     }
 
     #[test]

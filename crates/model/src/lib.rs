@@ -11,6 +11,7 @@
 //! * [`admission`]: whether an area accepts another order. [`area`]: finds the area of a location.
 //! * [`binding`]: continuous transactions of an account on a provider's server.
 //! * [`plan`]: bulk staff actions, stored with their exact ids before they run.
+//! * [`schedule`]: times of orders with a pickup time.
 //! * [`scale`]: recommended number of `work` replicas.
 //! * [`messages`]: messages to people and programs. [`texts`]: their wording by language.
 //! * [`actor`]: the author of a change.
@@ -49,6 +50,7 @@ pub mod plan;
 pub mod policy;
 pub mod ranking;
 pub mod scale;
+pub mod schedule;
 pub mod skills;
 pub mod texts;
 pub mod view;

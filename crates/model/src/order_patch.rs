@@ -9,6 +9,7 @@ use crate::{
     details::{Contact, OrderDetails, OrderPlace},
     field_error::FieldError,
     ids::LatLng,
+    input::GivenTime,
     skills::{SkillSchema, SkillSet},
 };
 
@@ -100,6 +101,10 @@ pub struct OrderPatch {
     #[serde(default)]
     #[schema(value_type = Option<Vec<SkillSchema>>, max_items = 16)]
     pub requires: Member<SkillSet>,
+    /// New pickup time of an order whose dispatch has not started: RFC 3339, with its offset from UTC. It cannot be removed.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
+    pub pickup_at: Member<GivenTime>,
 }
 
 /// Changes to a place.
@@ -138,6 +143,10 @@ impl OrderPatch {
     /// Returns the first value that no order may have. [`apply_to`](Self::apply_to) also checks the rules that depend on
     /// the order.
     pub fn find_problem(&self) -> Option<FieldError> {
+        if self.pickup_at == Member::Removed {
+            let cure = "cancel the order, or set a time within the lead to start dispatch now";
+            return Some(FieldError::new("pickup_at", format!("pickup_at cannot be removed: {cure}")));
+        }
         let nowhere = LatLng::new(0.0, 0.0);
         let dropoff = Some(OrderPlace::new(nowhere, None));
         let any = OrderContents { pickup: nowhere, details: OrderDetails { dropoff, ..OrderDetails::default() } };

@@ -110,6 +110,10 @@ pub struct OrderView {
     #[schema(nullable = false)]
     pub lifetime_left_sec: Option<u64>,
     pub closed_at: Option<DateTime<Utc>>,
+    /// Time at which the customer wants to be picked up. Absent: as soon as possible.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub pickup_at: Option<DateTime<Utc>>,
 }
 
 /// Refund that the customer is owed for an order that ended without a ride.
@@ -175,6 +179,7 @@ impl From<&Snapshot> for OrderView {
             created_at: o.created_at,
             lifetime_deadline: o.lifetime_deadline,
             closed_at: o.closed_at,
+            pickup_at: o.pickup_at,
         }
     }
 }
@@ -215,6 +220,7 @@ fn find_next_step(order: &Order, now: DateTime<Utc>) -> Option<NextStep> {
     }
     let (action, at) = match order.status {
         OrderStatus::Dispatching if order.next_wave_at.is_some() => ("NEXT_WAVE", order.next_wave_at?),
+        OrderStatus::Scheduled => ("DISPATCH_START", order.next_attempt_at?.max(order.dispatch_start())),
         OrderStatus::Dispatching => match (order.attempt_deadline, order.next_search_at(now)) {
             (Some(at), _) => ("OFFER_TIMEOUT", at),
             (None, Some(at)) => ("NEXT_ATTEMPT", at),

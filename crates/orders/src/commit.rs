@@ -7,7 +7,7 @@ use jobs::OrderId;
 use model::{
     decide::{Change, Decision, OrderRefusal, RefundChange, money, superseded::superseded_timers, timers, trip},
     fleet::freed,
-    ids::{DriverId, OfferId},
+    ids::{AreaId, DriverId, OfferId},
     order::{OrderStatus, Snapshot},
     partner::RetrievalFailure,
 };
@@ -315,6 +315,48 @@ pub(crate) async fn apply_change_at(
     let committed = committed.instrument(traces::change_span(&before.order.id)).await?;
     committed.news.tell(orders).await;
     Ok(committed.after)
+}
+
+/// Room that the area of an order must have for a change.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AreaRoom<'a> {
+    pub(crate) area: &'a AreaId,
+    /// The change is written only while fewer orders wait.
+    pub(crate) limit: i64,
+}
+
+/// Writes a change like [`apply_change`], on condition that the area has room. Postgres counts under the lock of the
+/// area, in the transaction of the change. Returns `None` if the area is full.
+pub(crate) async fn apply_change_with_room(
+    orders: &Orders,
+    before: &Snapshot,
+    change: Change,
+    room: AreaRoom<'_>,
+) -> Result<Option<Snapshot>, ApplyError> {
+    let change = Arc::new(with_settings(orders, before, change));
+    let write_id = Uuid::now_v7();
+    let mut tx = orders.core.db.begin().await?;
+    let has_room: bool = sqlx::query_scalar(
+        "-- take place at start
+         SELECT dispatchq_take_place($1, $2, $3, $4)",
+    )
+    .bind(before.order.id.as_str())
+    .bind(room.area)
+    .bind(&before.order.service_type)
+    .bind(room.limit)
+    .fetch_one(&mut *tx)
+    .await?;
+    if !has_room {
+        return Ok(None);
+    }
+    let routes = &orders.config.notifications;
+    let written = match write_change(&mut tx, routes, before, &change, None, write_id).await {
+        Ok(after) => tx.commit().await.map(|()| after).map_err(ApplyError::from),
+        Err(error) => Err(error),
+    };
+    let committed = follow_up(orders, before, &change, write_id, written)?;
+    committed.news.tell(orders).await;
+    Ok(Some(committed.after))
 }
 
 /// Commits a change, in a batch if possible.

@@ -3,17 +3,19 @@
 use jobs::OrderId;
 use model::{
     actor::Actor,
-    decide::{OrderRefusal, contents},
+    admission::answer::{AdmissionAnswer, ReplyLanguage},
+    decide::{Change, OrderRefusal, contents},
     field_error::FieldError,
     ids::PartnerName,
     order::{Order, Snapshot},
-    order_patch::OrderPatch,
+    order_patch::{Member, OrderPatch},
 };
 
 use crate::{
     capability::Orders,
     commit::{self, ChangeError, ChangedOrder},
     details::{StoredContents, load_contents},
+    reschedule::{MoveError, PickupMove},
     store::write::ApplyError,
     update,
 };
@@ -37,8 +39,20 @@ pub enum EditError {
     /// The contents have this version, which is not the expected one.
     #[error("the contents of the order have version {0} by now; read the order again before you change it")]
     VersionChanged(i64),
+    /// The hour of the new pickup is full.
+    #[error("{}", .0.message_in(ReplyLanguage::English))]
+    NoRoom(Box<AdmissionAnswer>),
     #[error(transparent)]
     Change(#[from] ChangeError),
+}
+
+impl From<MoveError> for EditError {
+    fn from(error: MoveError) -> Self {
+        match error {
+            MoveError::Invalid(problem) => Self::Invalid(problem),
+            MoveError::Full(answer) => Self::NoRoom(answer),
+        }
+    }
 }
 
 impl From<sqlx::Error> for EditError {
@@ -85,10 +99,16 @@ async fn try_edit(orders: &Orders, before: Snapshot, edit: ContentsEdit<'_>) -> 
     }
     let wanted = edit.patch.apply_to(&stored.contents)?;
     let takes_details = |partner: &PartnerName| orders.config.partners.get(partner).is_some_and(|p| p.details);
-    let Some(change) = contents::change_contents(&before, edit.actor, &stored.contents, wanted.clone(), takes_details)
-    else {
-        return Ok(Some(EditedOrder { snapshot: before, stored }));
-    };
+    let mut change = contents::change_contents(&before, edit.actor, &stored.contents, wanted.clone(), takes_details);
+    if let Member::Set(pickup_at) = edit.patch.pickup_at {
+        let wanted_move = PickupMove::new(orders, &before.order, pickup_at).await?;
+        let mut moved = change.clone().unwrap_or_else(|| Change::new(&before, edit.actor));
+        if wanted_move.add_to(&mut moved, &before).map_err(ChangeError::Refused)? {
+            contents::add_pickup_time(&mut moved, wanted.details.clone());
+            change = Some(moved);
+        }
+    }
+    let Some(change) = change else { return Ok(Some(EditedOrder { snapshot: before, stored })) };
     let after = match commit::apply_change(orders, &before, change).await {
         Ok(after) => after,
         Err(ApplyError::Conflict) => return Ok(None),

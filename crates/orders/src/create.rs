@@ -6,6 +6,7 @@
 
 use std::{collections::BTreeMap, time::SystemTime};
 
+use chrono::{DateTime, Utc};
 use jobs::OrderId;
 use model::{
     actor::Actor,
@@ -16,9 +17,10 @@ use model::{
     details::{Contact, OrderDetails, OrderPlace},
     field_error::FieldError,
     ids::{AreaId, ServiceType},
-    input,
-    messages::{self, NO_ORDER},
+    input::{self, GivenTime},
+    messages::{self, NO_ORDER, routes::StepSubscription},
     order::{Order, OrderStep, PaymentStatus, Snapshot},
+    schedule::{self, PickupTimes},
     skills::{SkillSchema, SkillSet},
     texts::LanguageTag,
 };
@@ -91,6 +93,10 @@ pub struct NewOrder {
     /// Labels that the driver must have, such as `wheelchair` or `van`.
     #[schema(value_type = Option<Vec<SkillSchema>>, max_items = 16, example = json!(["wheelchair"]))]
     pub requires: Option<SkillSet>,
+    /// Time at which the customer wants to be picked up: RFC 3339, with its offset from UTC. The order is SCHEDULED until
+    /// its dispatch starts. If omitted, or within the lead of the service type, dispatch starts now.
+    #[schema(value_type = Option<DateTime<Utc>>, example = "2026-01-09T16:30:00+07:00")]
+    pub pickup_at: Option<GivenTime>,
 }
 
 fn default_payment() -> PaymentStatus {
@@ -138,6 +144,7 @@ impl NewOrder {
             && self.pickup.as_lat_lng() == order.pickup()
             && (self.amount_minor, &self.currency) == (order.amount_minor, &order.currency)
             && (&self.customer_id, &self.language) == (&order.customer_id, &order.language)
+            && self.pickup_at.is_some() == order.pickup_at.is_some()
             // If the area is missing or unknown, it was derived from the pickup.
             && self.area_id.as_ref().is_none_or(|area| order.area_id.as_ref() == Some(area) || order.area_id.is_some())
     }
@@ -178,7 +185,24 @@ impl NewOrder {
                 return invalid(name, format!("{name} {problem}"));
             }
         }
-        Ok(())
+        let now = orders.core.database_clock.now();
+        let pickup_at = self.pickup_time();
+        match pickup_at.and_then(|at| orders.config.schedule_policy(&self.service_type).find_problem(at, now)) {
+            Some(problem) => Err(problem.into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the pickup time as the row stores it.
+    fn pickup_time(&self) -> Option<DateTime<Utc>> {
+        self.pickup_at.map(|at| schedule::as_stored(at.time()))
+    }
+
+    /// Returns when dispatch starts and when dispatchers are warned. Neither is set without a pickup time.
+    fn pickup_times(&self, orders: &Orders) -> PickupTimes {
+        let none = PickupTimes { starts_at: None, warn_at: None };
+        let policy = orders.config.schedule_policy(&self.service_type);
+        self.pickup_time().map_or(none, |at| PickupTimes::new(at, &policy, orders.core.database_clock.now()))
     }
 }
 
@@ -192,26 +216,35 @@ async fn order_exists(core: &Core, id: &OrderId) -> Result<bool, sqlx::Error> {
     .await
 }
 
-/// Returns the producer, if it subscribes to creations.
-fn created_subscription<'a>(orders: &'a Orders, owner: Option<&'a str>) -> Option<&'a str> {
+/// Returns the producer and its subscription, if it subscribes to a step of this creation.
+fn created_subscription<'a>(
+    orders: &'a Orders,
+    owner: Option<&'a str>,
+    is_scheduled: bool,
+) -> Option<(&'a str, &'a StepSubscription)> {
     let subscribed = orders.config.notifications.subscription_of(owner);
-    let (producer, _) = subscribed.filter(|(_, wanted)| wanted.has_step(OrderStep::Created))?;
-    Some(producer)
+    subscribed.filter(|(_, wanted)| {
+        wanted.has_step(OrderStep::Created) || (is_scheduled && wanted.has_step(OrderStep::Scheduled))
+    })
 }
 
 /// Creates the row: in a batch, or in a transaction with a message to its producer, if that subscribes to creations.
 async fn write_creation(orders: &Orders, creation: OrderCreation) -> Result<CreateVerdict, sqlx::Error> {
     let routes = &orders.config.notifications;
-    let Some(producer) = created_subscription(orders, creation.owner.as_deref()) else {
+    let is_scheduled = creation.pickup_at.is_some();
+    let subscribed = created_subscription(orders, creation.owner.as_deref(), is_scheduled);
+    let Some((producer, wanted)) = subscribed else {
         return orders.rows.create_order(creation).await;
     };
     let mut tx = orders.core.db.begin().await?;
     let verdict = create::create_alone(&mut *tx, &creation).await?;
-    if matches!(verdict, CreateVerdict::Created(_))
-        && let Some(body) = feed::load_creation(&mut tx, &creation.id).await?
-    {
-        let (at, message) = (body.timestamp, messages::order_step(producer, body));
-        outbox::insert_messages(&mut tx, routes, &creation.id, &[message], at).await?;
+    if matches!(verdict, CreateVerdict::Created(_)) {
+        for body in feed::load_creation(&mut tx, &creation.id).await? {
+            if wanted.has_step(body.event) {
+                let (at, message) = (body.timestamp, messages::order_step(producer, body));
+                outbox::insert_messages(&mut tx, routes, &creation.id, &[message], at).await?;
+            }
+        }
     }
     crash::reach_point("create", "commits");
     tx.commit().await?;
@@ -232,7 +265,7 @@ pub async fn create_order(
 /// Returns whether the statement that creates the order can also store the idempotency key. It can if no area applies
 /// and no subscriber is notified of the creation.
 pub fn keeps_keys(orders: &Orders, new: &NewOrder, actor: &Actor) -> bool {
-    let is_told = created_subscription(orders, actor.producer_name()).is_some();
+    let is_told = created_subscription(orders, actor.producer_name(), new.pickup_at.is_some()).is_some();
     new.area_id.is_none() && orders.areas.rules.get().geofence.is_empty() && !is_told
 }
 
@@ -300,8 +333,14 @@ async fn admit_and_create(
     if !orders.areas.rules.get().geofence.is_empty() && order_exists(&orders.core, &id).await? {
         return Err(CreateError::Exists(id));
     }
-    let place =
-        place::take_place(&orders.areas, seeker).await.map_err(|answer| CreateError::Refused(Box::new(answer)))?;
+    let times = new.pickup_times(orders);
+    // Admission decides about a scheduled order when its dispatch starts.
+    let pickup_at = new.pickup_time();
+    let place = match pickup_at.filter(|_| times.starts_at.is_some()) {
+        Some(pickup_at) => place::schedule(&orders.areas, seeker, pickup_at).await,
+        None => place::take_place(&orders.areas, seeker).await,
+    };
+    let place = place.map_err(|answer| CreateError::Refused(Box::new(answer)))?;
     // The place is returned if creation ends before the row may have been written.
     let held = place.hold_for(&orders.areas, seeker);
     crash::reach_point("create", "place taken");
@@ -315,6 +354,11 @@ async fn admit_and_create(
         amount_minor: new.amount_minor,
         currency: new.currency.clone(),
         max_waiting: place.area.as_ref().and(place.limit),
+        max_scheduled: place.hour.map(|hour| hour.limit),
+        hour_from: place.hour.map(|hour| hour.from),
+        pickup_at,
+        starts_at: times.starts_at,
+        warn_at: times.warn_at,
         area_id: place.area.clone(),
         customer_id: new.customer_id.clone(),
         actor: actor.to_string(),
@@ -341,7 +385,11 @@ async fn admit_and_create(
         Ok(CreateVerdict::Exists) => return Err(CreateError::Exists(id)),
         Ok(CreateVerdict::NoRoom) => {
             let area = place.area.as_ref().ok_or(sqlx::Error::RowNotFound)?;
-            return Err(CreateError::Refused(Box::new(place::refused_by_postgres(&orders.areas, seeker, area).await)));
+            let refused = match place.hour {
+                Some(hour) => place::refuse_hour(&orders.areas, seeker, area, hour).await,
+                None => place::refused_by_postgres(&orders.areas, seeker, area).await,
+            };
+            return Err(CreateError::Refused(Box::new(refused)));
         }
         // The response to the commit was lost; the row shows whether it happened.
         Err(error) if classify_error(&error) == DatabaseFailure::OutcomeUnknown => {

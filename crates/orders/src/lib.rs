@@ -8,6 +8,7 @@
 //!   timers. [`unsent`], [`unsent_timers`]: orders whose timers Redis did not accept.
 //! * [`commit`]: decides on an order, writes the change, and prepares the updates that follow a commit.
 //! * [`store`], [`order_store`]: load and write rows, singly and in batches. No other code writes to `orders`.
+//! * [`start`]: starts dispatch of scheduled orders. [`reschedule`]: changes their pickup time.
 //! * [`step`]: the common part of all timers of orders. [`seen`]: a snapshot read shortly before a call to another
 //!   server.
 //! * [`accept`]: assigns an order to one of the drivers who accept it. `accept_gate` refuses the others; [`gate_views`]
@@ -45,11 +46,13 @@ pub mod offers;
 pub mod order_store;
 pub mod payments;
 pub mod query;
+pub mod reschedule;
 pub mod retrieval_log;
 pub mod search;
 pub mod seen;
 pub mod sent_contents;
 pub mod service_types;
+pub mod start;
 pub mod step;
 pub mod store;
 pub mod timer_calls;

@@ -106,7 +106,7 @@ fn record_search(before: &Snapshot, change: &Change) {
         OrderStatus::CancelledByUser => "cancelled_user",
         _ => return,
     };
-    let age = as_seconds(change.at - change.order.created_at);
+    let age = as_seconds(change.at - change.order.dispatch_start());
     histogram!("dispatcher_order_lifetime_seconds", &labels_with(change, "result", result)).record(age);
     histogram!("dispatchq_attempts_per_order", &service_labels(change)).record(f64::from(change.order.attempt_no));
 }

@@ -381,6 +381,75 @@ async fn find_named(db: &mut Connection, config: &Config, id: &str) -> Result<Ve
     .await
 }
 
+/// Filter for scheduled orders. `None` matches every order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ScheduledFilter {
+    pub service_type: Option<ServiceType>,
+    pub area: Option<AreaId>,
+}
+
+/// Maximum scheduled orders that a count includes, those with the earliest pickup first.
+const MOST_SCHEDULED: i64 = 20_000;
+
+/// Open orders that were created for later, with a pickup in the quarter hour from `at`.
+#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+pub struct ScheduledQuarter {
+    pub at: DateTime<Utc>,
+    pub orders: i64,
+    pub without_driver: i64,
+}
+
+/// Returns the number of scheduled orders by the quarter hour of their pickup, in this span of pickups. Includes those
+/// whose dispatch has started.
+pub async fn count_scheduled(
+    db: &Pool,
+    filter: &ScheduledFilter,
+    (from, to): (DateTime<Utc>, DateTime<Utc>),
+) -> Result<Vec<ScheduledQuarter>, sqlx::Error> {
+    sqlx::query_as(
+        "-- count scheduled orders by quarter hour
+         SELECT date_bin('15 minutes', pickup_at, to_timestamp(0)) AS at, count(*) AS orders,
+                count(*) FILTER (WHERE NOT on_trip) AS without_driver
+         FROM (SELECT pickup_at, on_trip FROM orders
+               WHERE starts_at IS NOT NULL AND closed_at IS NULL AND pickup_at >= $1 AND pickup_at < $2
+                 AND ($3::text IS NULL OR service_type = $3) AND ($4::text IS NULL OR area_id = $4)
+               ORDER BY pickup_at, id LIMIT $5) page
+         GROUP BY 1 ORDER BY 1",
+    )
+    .persistent(false)
+    .bind(from)
+    .bind(to)
+    .bind(&filter.service_type)
+    .bind(&filter.area)
+    .bind(MOST_SCHEDULED)
+    .fetch_all(db)
+    .await
+}
+
+/// Returns the scheduled orders in this span of pickups, the earliest first.
+pub async fn list_scheduled(
+    db: &Pool,
+    filter: &ScheduledFilter,
+    (from, to): (DateTime<Utc>, DateTime<Utc>),
+    limit: u32,
+) -> Result<Vec<Order>, sqlx::Error> {
+    sqlx::query_as(
+        "-- list scheduled orders
+         SELECT * FROM orders
+         WHERE starts_at IS NOT NULL AND closed_at IS NULL AND pickup_at >= $1 AND pickup_at < $2
+           AND ($3::text IS NULL OR service_type = $3) AND ($4::text IS NULL OR area_id = $4)
+         ORDER BY pickup_at, id LIMIT $5",
+    )
+    .persistent(false)
+    .bind(from)
+    .bind(to)
+    .bind(&filter.service_type)
+    .bind(&filter.area)
+    .bind(i64::from(limit))
+    .fetch_all(db)
+    .await
+}
+
 /// Returns at most `limit` orders that wait for a person, those that have waited longest first. They are PENDING, under
 /// review, or on a trip whose next step is overdue. Overdue trips are found through the 2,000 oldest open alerts.
 pub async fn list_to_decide(db: &Pool, limit: u32) -> Result<Vec<Order>, sqlx::Error> {

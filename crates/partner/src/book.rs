@@ -68,9 +68,10 @@ pub async fn ask_and_learn(
     };
     let (places, policy) = (&places, check::policy_for_pause(&partners.orders.areas, &s.order).await);
     let rules = partner_rules(&policy, partner);
+    let pickup_at = s.order.pickup_at.filter(|_| partner.config.lead.is_some());
     let called = partner
         .call_throttled(&partners.core.store, &*partners.core.rng, PartnerCall::Book, |client| async move {
-            client.create_booking(&s.order, booking, places).await
+            client.create_booking(&s.order, booking, places, pickup_at).await
         })
         .await;
     match called {

@@ -50,6 +50,7 @@ impl AdmissionConfig {
             bypass_enabled: self.bypass_enabled,
             bypass_levels: self.bypass_loyalty_levels.clone(),
             max_bypass_percentage: self.max_bypass_percentage,
+            max_scheduled_per_hour: None,
             enabled: true,
             priority: 0,
         }

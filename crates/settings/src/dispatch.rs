@@ -11,6 +11,7 @@ use model::{
     partner::choice::ListedPartner,
     policy::{DispatchPolicy, ExhaustionAction, Wave},
     ranking::RankingWeights,
+    schedule::SchedulePolicy,
 };
 use serde::{Deserialize, Serialize};
 
@@ -53,6 +54,14 @@ pub struct DispatchConfig {
     #[serde(with = "duration")]
     #[garde(custom(time_within(NONE..=YEAR)))]
     pub completion_within: Duration,
+    #[serde(with = "duration")]
+    #[garde(custom(time_within(NONE..=YEAR)))]
+    pub lead: Duration,
+    #[serde(with = "duration")]
+    #[garde(custom(time_within(NONE..=YEAR)))]
+    pub warn_before: Duration,
+    #[garde(custom(number_within(0.0..=365.0)))]
+    pub max_days_ahead: u16,
 }
 
 /// One entry of `[[service_types.NAME.waves]]`. Rules between waves are in `rules`.
@@ -128,6 +137,9 @@ pub struct DispatchOverrides {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[garde(dive)]
     pub waves: Option<Vec<WaveConfig>>,
+    #[serde(with = "duration::option", skip_serializing_if = "Option::is_none")]
+    #[garde(custom(time_within(NONE..=YEAR)))]
+    pub lead: Option<Duration>,
     /// Partner that finds the driver; `None` for our own fleet.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[garde(skip)]
@@ -180,6 +192,22 @@ impl Config {
     pub fn allows_several_offers(&self) -> bool {
         let own = self.service_types.values().filter_map(|own| own.offers_per_driver);
         own.chain([self.dispatch.offers_per_driver]).any(|most| most > 1)
+    }
+
+    /// Returns the settings for orders with a pickup time. The partner that is chosen at the start of dispatch must accept
+    /// the booking, so the shortest lead of the listed partners applies.
+    pub fn schedule_policy(&self, service_type: &ServiceType) -> SchedulePolicy {
+        let base = &self.dispatch;
+        let own = self.service_types.get(service_type);
+        let usual = own.and_then(|own| own.lead).unwrap_or(base.lead);
+        let listed = own.map(DispatchOverrides::listed_partners).unwrap_or_default();
+        let lead_at = |partner: &ListedPartner| self.partners.get(&partner.name).and_then(|partner| partner.lead);
+        let lead = listed.iter().map(|partner| lead_at(partner).unwrap_or(usual)).min();
+        SchedulePolicy {
+            lead: lead.unwrap_or(usual),
+            warn_before: base.warn_before,
+            max_days_ahead: base.max_days_ahead,
+        }
     }
 
     /// Returns the durations and options of a service type. A type that is no longer configured uses the defaults.

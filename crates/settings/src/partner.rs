@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use garde::Validate;
 use model::{
-    bounds::{DAY, MS, NONE, number_within, time_within},
+    bounds::{DAY, MS, NONE, YEAR, number_within, time_within},
     duration,
     partner::PollConfig,
 };
@@ -57,6 +57,11 @@ pub struct PartnerConfig {
     /// Whether the partner's API has the call for changed contents and the contact of a booking.
     #[serde(default)]
     pub details: bool,
+    /// Time between the booking and the pickup of a scheduled order, at a partner that accepts pre-bookings. `None`: the
+    /// partner accepts none, and the lead of the service type applies.
+    #[serde(default, with = "duration::option", skip_serializing_if = "Option::is_none")]
+    #[garde(custom(time_within(NONE..=YEAR)))]
+    pub lead: Option<Duration>,
     #[serde(default)]
     #[garde(dive)]
     pub poll: PollConfig,
@@ -84,6 +89,7 @@ impl PartnerConfig {
             max_concurrent: default_concurrent(),
             max_concurrent_per_process: default_concurrent_per_process(),
             details: false,
+            lead: None,
             poll: PollConfig::default(),
             breaker: BreakerConfig::default(),
         }

@@ -11,6 +11,7 @@ use model::{
     ids::{PartnerName, ProviderName, ServiceType},
     key_name::KeyName,
     messages::routes::LOG,
+    schedule::SchedulePolicy,
 };
 
 use super::{Config, TaskSchedule, WaveConfig};
@@ -22,8 +23,8 @@ const MOST_WAVES: usize = 10;
 
 type CrossRule = fn(&Config, &mut Report);
 
-const CROSS_RULES: [CrossRule; 6] =
-    [check_names, check_service_types, check_queues, check_scale, check_routes, check_schedules];
+const CROSS_RULES: [CrossRule; 7] =
+    [check_names, check_service_types, check_leads, check_queues, check_scale, check_routes, check_schedules];
 
 /// Rule for the names of a table. The names become part of job ids, metrics and Redis keys.
 struct NameRule {
@@ -155,6 +156,21 @@ fn check_waves(waves: &[WaveConfig], asks_at_once: bool, attempt: Duration, path
     if total > attempt {
         let [total, attempt] = [total, attempt].map(format_duration);
         refuse(format!("`for` adds up to {total}, more than the attempt ({attempt})"));
+    }
+}
+
+/// A warning before the start of dispatch would be sent for every scheduled order.
+fn check_leads(config: &Config, report: &mut Report) {
+    for name in config.service_types.keys() {
+        let SchedulePolicy { lead, warn_before, .. } = config.schedule_policy(name);
+        if lead < warn_before {
+            let (lead, warn_before) = (humantime::format_duration(lead), humantime::format_duration(warn_before));
+            let problem = format!(
+                "lead is {lead}, less than dispatch.warn_before ({warn_before}): dispatchers would be warned of every \
+                 scheduled order before its dispatch starts"
+            );
+            report.append(Path::new("service_types").join(name), Error::new(problem));
+        }
     }
 }
 

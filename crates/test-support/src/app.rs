@@ -23,6 +23,7 @@ use foundation::{
     config::database::DatabaseConfig,
     core::CoreParts,
     db::{self, history_days},
+    system::DatabaseClock,
 };
 use maintenance::{
     audit,
@@ -242,6 +243,7 @@ fn set_core(parts: &mut CoreParts, clock: Option<&Arc<AtomicU64>>) {
     parts.patience = HINT_TIMEOUT;
     if let Some(clock) = clock {
         parts.clock = Arc::new(MovedClock(clock.clone()));
+        parts.database_clock = DatabaseClock::new(parts.clock.clone());
     }
 }
 

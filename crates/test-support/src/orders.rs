@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use chrono::{DateTime, Utc};
 use jobs::OrderId;
 
 use crate::{TestApp, by};
@@ -10,13 +11,14 @@ use model::{
     actor::Actor,
     decide::{Decision, actions},
     ids::{DriverId, OfferId},
+    input::GivenTime,
     location::OrderLocation,
-    order::{Offer, OfferState, OrderStatus, Snapshot},
+    order::{Offer, OfferState, OrderStatus, PaymentStatus, Snapshot},
 };
 use orders::{
     accept,
     commit::{ChangeError, ChangeOutcome},
-    create::{self, NewOrder},
+    create::{self, CreateError, NewOrder},
     fleet::drivers::{self, NewDriver},
     query, store,
     update::update_order,
@@ -95,8 +97,25 @@ impl TestApp {
     }
 
     pub async fn order_of(&self, order: &str, service_type: &str, payment: &str) -> Snapshot {
-        let new = new_order(order, service_type, payment);
-        create::create_order(&self.app.orders, id(order), &new, &by("producer:test")).await.unwrap()
+        self.create(order, |new| {
+            new.service_type = service_type.into();
+            new.payment_status = payment.to_owned().try_into().unwrap();
+        })
+        .await
+        .unwrap()
+    }
+
+    /// Creates an unpaid RIDE with a pickup at this time.
+    pub async fn order_at(&self, order: &str, pickup_at: DateTime<Utc>) -> Snapshot {
+        let pickup_at: GivenTime = pickup_at.to_rfc3339().parse().unwrap();
+        self.create(order, |new| new.pickup_at = Some(pickup_at)).await.unwrap()
+    }
+
+    /// Creates an unpaid RIDE with these changes.
+    pub async fn create(&self, order: &str, change: impl FnOnce(&mut NewOrder)) -> Result<Snapshot, CreateError> {
+        let mut new = new_order(order, "RIDE", "UNPAID");
+        change(&mut new);
+        create::create_order(&self.app.orders, id(order), &new, &by("producer:test")).await
     }
 
     pub async fn snapshot(&self, order: &str) -> Snapshot {

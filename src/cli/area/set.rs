@@ -53,6 +53,9 @@ pub(in crate::cli) struct AreaSetArgs {
     bypass_loyalty_levels: Option<Vec<String>>,
     #[arg(long)]
     max_bypass_percentage: Option<i32>,
+    /// Maximum number of scheduled orders with a pickup in the same hour
+    #[arg(long)]
+    max_scheduled_per_hour: Option<i64>,
     /// Thresholds by weekday and time of day, such as "MON-FRI 07:00-09:30=60; 22:00-02:00=30"; "" removes them
     #[arg(long)]
     schedule: Option<ThresholdSchedule>,
@@ -98,6 +101,7 @@ impl AreaSetArgs {
             "bypass_enabled": self.bypass_enabled,
             "bypass_loyalty_levels": self.bypass_loyalty_levels,
             "max_bypass_percentage": self.max_bypass_percentage,
+            "max_scheduled_per_hour": self.max_scheduled_per_hour,
             "schedule": self.schedule.as_ref().map(ThresholdSchedule::entries),
             "enabled": self.enabled,
             "priority": self.priority,

@@ -9,6 +9,7 @@ use super::print_order_view;
 use crate::cli::{output, remote::ApiClient};
 use model::{
     ids::{AreaId, ServiceType},
+    input::GivenTime,
     texts::LanguageTag,
 };
 
@@ -71,6 +72,9 @@ pub(in crate::cli) struct OrderCreateArgs {
     /// Label that the driver must have, such as wheelchair; may be repeated
     #[arg(long, value_name = "LABEL")]
     requires: Vec<String>,
+    /// Time of the pickup with its offset, such as 2026-01-09T16:30:00+07:00 [default: as soon as possible]
+    #[arg(long, value_name = "TIME")]
+    pickup_at: Option<GivenTime>,
     #[arg(long)]
     json: bool,
 }
@@ -101,6 +105,7 @@ impl OrderCreateArgs {
             "dropoff": self.dropoff_lat.zip(self.dropoff_lng).map(|(lat, lng)| place_json(lat, lng, self.dropoff_address)),
             "notes": self.notes,
             "contact": contact,
+            "pickup_at": self.pickup_at,
             "metadata": (!self.metadata.is_empty()).then(|| self.metadata.into_iter().collect::<BTreeMap<_, _>>()),
             "requires": (!self.requires.is_empty()).then_some(self.requires),
         });

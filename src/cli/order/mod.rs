@@ -360,6 +360,9 @@ fn print_order_view(view: &Value, more: impl IntoIterator<Item = (&'static str, 
         ("created", show_time(view, "created_at")),
         ("lifetime ends", show_time(view, "lifetime_deadline")),
     ];
+    if view["pickup_at"].is_string() {
+        rows.push(("pickup at", show_time(view, "pickup_at")));
+    }
     rows.extend(list_contents(view));
     let next = &view["next"];
     if next.is_object() {

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::{create::parse_metadata, print_order_view};
 use crate::cli::{output, remote::ApiClient};
+use model::input::GivenTime;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct OrderUpdateArgs {
@@ -45,6 +46,9 @@ pub(in crate::cli) struct OrderUpdateArgs {
     /// Label that the driver must have; may be repeated. Replaces all labels of the order
     #[arg(long, value_name = "LABEL")]
     requires: Vec<String>,
+    /// Time of the pickup of a scheduled order with its offset, such as 2026-01-09T16:30:00+07:00
+    #[arg(long, value_name = "TIME")]
+    pickup_at: Option<GivenTime>,
     /// Value to remove: address, dropoff, dropoff.address, notes, contact, contact.name, contact.phone, contact.email,
     /// metadata, metadata.KEY or requires; may be repeated
     #[arg(long, value_name = "NAME", value_parser = parse_removal)]
@@ -118,6 +122,9 @@ impl OrderUpdateArgs {
         if !self.requires.is_empty() {
             set_member(&mut patch, &["requires"], json!(self.requires));
         }
+        if let Some(pickup_at) = self.pickup_at {
+            set_member(&mut patch, &["pickup_at"], json!(pickup_at));
+        }
         for (key, value) in &self.metadata {
             set_member(&mut patch, &["metadata", key], json!(value));
         }
@@ -164,6 +171,10 @@ mod tests {
         assert_eq!(
             patch("ORD-1 --remove address --remove dropoff --remove contact.phone"),
             json!({ "pickup": { "address": null }, "dropoff": null, "contact": { "phone": null } })
+        );
+        assert_eq!(
+            patch("ORD-1 --pickup-at 2026-01-09T16:30:00+07:00"),
+            json!({ "pickup_at": "2026-01-09T09:30:00Z" })
         );
         assert!(Line::try_parse_from(["update", "ORD-1", "--remove", "pickup"]).is_err());
         assert!(Line::try_parse_from(["update", "ORD-1", "--lat", "1"]).is_err());

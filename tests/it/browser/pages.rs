@@ -14,6 +14,7 @@ pub(super) const PAGES: [&str; 21] = [
     "/alerts?show=all",
     "/orders",
     "/orders?status=COMPLETED&held=false",
+    "/scheduled",
     "/refunds",
     "/areas",
     "/drivers",

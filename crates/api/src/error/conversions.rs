@@ -34,6 +34,7 @@ impl From<EditError> for ApiError {
         match error {
             EditError::Invalid(broken) => broken.into(),
             EditError::VersionChanged(_) => Self::Changed(error.to_string()),
+            EditError::NoRoom(answer) => Self::NoRoom(answer, ReplyLanguage::English),
             EditError::Change(error) => error.into(),
         }
     }

@@ -60,6 +60,7 @@ pub(crate) fn example_area_limits() -> Value {
         "bypass_enabled": true,
         "bypass_loyalty_levels": ["VOYAGER", "ELITE"],
         "max_bypass_percentage": 20,
+        "max_scheduled_per_hour": 40,
         "schedule": [{ "days": ["MON", "FRI"], "from": "07:00", "to": "09:30", "max_waiting_orders": 60 }],
         "enabled": true,
         "priority": 0,
@@ -174,6 +175,7 @@ pub(crate) fn example_status() -> Value {
             "bypass_enabled": true,
             "bypass_loyalty_levels": ["ELITE", "VOYAGER"],
             "max_bypass_percentage": 20,
+            "max_scheduled_per_hour": 40,
             "enabled": true,
             "priority": 0,
             "time_zone": "Asia/Jakarta",
@@ -207,6 +209,7 @@ pub(crate) fn example_step(step: OrderStep) -> Value {
     let (status, previous_status, reason) = match step {
         OrderStep::Created => ("DISPATCHING", None, "ORDER_CREATED"),
         OrderStep::Updated => ("DRIVER_ASSIGNED", Some("DRIVER_ASSIGNED"), "CONTENTS_CHANGED"),
+        OrderStep::Scheduled => ("SCHEDULED", None, "ORDER_CREATED"),
         OrderStep::Offered => ("DISPATCHING", Some("DISPATCHING"), "ATTEMPT_STARTED"),
         OrderStep::Assigned => ("DRIVER_ASSIGNED", Some("DISPATCHING"), "OFFER_ACCEPTED"),
         OrderStep::PickedUp => ("PICKED_UP", Some("DRIVER_ASSIGNED"), "PICKED_UP"),

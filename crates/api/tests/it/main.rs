@@ -6,6 +6,7 @@
 //! * `staff`: staff actions. `bindings`: bindings, plans and OTPs. `command_line`: requests of the command line.
 //! * `stream`: the event feed. `audit`: the record of each change. `seen`: each request has an id and is counted.
 //! * `outages`: servers that are down. `waits`: every wait on a server ends. `connections`: sockets that send nothing.
+//! * `scheduled`: orders with a pickup time.
 //! * `late_work`: creations while jobs are late.
 //! * `metrics`: gauges read at each scrape, also while a server is down.
 
@@ -28,6 +29,7 @@ mod metrics;
 mod openapi;
 mod outages;
 mod plain_text;
+mod scheduled;
 mod seen;
 mod staff;
 mod stream;

@@ -27,6 +27,9 @@ pub struct EffectiveLimits {
     pub bypass_enabled: bool,
     pub bypass_loyalty_levels: Vec<LoyaltyLevel>,
     pub max_bypass_percentage: i64,
+    /// Maximum number of scheduled orders with a pickup in the same hour; null: no limit.
+    #[schema(required)]
+    pub max_scheduled_per_hour: Option<i64>,
     pub enabled: bool,
     /// Priority of the limits. If two are equal, the priorities of the areas decide.
     pub priority: i32,
@@ -59,6 +62,7 @@ pub fn resolve_limits(
         bypass_enabled: limits.bypass_enabled,
         bypass_loyalty_levels: limits.bypass_levels,
         max_bypass_percentage: limits.max_bypass_percentage,
+        max_scheduled_per_hour: limits.max_scheduled_per_hour,
         enabled: limits.enabled,
         priority: limits.priority,
         time_zone: zone.name(),

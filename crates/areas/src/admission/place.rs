@@ -10,6 +10,7 @@
 
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use jobs::OrderId;
 use model::{
     admission::{
@@ -27,6 +28,7 @@ use crate::{
         waiting::{self, PlaceOutcome},
     },
     capability::Areas,
+    rules::AdmissionRules,
     standings::AreaStanding,
 };
 
@@ -43,6 +45,15 @@ pub struct WaitingPlace {
     pub verdict: Option<RequestVerdict>,
     /// Load of the area at the time of the request.
     pub met: AreaCount,
+    /// Limit of a scheduled order's hour; `None`: no check.
+    pub hour: Option<HourLimit>,
+}
+
+/// Limit of scheduled orders with a pickup in the same hour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HourLimit {
+    pub from: DateTime<Utc>,
+    pub limit: i64,
 }
 
 /// A place in a Redis set, and its order.
@@ -96,7 +107,9 @@ impl WrittenPlace {
 impl WaitingPlace {
     /// Returns a guard that frees the place if it is dropped before the order's write starts.
     pub fn hold_for(&self, areas: &Areas, seeker: PlaceSeeker<'_>) -> HeldPlace {
-        HeldPlace(self.area.as_ref().map(|area| PlaceInSet {
+        // Without a verdict, no place was taken.
+        let area = self.area.as_ref().filter(|_| self.verdict.is_some());
+        HeldPlace(area.map(|area| PlaceInSet {
             areas: areas.clone(),
             at: AreaKey::new(area, seeker.service_type),
             order: seeker.order.clone(),
@@ -131,7 +144,27 @@ impl<'a> PlaceSeeker<'a> {
 /// [`record_taken`] counts a reservation after its order was written.
 pub async fn take_place(areas: &Areas, seeker: PlaceSeeker<'_>) -> Result<WaitingPlace, AdmissionAnswer> {
     let rules = areas.rules.get();
-    // The location has precedence over the area that the producer names.
+    let Some(area) = locate(areas, &rules, seeker)? else { return Ok(place_outside(seeker)) };
+    match seek_place(areas, &rules, area, seeker).await {
+        Ok(place) => Ok(place),
+        Err((why, known)) => Err(refuse(areas, &rules, seeker, area, why, known).await),
+    }
+}
+
+/// Returns the place of an order whose area does not decide. Without areas, or while the flag does not cover the request,
+/// the area is only text from the producer.
+fn place_outside(seeker: PlaceSeeker<'_>) -> WaitingPlace {
+    let area = seeker.area.cloned();
+    WaitingPlace { area, limit: None, lifetime: None, verdict: None, met: AreaCount::default(), hour: None }
+}
+
+/// Returns the area of the order; `None` if no area decides. The location has precedence over the area that the producer
+/// names.
+fn locate<'a>(
+    areas: &Areas,
+    rules: &'a AdmissionRules,
+    seeker: PlaceSeeker<'a>,
+) -> Result<Option<&'a AreaId>, AdmissionAnswer> {
     let located = rules.find_area(seeker.pickup, seeker.service_type).map(|area| &area.id);
     // Same as the check: a named area does not admit a pickup outside all areas.
     if located.is_none() && rules.refuses_outside(seeker.asker) {
@@ -139,28 +172,45 @@ pub async fn take_place(areas: &Areas, seeker: PlaceSeeker<'_>) -> Result<Waitin
         count::record_verdict(areas, seeker.to_request(None), outside, AreaCount::default());
         return Err(AdmissionAnswer::NoArea);
     }
-    let known = |name: &AreaId| rules.geofence.get(name).is_some_and(|area| area.serves(seeker.service_type));
-    let Some(area) = located.or_else(|| seeker.area.filter(|name| known(name))) else {
-        // Without areas, or while the flag does not cover this request, the area is only text from the producer.
-        let area = seeker.area.cloned();
-        return Ok(WaitingPlace { area, limit: None, lifetime: None, verdict: None, met: AreaCount::default() });
-    };
+    Ok(located.or_else(|| seeker.area.filter(|name| is_served(rules, name, seeker.service_type))))
+}
+
+fn is_served(rules: &AdmissionRules, area: &AreaId, service_type: &ServiceType) -> bool {
+    rules.geofence.get(area).is_some_and(|area| area.serves(service_type))
+}
+
+/// Counts a refusal by this area and returns its answer. `known` is the load of the area.
+async fn refuse(
+    areas: &Areas,
+    rules: &AdmissionRules,
+    seeker: PlaceSeeker<'_>,
+    area: &AreaId,
+    why: AdmissionRefusal,
+    known: Option<AreaStanding>,
+) -> AdmissionAnswer {
     let now = areas.core.database_clock.now();
-    let (limits, rule) = check::resolve_rule(&rules, area, seeker.service_type, seeker.asker, now);
+    let (limits, _) = check::resolve_rule(rules, area, seeker.service_type, seeker.asker, now);
+    let met = AreaCount { waiting: known.map(|seen| seen.standing.waiting), threshold: limits.max_waiting };
+    count::record_verdict(areas, seeker.to_request(Some(area)), RequestVerdict::Refused(why.into()), met);
+    let seen = known.unwrap_or_default();
+    let told = check::describe_area(areas, rules, area, seeker.service_type, seeker.asker, &limits, &seen);
+    let nearby = check::find_nearby_areas(areas, rules, seeker.pickup, area, seeker.service_type).await;
+    AdmissionAnswer::Refused(why, AreaDetails { nearby, ..told })
+}
+
+/// Takes a place in this area, or returns the reason for a refusal and the load of the area.
+async fn seek_place(
+    areas: &Areas,
+    rules: &AdmissionRules,
+    area: &AreaId,
+    seeker: PlaceSeeker<'_>,
+) -> Result<WaitingPlace, (AdmissionRefusal, Option<AreaStanding>)> {
+    let now = areas.core.database_clock.now();
+    let (limits, rule) = check::resolve_rule(rules, area, seeker.service_type, seeker.asker, now);
     let lifetime = rules.durations_for(area, seeker.service_type).lifetime;
     let threshold = limits.max_waiting;
-    let refuse = async |why: AdmissionRefusal, known: Option<AreaStanding>| {
-        let verdict = RequestVerdict::Refused(why.into());
-        let met = AreaCount { waiting: known.map(|seen| seen.standing.waiting), threshold };
-        count::record_verdict(areas, seeker.to_request(Some(area)), verdict, met);
-        let seen = known.unwrap_or_default();
-        let told = check::describe_area(areas, &rules, area, seeker.service_type, seeker.asker, &limits, &seen);
-        let nearby = check::find_nearby_areas(areas, &rules, seeker.pickup, area, seeker.service_type).await;
-        AdmissionAnswer::Refused(why, AreaDetails { nearby, ..told })
-    };
     if let AdmissionGate::Closed(why) = rule.gate {
-        let known = check::read_standing(areas, area, seeker.service_type).await;
-        return Err(refuse(why, known).await);
+        return Err((why, check::read_standing(areas, area, seeker.service_type).await));
     }
     let waits = lifetime.unwrap_or_else(|| areas.config.policy_for_type(seeker.service_type).lifetime);
     let at = AreaKey::new(area, seeker.service_type);
@@ -191,7 +241,7 @@ pub async fn take_place(areas: &Areas, seeker: PlaceSeeker<'_>) -> Result<Waitin
         }
     };
     if let (AdmissionVerdict::Refused(why), false) = (verdict, rule.shadow) {
-        return Err(refuse(why, known).await);
+        return Err((why, known));
     }
     Ok(WaitingPlace {
         area: Some(area.clone()),
@@ -199,7 +249,112 @@ pub async fn take_place(areas: &Areas, seeker: PlaceSeeker<'_>) -> Result<Waitin
         lifetime,
         verdict: Some(RequestVerdict::new(verdict, rule.shadow)),
         met: AreaCount { waiting: known.map(|seen| seen.standing.waiting), threshold },
+        hour: None,
     })
+}
+
+/// Returns the place of an order that is created for later. It does not count as waiting yet, so only the limit of its
+/// hour applies, which Postgres checks.
+pub async fn schedule(
+    areas: &Areas,
+    seeker: PlaceSeeker<'_>,
+    pickup_at: DateTime<Utc>,
+) -> Result<WaitingPlace, AdmissionAnswer> {
+    let rules = areas.rules.get();
+    let Some(area) = locate(areas, &rules, seeker)? else { return Ok(place_outside(seeker)) };
+    let lifetime = rules.durations_for(area, seeker.service_type).lifetime;
+    let hour = hour_limit(areas, &rules, area, seeker.service_type, pickup_at);
+    let place = WaitingPlace { area: Some(area.clone()), lifetime, hour, ..place_outside(seeker) };
+    // Most refusals need no lock. The creation counts again.
+    match hour {
+        Some(hour) if !has_room_in_hour(areas, area, seeker.service_type, hour).await => {
+            Err(refuse_hour(areas, seeker, area, hour).await)
+        }
+        _ => Ok(place),
+    }
+}
+
+/// Returns the limit of the hour of this pickup, on the clock of the area.
+pub fn hour_limit(
+    areas: &Areas,
+    rules: &AdmissionRules,
+    area: &AreaId,
+    service_type: &ServiceType,
+    pickup_at: DateTime<Utc>,
+) -> Option<HourLimit> {
+    let limit = rules.limits_for(area, service_type).max_scheduled_per_hour?;
+    let own_zone = rules.geofence.get(area).and_then(|area| area.time_zone);
+    let zone = own_zone.unwrap_or(areas.config.admission.time_zone);
+    Some(HourLimit { from: zone.hour_start(pickup_at), limit })
+}
+
+/// Returns whether another order may be scheduled in this hour; true if Postgres does not answer.
+pub async fn has_room_in_hour(areas: &Areas, area: &AreaId, service_type: &ServiceType, hour: HourLimit) -> bool {
+    let scheduled = waiting::count_scheduled(&areas.core.db, area, service_type, hour.from).await;
+    scheduled.map_or(true, |scheduled| scheduled < hour.limit)
+}
+
+/// Returns the answer if the hour of the new pickup `to` is full. An order that stays in its hour keeps its place.
+pub async fn find_full_hour(
+    areas: &Areas,
+    seeker: PlaceSeeker<'_>,
+    area: &AreaId,
+    (from, to): (Option<DateTime<Utc>>, DateTime<Utc>),
+) -> Option<AdmissionAnswer> {
+    let rules = areas.rules.get();
+    let hour_of = |at| hour_limit(areas, &rules, area, seeker.service_type, at);
+    let hour = hour_of(to)?;
+    if from.and_then(hour_of) == Some(hour) || has_room_in_hour(areas, area, seeker.service_type, hour).await {
+        return None;
+    }
+    Some(refuse_hour(areas, seeker, area, hour).await)
+}
+
+/// Counts a refusal because the hour of a scheduled order is full, and returns its answer.
+pub async fn refuse_hour(areas: &Areas, seeker: PlaceSeeker<'_>, area: &AreaId, hour: HourLimit) -> AdmissionAnswer {
+    let answer = refuse(areas, &areas.rules.get(), seeker, area, AdmissionRefusal::Full, None).await;
+    let AdmissionAnswer::Refused(why, told) = answer else { return answer };
+    let (waiting, threshold) = (hour.limit, hour.limit);
+    AdmissionAnswer::Refused(why, AreaDetails { waiting, threshold, with_bypass: None, nearby: Vec::new(), ..told })
+}
+
+/// Result of asking for a place at the start of a scheduled order.
+#[derive(Debug, Clone, PartialEq)]
+pub enum StartPlace {
+    Taken(WaitingPlace),
+    Refused(AdmissionRefusal),
+}
+
+/// Takes a place in the area of a scheduled order whose dispatch is to start. The area was found at its creation. A
+/// refusal is counted only if it `is_first`, because the order asks again by itself.
+pub async fn take_place_at_start(areas: &Areas, seeker: PlaceSeeker<'_>, is_first: bool) -> StartPlace {
+    let rules = areas.rules.get();
+    let Some(area) = seeker.area.filter(|area| is_served(&rules, area, seeker.service_type)) else {
+        return StartPlace::Taken(place_outside(seeker));
+    };
+    match seek_place(areas, &rules, area, seeker).await {
+        Ok(place) => StartPlace::Taken(place),
+        Err((why, known)) => {
+            if is_first {
+                record_refused_start(areas, seeker, area, why, known.map(|seen| seen.standing.waiting));
+            }
+            StartPlace::Refused(why)
+        }
+    }
+}
+
+/// Counts the first refusal at the start of a scheduled order.
+pub fn record_refused_start(
+    areas: &Areas,
+    seeker: PlaceSeeker<'_>,
+    area: &AreaId,
+    why: AdmissionRefusal,
+    waiting: Option<i64>,
+) {
+    let now = areas.core.database_clock.now();
+    let threshold = areas.rules.get().limits_at(area, seeker.service_type, now).max_waiting;
+    let met = AreaCount { waiting, threshold };
+    count::record_verdict(areas, seeker.to_request(Some(area)), RequestVerdict::Refused(why.into()), met);
 }
 
 /// Counts an order that has been written and has its place.

@@ -24,7 +24,7 @@ struct UncountedOrder {
     id: String,
     area_id: AreaId,
     service_type: ServiceType,
-    created_at: DateTime<Utc>,
+    waits_since: DateTime<Utc>,
     lifetime_deadline: DateTime<Utc>,
 }
 
@@ -37,7 +37,8 @@ pub async fn count_new_orders(areas: &Areas) -> Result<usize, ServiceError> {
              DELETE FROM uncounted_orders
              WHERE order_id IN (SELECT order_id FROM uncounted_orders ORDER BY order_id LIMIT $1 FOR UPDATE SKIP LOCKED)
              RETURNING order_id)
-         SELECT o.id, o.area_id, o.service_type, o.created_at, o.lifetime_deadline
+         SELECT o.id, o.area_id, o.service_type, coalesce(o.starts_at, o.created_at) AS waits_since,
+                o.lifetime_deadline
          FROM taken t JOIN orders o ON o.id = t.order_id
          WHERE o.status IN ('PENDING_JOB_ID', 'ASSIGNED', 'DISPATCHING', 'PENDING') AND o.area_id IS NOT NULL
            AND o.lifetime_deadline > dispatchq_now()",
@@ -55,7 +56,7 @@ pub async fn count_new_orders(areas: &Areas) -> Result<usize, ServiceError> {
         add.arg(key).arg("NX");
         for order in waiting {
             let limits = rules.limits_for(&order.area_id, &order.service_type);
-            let counted_until = limits.counted_until(order.created_at, order.lifetime_deadline);
+            let counted_until = limits.counted_until(order.waits_since, order.lifetime_deadline);
             add.arg(counted_until.timestamp_millis()).arg(order.id.as_str());
         }
         areas.core.query_optional::<i64>("count orders", &add).await.map_err(ServiceError::Incomplete)?;

@@ -188,7 +188,7 @@ pub fn build_update(rules: &AdmissionRules, was_waiting: bool, order: &Order, no
         return None;
     }
     let limits = rules.limits_for(area, &order.service_type);
-    let counted_until = limits.counted_until(order.created_at, order.lifetime_deadline);
+    let counted_until = limits.counted_until(order.dispatch_start(), order.lifetime_deadline);
     if waits {
         let mut add = cmd("ZADD");
         add.arg(redis_keys::waiting_orders(area, &order.service_type))
@@ -197,7 +197,7 @@ pub fn build_update(rules: &AdmissionRules, was_waiting: bool, order: &Order, no
         return Some(add.into());
     }
     let found_driver = order.driver_id.is_some();
-    let waited = found_driver.then(|| (now - order.created_at).as_seconds_f64().max(0.0).to_string());
+    let waited = found_driver.then(|| (now - order.dispatch_start()).as_seconds_f64().max(0.0).to_string());
     let was_counted = now < counted_until;
     Some(leave_command(area, &order.service_type, &order.id, waited, was_counted))
 }
@@ -244,6 +244,24 @@ pub async fn count_waiting(db: &Pool, area: &AreaId, service_type: &ServiceType)
     .await
 }
 
+/// Returns the number of open scheduled orders with a pickup in the hour from `from`.
+pub async fn count_scheduled(
+    db: &Pool,
+    area: &AreaId,
+    service_type: &ServiceType,
+    from: DateTime<Utc>,
+) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar(
+        "-- count scheduled
+         SELECT dispatchq_scheduled($1, $2, $3)",
+    )
+    .bind(area)
+    .bind(service_type)
+    .bind(from)
+    .fetch_one(db)
+    .await
+}
+
 /// Differences that a comparison with Postgres found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct WaitingDrift {
@@ -256,7 +274,7 @@ struct WaitingOrder {
     area_id: AreaId,
     service_type: ServiceType,
     id: String,
-    created_at: DateTime<Utc>,
+    waits_since: DateTime<Utc>,
     lifetime_deadline: DateTime<Utc>,
 }
 
@@ -287,7 +305,8 @@ pub async fn repair_waiting_sets(areas: &Areas, suspects: &mut SuspectMembers) -
     }
     let waiters: Vec<WaitingOrder> = sqlx::query_as(
         "-- who waits
-         SELECT area_id, service_type, id, created_at, lifetime_deadline FROM orders
+         SELECT area_id, service_type, id, coalesce(starts_at, created_at) AS waits_since, lifetime_deadline
+         FROM orders
          WHERE searching AND area_id IS NOT NULL
            AND lifetime_deadline > dispatchq_now()",
     )
@@ -302,7 +321,7 @@ pub async fn repair_waiting_sets(areas: &Areas, suspects: &mut SuspectMembers) -
     let redis_now_ms = seconds * 1000 + micros / 1000;
     for w in waiters {
         let limits = rules.limits_for(&w.area_id, &w.service_type);
-        let counted_until = limits.counted_until(w.created_at, w.lifetime_deadline);
+        let counted_until = limits.counted_until(w.waits_since, w.lifetime_deadline);
         if counted_until > now {
             let waiting = by_set.entry(redis_keys::waiting_orders(&w.area_id, &w.service_type)).or_default();
             waiting.insert(w.id, redis_now_ms + (counted_until - now).num_milliseconds());

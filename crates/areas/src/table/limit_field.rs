@@ -16,6 +16,7 @@ pub enum LimitField {
     BypassEnabled,
     BypassLoyaltyLevels,
     MaxBypassPercentage,
+    MaxScheduledPerHour,
     Schedule,
     Enabled,
     Priority,
@@ -27,7 +28,7 @@ pub enum LimitField {
 pub struct UnknownLimit(String);
 
 impl LimitField {
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::MaxWaitingOrders,
         Self::WaitingTimeout,
         Self::DispatchTimeout,
@@ -39,6 +40,7 @@ impl LimitField {
         Self::BypassEnabled,
         Self::BypassLoyaltyLevels,
         Self::MaxBypassPercentage,
+        Self::MaxScheduledPerHour,
         Self::Schedule,
         Self::Enabled,
         Self::Priority,
@@ -57,6 +59,7 @@ impl LimitField {
             Self::BypassEnabled => "bypass_enabled",
             Self::BypassLoyaltyLevels => "bypass_loyalty_levels",
             Self::MaxBypassPercentage => "max_bypass_percentage",
+            Self::MaxScheduledPerHour => "max_scheduled_per_hour",
             Self::Schedule => "schedule",
             Self::Enabled => "enabled",
             Self::Priority => "priority",

@@ -40,6 +40,8 @@ pub struct LimitsRow {
     pub bypass_enabled: Option<bool>,
     pub bypass_loyalty_levels: Option<Vec<String>>,
     pub max_bypass_percentage: Option<i32>,
+    /// Maximum number of scheduled orders with a pickup in the same hour; null: no limit.
+    pub max_scheduled_per_hour: Option<i64>,
     /// Thresholds by weekday and time of day, in the area's time zone; null: the same at all times.
     #[schema(value_type = Option<Vec<ScheduledThreshold>>)]
     pub schedule: Option<Value>,
@@ -82,6 +84,9 @@ pub struct LimitsChange {
     pub bypass_loyalty_levels: Option<Vec<String>>,
     #[schema(minimum = 0, maximum = 1000)]
     pub max_bypass_percentage: Option<i32>,
+    /// Maximum number of scheduled orders (`pickup_at`) with a pickup in the same hour of the area's clock.
+    #[schema(minimum = 0, maximum = 1000000)]
+    pub max_scheduled_per_hour: Option<i64>,
     /// Thresholds by weekday and time of day, in the area's time zone, instead of `max_waiting_orders`; empty: none.
     pub schedule: Option<Vec<ScheduledThreshold>>,
     pub enabled: Option<bool>,
@@ -114,6 +119,7 @@ impl LimitsChange {
             LimitField::BypassEnabled => self.bypass_enabled.is_some(),
             LimitField::BypassLoyaltyLevels => self.bypass_loyalty_levels.is_some(),
             LimitField::MaxBypassPercentage => self.max_bypass_percentage.is_some(),
+            LimitField::MaxScheduledPerHour => self.max_scheduled_per_hour.is_some(),
             LimitField::Schedule => self.schedule.is_some(),
             LimitField::Enabled => self.enabled.is_some(),
             LimitField::Priority => self.priority.is_some(),
@@ -132,6 +138,7 @@ impl LimitsChange {
         }
         for (name, value, range) in [
             ("max_waiting_orders", self.max_waiting_orders, 0..=1_000_000),
+            ("max_scheduled_per_hour", self.max_scheduled_per_hour, 0..=1_000_000),
             ("waiting_timeout_sec", self.waiting_timeout_sec, 1..=604_800),
             ("order_lifetime_sec", self.order_lifetime_sec, 1..=604_800),
             ("dispatch_timeout_sec", self.dispatch_timeout_sec, 1..=86_400),
@@ -167,6 +174,7 @@ impl LimitsChange {
         set(&mut row.retry_interval_sec, self.retry_interval_sec);
         set(&mut row.busy_retry_interval_sec, self.busy_retry_interval_sec);
         set(&mut row.cooldown_period_sec, self.cooldown_period_sec);
+        set(&mut row.max_scheduled_per_hour, self.max_scheduled_per_hour);
         row.low_water_percentage = self.low_water_percentage.or(row.low_water_percentage);
         row.bypass_enabled = self.bypass_enabled.or(row.bypass_enabled);
         row.max_bypass_percentage = self.max_bypass_percentage.or(row.max_bypass_percentage);
@@ -192,6 +200,7 @@ impl LimitsChange {
                 LimitField::BypassLoyaltyLevels => row.bypass_loyalty_levels = None,
                 LimitField::MaxBypassPercentage => row.max_bypass_percentage = None,
                 LimitField::Schedule => row.schedule = None,
+                LimitField::MaxScheduledPerHour => row.max_scheduled_per_hour = None,
                 // The installation has no value for these two fields. By default an area accepts orders, and only the
                 // priority of the area itself counts.
                 LimitField::Enabled => row.enabled = true,
@@ -284,6 +293,7 @@ pub async fn change_limits(
         .bind(row.version)
         .bind(&row.schedule)
         .bind(row.waiting_timeout_sec)
+        .bind(row.max_scheduled_per_hour)
         .execute(&mut *tx)
         .await?;
     record_change(&mut tx, author, "limits set", Some(area), before.map(|row| json!(row)), Some(json!(row))).await?;

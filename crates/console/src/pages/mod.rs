@@ -3,9 +3,9 @@
 //! * [`sign_in`]: sign-in and sign-out. [`oidc`]: sign-in at a provider of OpenID Connect. [`language`]: switch between
 //!   languages.
 //! * [`now`]: the overview page.
-//! * [`orders`]: search for orders. [`order`]: one order. [`desk`]: orders that wait for a person. [`order_map`]: map
-//!   of an order. [`ranking`]: drivers considered for an order. [`new_order`]: creation of an order by hand.
-//!   [`change_order`]: change of its contents. [`order_form`]: the fields of both forms.
+//! * [`orders`]: search for orders. [`scheduled`]: scheduled orders by hour. [`order`]: one order. [`desk`]: orders that
+//!   wait for a person. [`order_map`]: map of an order. [`ranking`]: drivers considered for an order. [`new_order`]:
+//!   creation of an order by hand. [`change_order`]: change of its contents. [`order_form`]: the fields of both forms.
 //! * [`refunds`], [`alerts`]: work of support. [`areas`], [`area`]: areas. [`admission`]: the flag of admission.
 //!   [`drivers`], [`driver`]: drivers. [`phone`]: a driver's phone number. [`contact`]: the contact of an order. [`partners`]: partners.
 //! * [`roles`]: roles that pages admit. [`rows`]: rows, forms and queries that pages share.
@@ -46,6 +46,7 @@ mod ranking;
 mod refunds;
 mod roles;
 mod rows;
+mod scheduled;
 mod sign_in;
 mod users;
 
@@ -93,6 +94,7 @@ pub(crate) fn routes(base: &str) -> Router<App> {
         .route(&at("/new-order"), get(new_order::show_page))
         .route(&at("/new-order/create"), get(new_order::to_form).post(new_order::create_order).layer(order_form_limit))
         .route(&at("/new-order/rows"), get(new_order::to_form).post(new_order::add_rows).layer(order_form_limit))
+        .route(&at("/scheduled"), get(scheduled::show_page))
         .route(&at("/desk"), get(desk::show_page))
         .route(&at("/refunds"), get(refunds::show_page))
         .route(&at("/refunds.csv"), get(refunds::export_csv))

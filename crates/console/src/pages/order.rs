@@ -186,6 +186,7 @@ fn list_facts(config: &ConsoleConfig, order: &OrderView, pickup: LatLng) -> Vec<
         (tr("order.elsewhere"), link(&links.order, Some(order.order_id.as_str())).map(Cell::html)),
         (tr("common.service_type"), Some(Cell::text(&order.service_type))),
         (tr("common.pickup"), Some(Cell::text(describe_address(pickup, order.pickup.as_ref())))),
+        (tr("order.pickup_time"), order.pickup_at.map(|at| Cell::html(Moment(at)))),
         (
             tr("order.dropoff"),
             order.dropoff.as_ref().map(|place| Cell::text(describe_address(place.as_lat_lng(), Some(place)))),

@@ -21,7 +21,7 @@ fn noon() -> DateTime<Utc> {
 }
 
 /// Returns one example per reason, with words that both sentences must contain.
-fn reasons() -> [(OrderReason, &'static [&'static str]); 19] {
+fn reasons() -> [(OrderReason, &'static [&'static str]); 21] {
     let (partner, choice) = (Some(PartnerName::from("bbd")), Some("the cheapest".to_owned()));
     let job = queue::JobId::parse("dispatch:ORD-1:1").unwrap();
     let held = |cause| OrderReason::Held { cause, reason: "they call back".to_owned() };
@@ -39,6 +39,14 @@ fn reasons() -> [(OrderReason, &'static [&'static str]); 19] {
         (
             OrderReason::Asked { attempt_no: 7, drivers: vec!["D1".into(), "D2".into()], since: noon(), until: noon() },
             &["7", "D1, D2", "2027-01-15 08:00:00 UTC"],
+        ),
+        (
+            OrderReason::Scheduled { pickup_at: Some(noon()), at: noon(), is_delayed: false },
+            &["2027-01-15 08:00:00 UTC"],
+        ),
+        (
+            OrderReason::Scheduled { pickup_at: Some(noon()), at: noon(), is_delayed: true },
+            &["2027-01-15 08:00:00 UTC"],
         ),
         (OrderReason::New { at: noon() }, &["2027-01-15 08:00:00 UTC"]),
         (OrderReason::SearchRestarts { attempts: 4, round: 9, at: noon() }, &["4", "9", "2027-01-15 08:00:00 UTC"]),
@@ -133,6 +141,7 @@ async fn job_actions_exist_in_both_languages() {
     }
     assert_eq!(describe_job("something-new:ORD-1"), "");
     for step in [
+        "DISPATCH_START",
         "OFFER_TIMEOUT",
         "NEXT_ATTEMPT",
         "NEXT_WAVE",

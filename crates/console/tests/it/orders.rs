@@ -40,6 +40,34 @@ async fn counts_follow_the_filter_and_lead_to_their_orders() {
 }
 
 #[tokio::test]
+async fn scheduled_orders_are_listed_by_local_hour() {
+    let t = TestApp::with(|config| config.admission.time_zone = "Europe/Berlin".parse().unwrap()).await;
+    let api = Api::start(&t.app).await;
+    let viewer = Browser::signed_in(&t, &api, AccountRole::Viewer).await;
+    assert!(viewer.text("/console/scheduled").await.contains("No scheduled orders"));
+    // It is 08:00 UTC, 09:00 in Berlin.
+    for (order, pickup_at) in
+        [("A", "2030-01-01T10:00:00Z"), ("B", "2030-01-01T10:59:00Z"), ("C", "2030-01-02T23:30:00Z")]
+    {
+        t.order_at(order, pickup_at.parse().unwrap()).await;
+    }
+    let page = viewer.text("/console/scheduled").await;
+    let (first, second) = ("Tue 2030-01-01 11:00 +01:00", "Thu 2030-01-03 00:00 +01:00");
+    assert!(page.contains(first) && page.contains(second) && page.contains("Europe/Berlin"), "{page}");
+    let hour = "/console/scheduled?hour=1893492000";
+    assert!(page.contains(hour), "{page}");
+    let page = viewer.text(hour).await;
+    let rows = ["A", "B", "C"].map(|order| page.contains(&format!("data-href=\"/console/orders/{order}\"")));
+    assert_eq!(rows, [true, true, false], "{page}");
+    assert!(viewer.text("/console/scheduled?service_type=RENT").await.contains("No scheduled orders"));
+    assert_eq!(viewer.get("/console/scheduled?hour=noon").await.status(), 422);
+    let page = viewer.text("/console/orders?status=SCHEDULED").await;
+    assert!(page.contains("<b>3</b> orders found:") && page.contains("Start of dispatch"), "{page}");
+    let page = viewer.text("/console/orders/A").await;
+    assert!(page.contains("Pickup time") && page.contains("Dispatch starts at"), "{page}");
+}
+
+#[tokio::test]
 async fn orders_are_listed_without_a_timely_count() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;

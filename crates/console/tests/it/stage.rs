@@ -21,6 +21,7 @@ pub(crate) const PAGES: [&str; 23] = [
     "/console/refunds",
     "/console/refunds.csv",
     "/console/alerts?show=all",
+    "/console/scheduled",
     "/console/areas",
     "/console/drivers",
     "/console/partners",
@@ -39,7 +40,7 @@ pub(crate) const PAGES: [&str; 23] = [
 ];
 /// Number of pages about orders, and number of pages for all staff. The remaining pages are for operators and admins.
 pub(crate) const ABOUT_ORDERS: usize = 8;
-pub(crate) const FOR_STAFF: usize = 13;
+pub(crate) const FOR_STAFF: usize = 14;
 
 /// A browser with a cookie. It follows no redirects.
 pub(crate) struct Browser {

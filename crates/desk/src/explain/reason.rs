@@ -16,6 +16,12 @@ pub enum OrderReason {
         cause: Option<HoldCause>,
         reason: String,
     },
+    /// The order waits for the start of its dispatch. `is_delayed`: its area had no room at the start.
+    Scheduled {
+        pickup_at: Option<DateTime<Utc>>,
+        at: DateTime<Utc>,
+        is_delayed: bool,
+    },
     /// Drivers have an offer and time to answer.
     Asked {
         attempt_no: i32,
@@ -110,6 +116,15 @@ impl fmt::Display for OrderReason {
                 };
                 let (since, until) = (clock_time(*since), clock_time(*until));
                 write!(f, "Attempt {attempt_no}: {asked} asked at {since} and {has} until {until} to answer.")
+            }
+            Self::Scheduled { pickup_at, at, is_delayed } => {
+                let pickup = pickup_at.map(|at| format!(" for pickup at {}", clock_time(at))).unwrap_or_default();
+                let at = clock_time(*at);
+                if *is_delayed {
+                    write!(f, "Scheduled{pickup}. Its area has no room; dispatch starts at {at} at the earliest.")
+                } else {
+                    write!(f, "Scheduled{pickup}: dispatch starts at {at}.")
+                }
             }
             Self::New { at } => write!(f, "New: the search for a driver starts at {}.", clock_time(*at)),
             Self::SearchRestarts { attempts, round, at } => write!(

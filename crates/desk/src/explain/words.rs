@@ -2,7 +2,7 @@
 
 use jobs::{
     ApplyCallback, CancelBooking, CompensateOrder, DispatchOrder, EscalateAlert, ExpireAttempt, ExpireOrder,
-    PollPartner, RefundOrder, RemindDispatchers, SendDetails, SendNotification, StartWave,
+    PollPartner, RefundOrder, RemindDispatchers, SendDetails, SendNotification, StartWave, WarnOfPickup,
 };
 use model::order::{BookingState, EventReason, HoldCause, OrderStatus};
 
@@ -20,6 +20,7 @@ pub fn describe_job(kind: &str) -> &'static str {
         SendDetails::KIND => "sends changed contents of the booking to the partner",
         ApplyCallback::KIND => "processes a callback of the partner",
         ExpireOrder::KIND => "ends the order if it has no driver",
+        WarnOfPickup::KIND => "warns dispatchers if the order has no driver before its pickup",
         CompensateOrder::KIND => "settles the payment of the ended order",
         CancelBooking::KIND => "cancels a booking at the partner",
         RefundOrder::KIND => "requests the refund from the payment service",
@@ -38,6 +39,11 @@ pub fn explain_status(about: &OrderSurroundings) -> OrderReason {
         return OrderReason::Held { cause: o.hold_cause.clone(), reason: reason.clone() };
     }
     match o.status {
+        OrderStatus::Scheduled => {
+            let at = o.next_attempt_at.unwrap_or_else(|| o.dispatch_start()).max(o.dispatch_start());
+            let is_delayed = o.starts_at.is_some_and(|start| at > start);
+            OrderReason::Scheduled { pickup_at: o.pickup_at, at, is_delayed }
+        }
         OrderStatus::Dispatching => match (s.live_offer(), o.next_search_at(s.now)) {
             (Some(offer), _) => OrderReason::Asked {
                 attempt_no: offer.attempt_no,
@@ -169,6 +175,7 @@ pub fn advise_operator(about: &OrderSurroundings) -> Vec<OperatorAdvice> {
             say("or search again", redispatch());
             say("or cancel it", cancel());
         }
+        OrderStatus::Scheduled => say("if the order is not wanted, cancel it", cancel()),
         OrderStatus::Dispatching | OrderStatus::PendingJobId | OrderStatus::Assigned if o.held_for_review => {
             say("search again", redispatch());
             say("or cancel it", cancel());
@@ -216,6 +223,20 @@ mod tests {
 
     fn commands(about: &OrderSurroundings) -> Vec<String> {
         advise_operator(about).into_iter().filter_map(|a| a.command).collect()
+    }
+
+    #[test]
+    fn scheduled_order_explains_its_start() {
+        let mut s = fixture::scheduled_snapshot();
+        let explain = |s: &Snapshot| explain_status(&about(s.clone())).to_string();
+        assert_eq!(
+            explain(&s),
+            "Scheduled for pickup at 2027-01-15T09:00:00Z: dispatch starts at 2027-01-15T08:40:00Z."
+        );
+        s.order.next_attempt_at = s.order.starts_at.map(|start| start + TimeDelta::minutes(1));
+        assert!(
+            explain(&s).ends_with("Its area has no room; dispatch starts at 2027-01-15T08:41:00Z at the earliest.")
+        );
     }
 
     #[test]
@@ -278,7 +299,7 @@ mod tests {
     #[test]
     fn every_job_of_an_order_has_a_description() {
         let mut s = fixture::offered_snapshot();
-        (s.order.next_poll_at, s.order.next_wave_at) = (Some(s.now), Some(s.now));
+        (s.order.next_poll_at, s.order.next_wave_at, s.order.warn_at) = (Some(s.now), Some(s.now), Some(s.now));
         s.bookings.push(Booking::new_intent(1, "bbd".into(), s.now));
         s.callbacks.push(PendingCallback { id: 1, received_at: s.now });
         s.messages.push(PendingMessage { id: 1, next_attempt_at: s.now });

@@ -23,6 +23,8 @@ struct HourCounts {
 /// ends before the hour that contains `until`, which is not over. Consecutive ranges therefore share no hour, and no
 /// hour is counted in part.
 ///
+/// Scheduled orders are left out, because they do not wait in the hour of their creation.
+///
 /// Postgres counts by quarter hours, because the hours of every time zone consist of whole quarter hours.
 pub async fn observe_hours(
     desk: &Desk,
@@ -39,7 +41,9 @@ pub async fn observe_hours(
             "-- orders of an area by quarter hour
              SELECT date_bin('15 minutes', created_at, to_timestamp(0)), count(*),
                     count(*) FILTER (WHERE status IN ('DRIVER_ASSIGNED', 'PICKED_UP', 'COMPLETED'))
-             FROM orders WHERE created_at >= $3 AND created_at < $4 AND area_id = $1 AND service_type = $2 GROUP BY 1",
+             FROM orders
+             WHERE created_at >= $3 AND created_at < $4 AND area_id = $1 AND service_type = $2 AND starts_at IS NULL
+             GROUP BY 1",
         )
         .bind(area)
         .bind(service_type)

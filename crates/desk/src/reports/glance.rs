@@ -34,6 +34,7 @@ pub struct OpenOrders {
     pub held: u64,
     /// Orders that wait for a person: PENDING or under review.
     pub to_decide: u64,
+    /// Age of the order that has waited longest, scheduled ones excluded.
     pub oldest: Option<DateTime<Utc>>,
     /// Contains only statuses that have orders.
     pub by_status: Vec<(OrderStatus, u64)>,
@@ -52,7 +53,10 @@ pub async fn count_open_orders(db: &Pool) -> Result<OpenOrders, sqlx::Error> {
     let rows: Vec<StatusCount> = sqlx::query_as(
         "-- glance at open orders
          WITH page AS MATERIALIZED (
-             SELECT status, held_for_review, created_at FROM orders WHERE closed_at IS NULL ORDER BY created_at, id LIMIT $1)
+             (SELECT status, held_for_review, created_at FROM orders
+              WHERE closed_at IS NULL AND starts_at IS NULL ORDER BY created_at, id LIMIT $1)
+             UNION ALL (SELECT status, held_for_review, starts_at FROM orders
+                        WHERE starts_at IS NOT NULL AND closed_at IS NULL ORDER BY pickup_at, id LIMIT $1))
          SELECT status, count(*) AS orders, count(*) FILTER (WHERE held_for_review) AS held,
                 count(*) FILTER (WHERE held_for_review OR status = 'PENDING') AS to_decide, min(created_at) AS oldest
          FROM page GROUP BY status ORDER BY status",
@@ -60,7 +64,8 @@ pub async fn count_open_orders(db: &Pool) -> Result<OpenOrders, sqlx::Error> {
     .bind(MOST + 1)
     .fetch_all(db)
     .await?;
-    let mut open = OpenOrders { oldest: rows.iter().map(|row| row.oldest).min(), ..OpenOrders::default() };
+    let oldest = rows.iter().filter(|row| row.status != OrderStatus::Scheduled).map(|row| row.oldest).min();
+    let mut open = OpenOrders { oldest, ..OpenOrders::default() };
     open.all = BoundedCount::new(rows.iter().map(|row| row.orders).sum());
     open.held = rows.iter().map(|row| row.held.unsigned_abs()).sum();
     open.to_decide = rows.iter().map(|row| row.to_decide.unsigned_abs()).sum();

@@ -117,6 +117,11 @@ pub const INVARIANTS: [HistoryInvariant; 19] = [
                 WHERE e.reason = 'LIFETIME_TIMEOUT' AND e.at < o.lifetime_deadline",
     },
     HistoryInvariant {
+        name: "nothing_before_the_start",
+        meaning: "a scheduled order has no offer, no booking and no attempt before its start",
+        query: include_str!("invariants/nothing_before_the_start.sql"),
+    },
+    HistoryInvariant {
         name: "refund_alert_for_each_paid_cancel",
         meaning: "a cancelled order that was ever paid has exactly one refund alert per channel",
         query: "SELECT o.id, 'no refund alert' FROM orders o

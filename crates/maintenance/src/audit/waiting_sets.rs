@@ -29,7 +29,7 @@ struct WaitingRow {
     id: String,
     area_id: AreaId,
     service_type: ServiceType,
-    created_at: DateTime<Utc>,
+    waits_since: DateTime<Utc>,
     lifetime_deadline: DateTime<Utc>,
     /// Whether the order has waited long enough for the reconciler to see it.
     is_settled: bool,
@@ -60,7 +60,7 @@ pub(super) async fn check_waiting_sets(maintenance: &Maintenance) -> Result<Vec<
     let (rules, now) = (maintenance.areas.rules.get(), maintenance.core.database_clock.now());
     for row in rows {
         let limits = rules.limits_for(&row.area_id, &row.service_type);
-        if limits.counted_until(row.created_at, row.lifetime_deadline) <= now {
+        if limits.counted_until(row.waits_since, row.lifetime_deadline) <= now {
             continue;
         }
         let key = redis_keys::waiting_orders(&row.area_id, &row.service_type);
@@ -104,7 +104,8 @@ fn name_violation(subject: String, detail: String) -> InvariantViolation {
 async fn list_waiting_rows(core: &Core, settled_since: DateTime<Utc>) -> Result<Vec<WaitingRow>, sqlx::Error> {
     sqlx::query_as(
         "-- who should be in the waiting sets
-         SELECT o.id, o.area_id, o.service_type, o.created_at, o.lifetime_deadline,
+         SELECT o.id, o.area_id, o.service_type, coalesce(o.starts_at, o.created_at) AS waits_since,
+                o.lifetime_deadline,
                 NOT EXISTS (SELECT 1 FROM order_events e
                             WHERE e.order_id = o.id AND e.at > $1
                               AND coalesce(e.from_status, '')

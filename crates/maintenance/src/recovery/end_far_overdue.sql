@@ -6,7 +6,7 @@ t AS (SELECT max(id) AS last, dispatchq_now() - $2 * interval '1 second' AS long
 SELECT t.last, array(
     SELECT id FROM page
     WHERE NOT held_for_review
-      AND ((status IN ('PENDING_JOB_ID', 'ASSIGNED', 'DISPATCHING', 'PENDING') AND NOT lifetime_waived
+      AND ((status IN ('SCHEDULED', 'PENDING_JOB_ID', 'ASSIGNED', 'DISPATCHING', 'PENDING') AND NOT lifetime_waived
             AND lifetime_deadline <= t.long_ago)
            OR (status = 'COMPENSATING' AND updated_at < t.long_ago))
     ORDER BY id)

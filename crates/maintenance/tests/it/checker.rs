@@ -23,6 +23,8 @@ async fn history_to_break() -> TestApp {
             t.accept_offer(order).await;
         }
     }
+    let pickup_at = t.snapshot("DONE").await.now + chrono::TimeDelta::hours(2);
+    t.order_at("SCHEDULED", pickup_at).await;
     let driver = t.snapshot("DONE").await.order.driver_id.unwrap();
     t.carry_out("DONE", &driver).await;
     t.assert_sound().await;
@@ -55,7 +57,7 @@ async fn reported(t: &TestApp) -> BTreeSet<(&'static str, String)> {
 }
 
 /// Invariant, the order that breaks it, and the statement.
-const BROKEN_IN_SQL: [(&str, &str, &str); 23] = [
+const BROKEN_IN_SQL: [(&str, &str, &str); 26] = [
     (
         "legal_transitions",
         "DONE",
@@ -117,6 +119,25 @@ const BROKEN_IN_SQL: [(&str, &str, &str); 23] = [
         "INSERT INTO offers (id, order_id, attempt_no, wave, round, driver_id, state, offered_at, expires_at, responded_at)
          SELECT gen_random_uuid(), order_id, attempt_no, 2, round, 'D9', 'superseded', offered_at - interval '1 second', expires_at,
                 responded_at FROM offers WHERE order_id = 'DONE'",
+    ),
+    (
+        "nothing_before_the_start",
+        "OFFERED",
+        "UPDATE orders SET pickup_at = created_at + interval '1 hour', starts_at = created_at + interval '40 minutes'
+         WHERE id = 'OFFERED'",
+    ),
+    (
+        "nothing_before_the_start",
+        "SCHEDULED",
+        "INSERT INTO offers (id, order_id, attempt_no, round, driver_id, state, offered_at, expires_at, responded_at)
+         SELECT gen_random_uuid(), id, 1, 1, 'D9', 'declined', starts_at - interval '1 ms', starts_at, starts_at
+         FROM orders WHERE id = 'SCHEDULED'",
+    ),
+    (
+        "nothing_before_the_start",
+        "SCHEDULED",
+        "INSERT INTO bookings (order_id, attempt_no, partner, state, created_at, closed_at)
+         SELECT id, 1, 'bbd', 'cancelled', starts_at - interval '1 ms', starts_at FROM orders WHERE id = 'SCHEDULED'",
     ),
     (
         "one_outcome_per_attempt",

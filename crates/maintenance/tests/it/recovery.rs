@@ -4,4 +4,5 @@ mod dead_timers;
 mod horizon;
 mod lost_timers;
 mod rebuild;
+mod scheduled;
 mod shards;

@@ -79,6 +79,8 @@ pub struct AreaLimits {
     pub bypass_levels: Vec<LoyaltyLevel>,
     /// Additional room for loyal customers, as a percentage of `max_waiting`.
     pub max_bypass_percentage: i64,
+    /// Maximum number of scheduled orders with a pickup in the same hour; `None`: no limit.
+    pub max_scheduled_per_hour: Option<i64>,
     /// If `false`, the area accepts no orders of this service type.
     pub enabled: bool,
     /// Priority where areas overlap. For this service type it takes precedence over the priority of the areas.
@@ -96,10 +98,11 @@ impl AreaLimits {
         (self.max_waiting * self.low_water_percentage).div_euclid(100).clamp(1, self.max_waiting.max(1))
     }
 
-    /// Returns until when an order counts as waiting: the end of its lifetime or of its window, whichever is first.
-    pub fn counted_until(&self, created_at: DateTime<Utc>, lifetime_deadline: DateTime<Utc>) -> DateTime<Utc> {
+    /// Returns until when an order that waits since `since` counts as waiting: the end of its lifetime or of its window,
+    /// whichever is first.
+    pub fn counted_until(&self, since: DateTime<Utc>, lifetime_deadline: DateTime<Utc>) -> DateTime<Utc> {
         let window = self.waiting_window.and_then(|window| TimeDelta::from_std(window).ok());
-        let end = window.and_then(|window| created_at.checked_add_signed(window));
+        let end = window.and_then(|window| since.checked_add_signed(window));
         end.map_or(lifetime_deadline, |end| end.min(lifetime_deadline))
     }
 
@@ -260,6 +263,7 @@ pub mod fixture {
             bypass_enabled: true,
             bypass_levels: vec![LoyaltyLevel::Elite, LoyaltyLevel::Voyager],
             max_bypass_percentage: 20,
+            max_scheduled_per_hour: None,
             enabled: true,
             priority: 0,
         }

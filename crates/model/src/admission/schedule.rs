@@ -10,6 +10,8 @@ use chrono::{DateTime, Datelike, Timelike, Utc, Weekday};
 use chrono_tz::Tz;
 use serde::{Deserialize, Serialize};
 
+use crate::schedule;
+
 const DAY_MINUTES: u32 = 24 * 60;
 const WEEK_MINUTES: u32 = 7 * DAY_MINUTES;
 /// Maximum number of entries in a schedule: one for each hour of the week.
@@ -282,6 +284,17 @@ impl AreaTimeZone {
 
     pub fn name(self) -> &'static str {
         self.0.name()
+    }
+
+    /// Returns the start of the local hour that contains this instant. An hour that a clock change repeats counts as two.
+    pub fn hour_start(self, at: DateTime<Utc>) -> DateTime<Utc> {
+        schedule::local_hour(at, self.0)
+    }
+
+    /// Returns the local start of an hour for people, such as `Mon 2026-03-30 09:00 +07:00`. The offset distinguishes the
+    /// two hours that a clock change repeats.
+    pub fn describe_hour(self, at: DateTime<Utc>) -> String {
+        at.with_timezone(&self.0).format("%a %Y-%m-%d %H:%M %:z").to_string()
     }
 
     /// Returns the local weekday and minute of the day at this instant.

@@ -159,7 +159,8 @@ pub fn cancel_order(s: &Snapshot, actor: &Actor, why: Option<String>) -> Decisio
             }
             return change.into();
         }
-        OrderStatus::PendingJobId
+        OrderStatus::Scheduled
+        | OrderStatus::PendingJobId
         | OrderStatus::Assigned
         | OrderStatus::Dispatching
         | OrderStatus::Pending

@@ -196,13 +196,17 @@ impl Change {
         if to.is_closed() && self.order.closed_at.is_none() {
             self.order.closed_at = Some(self.at);
         }
-        if !to.is_searching() {
+        if !to.lacks_driver() {
             self.order.attempt_deadline = None;
             self.order.next_wave_at = None;
             self.order.next_attempt_at = None;
         }
         for kind in settled_alert_kinds(from, to) {
             self.acknowledge_alerts(*kind, format!("the order became {to}"));
+        }
+        // A missing time means that dispatchers were warned.
+        if from.lacks_driver() && !to.lacks_driver() && self.order.pickup_at.is_some() && self.order.warn_at.is_none() {
+            self.acknowledge_alerts(MessageKind::ScheduledWithoutDriver, format!("the order became {to}"));
         }
         // A missing deadline means that support was notified of the stale trip.
         if from.occupies_driver() && self.order.trip_deadline.take().is_none() && from != to {

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::{Change, ContentsChange, OrderRefusal};
 use crate::{
     actor::Actor,
-    details::OrderPlace,
+    details::{OrderDetails, OrderPlace},
     ids::PartnerName,
     messages,
     order::{BookingState, EventReason, Order, OrderStatus, Snapshot},
@@ -23,7 +23,7 @@ pub fn check_changeable(order: &Order) -> Result<(), OrderRefusal> {
 
 /// Returns whether the contents of an order in this state can be changed.
 pub fn is_before_pickup(status: OrderStatus) -> bool {
-    status.is_searching() || status == OrderStatus::DriverAssigned
+    status.lacks_driver() || status == OrderStatus::DriverAssigned
 }
 
 /// Changes the contents from `before` to `after`. Returns `None` if they are equal.
@@ -49,6 +49,19 @@ pub fn change_contents(
     tell_partners(&mut change, s, before, &fields, takes_details);
     change.contents = Some(Box::new(ContentsChange { fields, details: after.details }));
     Some(change)
+}
+
+/// Adds the pickup time to the changed members. `details` are the contents if nothing else changes them.
+pub fn add_pickup_time(change: &mut Change, details: OrderDetails) {
+    let fields = Vec::new();
+    let contents = change.contents.get_or_insert_with(|| Box::new(ContentsChange { fields, details }));
+    contents.fields.push("pickup_at");
+    let detail = Some(contents.fields.join(", "));
+    change.order.has_details = true;
+    match change.events.iter_mut().find(|event| event.reason == EventReason::ContentsChanged) {
+        Some(event) => event.detail = detail,
+        None => change.record_event(EventReason::ContentsChanged, detail),
+    }
 }
 
 /// Notifies the driver of our own fleet who has the order. Drivers do not act on metadata.
@@ -100,7 +113,7 @@ fn tell_partners(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{details::OrderDetails, ids::LatLng, order::order::fixture};
+    use crate::{ids::LatLng, order::order::fixture};
 
     fn contents(s: &Snapshot) -> OrderContents {
         OrderContents { pickup: s.order.pickup(), details: OrderDetails::default() }

@@ -7,6 +7,7 @@
 //! * [`contents`]: changes to the contents of an order.
 //! * [`money`]: payment statuses, refunds and the answers of the payment service.
 //! * [`review`]: hold and resume by staff.
+//! * [`schedule`]: start, warning and moves of scheduled orders.
 //! * [`trip`]: stale trips. [`requeue`]: whether a dead job may be requeued.
 //!
 //! Decisions on attempts are in [`crate::fleet`] and [`crate::partner`].
@@ -17,6 +18,7 @@ pub mod contents;
 pub mod money;
 pub mod requeue;
 pub mod review;
+pub mod schedule;
 mod steps;
 pub mod superseded;
 pub mod timers;

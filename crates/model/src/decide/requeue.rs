@@ -117,6 +117,9 @@ pub(super) fn resume_search(change: &mut Change) {
         OrderStatus::Dispatching | OrderStatus::PendingJobId if order.attempt_deadline.is_none() => {
             order.next_attempt_at.get_or_insert(now);
         }
+        OrderStatus::Scheduled => {
+            order.next_attempt_at.get_or_insert(now.max(order.dispatch_start()));
+        }
         OrderStatus::Assigned => {
             (order.job_id, order.next_attempt_at) = (None, Some(now));
             change.transition_to(OrderStatus::PendingJobId, EventReason::Redispatched, None);

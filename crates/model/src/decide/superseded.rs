@@ -10,7 +10,9 @@
 //! either again. Timers that are due immediately (messages, callbacks) are not cancelled.
 
 use job_contract::{Job, JobAddress, JobId};
-use jobs::{DispatchOrder, EscalateAlert, ExpireAttempt, ExpireOrder, PollPartner, RemindDispatchers, StartWave};
+use jobs::{
+    DispatchOrder, EscalateAlert, ExpireAttempt, ExpireOrder, PollPartner, RemindDispatchers, StartWave, WarnOfPickup,
+};
 
 use super::timers::derive_timers;
 use crate::order::{Order, Snapshot};
@@ -35,7 +37,7 @@ pub fn superseded_timers(before: &Snapshot, after: &Snapshot) -> Vec<JobAddress>
 
 /// Returns whether the order has no driver and searches for none. It never does so again.
 fn has_ended(order: &Order) -> bool {
-    !order.status.is_searching() && !order.status.occupies_driver()
+    !order.status.lacks_driver() && !order.status.occupies_driver()
 }
 
 /// Returns whether no later state of the order can need this timer. The order does not need it now.
@@ -48,7 +50,7 @@ fn is_gone_for_good(order: &Order, timer: &JobId) -> bool {
         // While a booking is unanswered, the order still needs the dispatch job of its attempt; the caller excludes
         // such jobs.
         DispatchOrder::KIND => has_ended(order) || is_past(order.attempt_number() + 1),
-        PollPartner::KIND => has_ended(order),
+        PollPartner::KIND | WarnOfPickup::KIND => has_ended(order),
         EscalateAlert::KIND | RemindDispatchers::KIND => true,
         _ => false,
     }

@@ -11,7 +11,7 @@ use job_contract::{Job, JobId, NewJob};
 use jobs::{
     ApplyCallback, CancelBooking, CompensateOrder, DispatchOrder, EscalateAlert, ExpireAttempt, ExpireOrder, OrderId,
     PeriodicTick, PollPartner, RefundOrder, RemindDispatchers, ReportStaleTrip, RunCycle, RunPlan, SendDetails,
-    SendNotification, SettleTransaction, StartWave, SubjectId, SubmitOtp,
+    SendNotification, SettleTransaction, StartWave, SubjectId, SubmitOtp, WarnOfPickup,
 };
 
 use crate::{
@@ -87,10 +87,18 @@ pub fn deadline_timers(order: &OrderDeadlines, now: DateTime<Utc>) -> Vec<OrderT
             timers.push(OrderTimer::new(&DispatchOrder { order: id(), attempt: attempt + 1 }, due, now));
         }
     }
+    if order.status == OrderStatus::Scheduled
+        && let Some(due) = order.next_attempt_at
+    {
+        timers.push(OrderTimer::new(&DispatchOrder { order: id(), attempt: 1 }, due, now));
+    }
+    if let Some(due) = order.warn_at.filter(|_| order.status.lacks_driver()) {
+        timers.push(OrderTimer::new(&WarnOfPickup { order: id() }, due, now));
+    }
     if let Some(due) = order.next_poll_at {
         timers.push(OrderTimer::new(&PollPartner { order: id(), number: order.poll_no.unsigned_abs() + 1 }, due, now));
     }
-    if order.status.is_searching() && !order.lifetime_waived {
+    if order.status.lacks_driver() && !order.lifetime_waived {
         timers.push(OrderTimer::new(&ExpireOrder { order: id() }, order.lifetime_deadline, now));
     }
     // A trip within its deadline has no timer. The timer is derived after the deadline, and the reconciler enqueues it.
@@ -206,6 +214,21 @@ mod tests {
         s.order.next_attempt_at = None;
         assert_eq!(ids(&s), ["lifetime:ORD-1"]);
         s.order.lifetime_waived = true;
+        assert_eq!(ids(&s), Vec::<String>::new());
+    }
+
+    #[test]
+    fn scheduled_order_has_start_warning_and_lifetime_timers() {
+        let s = fixture::scheduled_snapshot();
+        let due_min = derive_timers(&s).iter().map(|t| (t.due - s.now).num_minutes()).collect::<Vec<_>>();
+        assert_eq!(ids(&s), ["dispatch:ORD-1:1", "warn:ORD-1", "lifetime:ORD-1"]);
+        assert_eq!(due_min, [40, 50, 70], "pickup in an hour, a lead of 20 minutes, a warning 10 minutes before");
+    }
+
+    #[test]
+    fn assigned_driver_stops_the_warning() {
+        let mut s = fixture::scheduled_snapshot();
+        (s.order.status, s.order.driver_id) = (OrderStatus::DriverAssigned, Some("D1".into()));
         assert_eq!(ids(&s), Vec::<String>::new());
     }
 

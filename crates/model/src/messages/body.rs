@@ -42,6 +42,7 @@ pub enum MessageBody {
     UnexpectedState(OrderAlertBody),
     TimerDead(OrderAlertBody),
     StaleTrip(StaleTripBody),
+    ScheduledWithoutDriver(ScheduledAlertBody),
     PartnerRefusesKey(RefusedKeyBody),
     FailedToGetOrder(ActionHead),
     StatusUpdateFailed(FailedUpdateBody),
@@ -136,6 +137,26 @@ pub struct DispatchFailedBody {
     pub order_id: OrderId,
     pub service_type: ServiceType,
     pub area_id: Option<AreaId>,
+    pub attempts: i32,
+    pub lifetime_deadline: DateTime<Utc>,
+    pub action: String,
+    pub timestamp: DateTime<Utc>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub customer_id: Option<String>,
+    #[serde(flatten)]
+    pub addressee: Addressee,
+}
+
+/// Alert to dispatchers: a scheduled order has no driver shortly before its pickup.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScheduledAlertBody {
+    pub event: MessageEvent,
+    pub alert_type: MessageKind,
+    pub order_id: OrderId,
+    pub service_type: ServiceType,
+    pub area_id: Option<AreaId>,
+    pub status: OrderStatus,
+    pub pickup_at: DateTime<Utc>,
     pub attempts: i32,
     pub lifetime_deadline: DateTime<Utc>,
     pub action: String,
@@ -287,6 +308,7 @@ impl MessageBody {
             Self::UnexpectedState(_) => UNEXPECTED_STATE,
             Self::TimerDead(_) => TIMER_DEAD,
             Self::StaleTrip(_) => STALE_TRIP,
+            Self::ScheduledWithoutDriver(_) => SCHEDULED_WITHOUT_DRIVER,
             Self::PartnerRefusesKey(_) => PARTNER_REFUSES_KEY,
             Self::FailedToGetOrder(_) => FAILED_TO_GET_ORDER,
             Self::StatusUpdateFailed(_) => STATUS_UPDATE_FAILED,
@@ -314,6 +336,7 @@ impl MessageBody {
             Self::Assigned(body) | Self::Unassigned(body) => body.order_id.as_str().into(),
             Self::Updated(body) => body.order_id.as_str().into(),
             Self::DispatchFailed(body) => body.order_id.as_str().into(),
+            Self::ScheduledWithoutDriver(body) => body.order_id.as_str().into(),
             Self::Reminder(body) | Self::Escalation(body) => body.order_id.as_str().into(),
             Self::SlaWarning(body) => body.repeated.order_id.as_str().into(),
             Self::OrderCancelled(body) => body.order_id.as_str().into(),
@@ -336,6 +359,7 @@ impl MessageBody {
             Self::Assigned(body) | Self::Unassigned(body) => Some(body.timestamp),
             Self::Updated(body) => Some(body.timestamp),
             Self::DispatchFailed(body) => Some(body.timestamp),
+            Self::ScheduledWithoutDriver(body) => Some(body.timestamp),
             Self::Reminder(body) | Self::Escalation(body) => Some(body.timestamp),
             Self::SlaWarning(body) => Some(body.repeated.timestamp),
             Self::OrderCancelled(body) => Some(body.timestamp),

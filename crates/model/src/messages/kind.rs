@@ -16,6 +16,7 @@ pub const MANUAL_REFUND_REQUIRED: &str = "MANUAL_REFUND_REQUIRED";
 pub const UNEXPECTED_STATE: &str = "UNEXPECTED_STATE";
 pub const TIMER_DEAD: &str = "TIMER_DEAD";
 pub const STALE_TRIP: &str = "STALE_TRIP";
+pub const SCHEDULED_WITHOUT_DRIVER: &str = "SCHEDULED_WITHOUT_DRIVER";
 pub const PARTNER_REFUSES_KEY: &str = "PARTNER_REFUSES_KEY";
 pub const FAILED_TO_GET_ORDER: &str = "FAILED_TO_GET_ORDER";
 pub const STATUS_UPDATE_FAILED: &str = "STATUS_UPDATE_FAILED";
@@ -39,6 +40,7 @@ pub enum MessageKind {
     UnexpectedState,
     TimerDead,
     StaleTrip,
+    ScheduledWithoutDriver,
     PartnerRefusesKey,
     FailedToGetOrder,
     StatusUpdateFailed,
@@ -54,7 +56,7 @@ pub enum MessageKind {
 }
 
 impl MessageKind {
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 31] = [
         Self::Offer,
         Self::Assigned,
         Self::Unassigned,
@@ -65,6 +67,7 @@ impl MessageKind {
         Self::UnexpectedState,
         Self::TimerDead,
         Self::StaleTrip,
+        Self::ScheduledWithoutDriver,
         Self::PartnerRefusesKey,
         Self::FailedToGetOrder,
         Self::StatusUpdateFailed,
@@ -77,6 +80,7 @@ impl MessageKind {
         Self::TransactionUnresolved,
         Self::Step(OrderStep::Created),
         Self::Step(OrderStep::Updated),
+        Self::Step(OrderStep::Scheduled),
         Self::Step(OrderStep::Offered),
         Self::Step(OrderStep::Assigned),
         Self::Step(OrderStep::PickedUp),
@@ -98,6 +102,7 @@ impl MessageKind {
             Self::UnexpectedState => UNEXPECTED_STATE,
             Self::TimerDead => TIMER_DEAD,
             Self::StaleTrip => STALE_TRIP,
+            Self::ScheduledWithoutDriver => SCHEDULED_WITHOUT_DRIVER,
             Self::PartnerRefusesKey => PARTNER_REFUSES_KEY,
             Self::FailedToGetOrder => FAILED_TO_GET_ORDER,
             Self::StatusUpdateFailed => STATUS_UPDATE_FAILED,
@@ -119,7 +124,7 @@ impl MessageKind {
 
     /// Returns whether an alert of this kind is for dispatchers. Such alerts are repeated as reminders.
     pub const fn is_for_dispatchers(self) -> bool {
-        matches!(self, Self::DispatchFailed)
+        matches!(self, Self::DispatchFailed | Self::ScheduledWithoutDriver)
     }
 
     /// Returns whether a message of this kind is useless after it expires. Its delivery then ends as expired, not as

@@ -15,7 +15,7 @@ use super::{
     body::{
         ActionHead, AlertSeverity, AlertTeam, AssignmentBody, DispatchFailedBody, FailedUpdateBody, JobIdBody,
         MessageBody, MessageEvent, OfferBody, OrderAlertBody, PaidCancelBody, RefusedKeyBody, RetrievalMethod,
-        StaleTripBody, StepBody, StoredMessage, UpdateBody,
+        ScheduledAlertBody, StaleTripBody, StepBody, StoredMessage, UpdateBody,
     },
     kind::MessageKind,
 };
@@ -201,6 +201,28 @@ pub fn dispatch_failed(order: &Order, now: DateTime<Utc>) -> Message {
     };
     let dedupe_key = format!("round-{}", order.round);
     Message::new(MessageBody::DispatchFailed(body), MessageAudience::Dispatchers, dedupe_key, now)
+}
+
+/// Builds the alert to every dispatcher that a scheduled order has no driver shortly before its pickup.
+pub fn scheduled_without_driver(order: &Order, pickup_at: DateTime<Utc>, now: DateTime<Utc>) -> Message {
+    let body = ScheduledAlertBody {
+        event: MessageEvent::DispatcherActionRequired,
+        alert_type: MessageKind::ScheduledWithoutDriver,
+        order_id: order.id.clone(),
+        service_type: order.service_type.clone(),
+        area_id: order.area_id.clone(),
+        status: order.status,
+        pickup_at,
+        attempts: order.attempt_no,
+        lifetime_deadline: order.lifetime_deadline,
+        action: "find a driver, move the pickup or cancel".to_owned(),
+        timestamp: now,
+        customer_id: order.customer_id.clone(),
+        addressee: Addressee::default(),
+    };
+    // A moved pickup is warned of again.
+    let dedupe_key = format!("pickup-{}", pickup_at.timestamp_millis());
+    Message::new(MessageBody::ScheduledWithoutDriver(body), MessageAudience::Dispatchers, dedupe_key, now)
 }
 
 /// Builds the alert to support that a paid order ended without a ride.

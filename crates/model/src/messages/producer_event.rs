@@ -19,9 +19,10 @@ pub enum ProducerEvent {
 }
 
 impl ProducerEvent {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Step(OrderStep::Created),
         Self::Step(OrderStep::Updated),
+        Self::Step(OrderStep::Scheduled),
         Self::Step(OrderStep::Offered),
         Self::Step(OrderStep::Assigned),
         Self::Step(OrderStep::PickedUp),

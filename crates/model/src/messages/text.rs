@@ -127,6 +127,7 @@ fn heading_of(message: &StoredMessage, body: &MessageBody) -> String {
         Some(MessageKind::UnexpectedState) => "🚨 Unexpected State",
         Some(MessageKind::TimerDead) => "🚨 Order Stuck",
         Some(MessageKind::StaleTrip) => "🚨 Trip Overdue",
+        Some(MessageKind::ScheduledWithoutDriver) => "🚨 No Driver Before Pickup",
         Some(MessageKind::FailedToGetOrder) => "🚨 Failed To Get Order",
         Some(MessageKind::StatusUpdateFailed) => "🚨 Status Update Failed",
         Some(MessageKind::PartnerRefusesKey) => "🚨 Partner Refuses Our Key",
@@ -163,6 +164,9 @@ fn actions_for(kind: MessageKind) -> &'static [&'static str] {
             "Ask the driver about the trip",
             "Have it completed, take the order back (dispatchq order release), or cancel it",
         ],
+        MessageKind::ScheduledWithoutDriver => {
+            &["Assign a driver once dispatch has started, move the pickup, or cancel the order"]
+        }
         MessageKind::FailedToGetOrder => {
             &["Find out what happened to the order and whether it was paid", "Report it to the engineers"]
         }
@@ -193,6 +197,16 @@ fn alert_lines(message: &StoredMessage, body: &MessageBody) -> Option<String> {
         MessageBody::DispatchFailed(alert) => lines
             .push_some("Dispatcher", alert.addressee.user_name.as_deref())
             .push("Order ID", alert.order_id.as_str())
+            .push_some("Customer ID", alert.customer_id.as_deref())
+            .push("Service Type", &alert.service_type)
+            .push_some("Area", alert.area_id.as_deref())
+            .push("Attempts", &alert.attempts.to_string())
+            .push("Lifetime Ends", &show_time(alert.lifetime_deadline)),
+        MessageBody::ScheduledWithoutDriver(alert) => lines
+            .push_some("Dispatcher", alert.addressee.user_name.as_deref())
+            .push("Order ID", alert.order_id.as_str())
+            .push("Pickup At", &show_time(alert.pickup_at))
+            .push("Status", alert.status.as_str())
             .push_some("Customer ID", alert.customer_id.as_deref())
             .push("Service Type", &alert.service_type)
             .push_some("Area", alert.area_id.as_deref())

@@ -59,6 +59,8 @@ fn every_message() -> Vec<Message> {
         timer_dead(order, "why", now),
         stale_trip(order, "why", now),
         stale_trip(&bare, "why", now),
+        scheduled_without_driver(order, now + TimeDelta::minutes(10), now),
+        scheduled_without_driver(&bare, now + TimeDelta::minutes(10), now),
         order_missing(&order.id, now),
         status_update_failed(&order.id, "no space left", now),
         partner_refuses_key(&"bbd".into(), &order.id, "401", now),

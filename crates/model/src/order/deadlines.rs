@@ -27,6 +27,7 @@ pub struct OrderDeadlines {
     pub poll_no: i32,
     pub next_poll_at: Option<DateTime<Utc>>,
     pub lifetime_deadline: DateTime<Utc>,
+    pub warn_at: Option<DateTime<Utc>>,
     pub lifetime_waived: bool,
     pub trip_deadline: Option<DateTime<Utc>>,
     pub held_for_review: bool,

@@ -25,8 +25,8 @@ pub use booking::{Booking, BookingState};
 pub use deadlines::OrderDeadlines;
 pub use hold::HoldCause;
 pub use order::{
-    ArrivedCallback, AskedRefund, KnownPayment, Offer, OfferState, Order, PendingAlert, PendingCallback,
-    PendingMessage, PollingShare, Snapshot,
+    ArrivedCallback, AskedRefund, CreatedSchedule, KnownPayment, Offer, OfferState, Order, PendingAlert,
+    PendingCallback, PendingMessage, PollingShare, Snapshot,
 };
 pub use payment::PaymentStatus;
 pub use reason::EventReason;

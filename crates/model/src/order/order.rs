@@ -71,6 +71,12 @@ pub struct Order {
     /// for our own fleet.
     pub job_id_asks: i32,
     pub lifetime_deadline: DateTime<Utc>,
+    /// Time at which the customer wants to be picked up; `None`: as soon as possible.
+    pub pickup_at: Option<DateTime<Utc>>,
+    /// Start of dispatch, from which the lifetime counts; `None` if the creation started it.
+    pub starts_at: Option<DateTime<Utc>>,
+    /// Time of the warning that the order has no driver; `None` if none is due, or after it.
+    pub warn_at: Option<DateTime<Utc>>,
     pub lifetime_waived: bool,
     /// Deadline of the next trip step, while the order has a driver. `None` after support was notified, or if no limit
     /// is configured.
@@ -124,6 +130,9 @@ impl Order {
             next_poll_at: None,
             job_id_asks: 0,
             lifetime_deadline: now + TimeDelta::minutes(30),
+            pickup_at: None,
+            starts_at: None,
+            warn_at: None,
             lifetime_waived: false,
             trip_deadline: None,
             held_for_review: false,
@@ -136,8 +145,13 @@ impl Order {
         }
     }
 
-    /// Returns the order as it was created, with this payment status and partner.
-    pub fn at_creation(self, payment_status: PaymentStatus, partner: Option<PartnerName>) -> Self {
+    /// Returns the order as it was created, with this payment status, partner and schedule.
+    pub fn at_creation(
+        self,
+        payment_status: PaymentStatus,
+        partner: Option<PartnerName>,
+        schedule: CreatedSchedule,
+    ) -> Self {
         let new = Self::new_unpaid(self.id.clone(), self.service_type.clone(), self.pickup(), self.created_at);
         Self {
             area_id: self.area_id,
@@ -149,13 +163,25 @@ impl Order {
             owner: self.owner,
             amount_minor: self.amount_minor,
             currency: self.currency,
-            lifetime_deadline: self.lifetime_deadline,
+            lifetime_deadline: schedule.lifetime_deadline,
+            pickup_at: schedule.pickup_at,
+            starts_at: schedule.starts_at,
+            next_attempt_at: schedule.starts_at.or(new.next_attempt_at),
             paid_at: payment_status.is_paid().then_some(self.created_at),
-            status: if partner.is_none() { OrderStatus::Dispatching } else { OrderStatus::PendingJobId },
+            status: match &partner {
+                _ if schedule.starts_at.is_some() => OrderStatus::Scheduled,
+                None => OrderStatus::Dispatching,
+                Some(_) => OrderStatus::PendingJobId,
+            },
             payment_status,
             partner,
             ..new
         }
+    }
+
+    /// Returns when dispatch starts or started, from which the order waits for a driver.
+    pub fn dispatch_start(&self) -> DateTime<Utc> {
+        self.starts_at.unwrap_or(self.created_at)
     }
 
     pub fn pickup(&self) -> LatLng {
@@ -187,8 +213,16 @@ impl Order {
     /// Returns whether the lifetime ended while the order still needs a driver. Such an order must end, whatever else
     /// is due.
     pub fn is_past_lifetime(&self, now: DateTime<Utc>) -> bool {
-        self.status.is_searching() && !self.lifetime_waived && !self.held_for_review && now >= self.lifetime_deadline
+        self.status.lacks_driver() && !self.lifetime_waived && !self.held_for_review && now >= self.lifetime_deadline
     }
+}
+
+/// Times of an order as its creation set them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CreatedSchedule {
+    pub pickup_at: Option<DateTime<Utc>>,
+    pub starts_at: Option<DateTime<Utc>>,
+    pub lifetime_deadline: DateTime<Utc>,
 }
 
 impl From<&Order> for OrderDeadlines {
@@ -206,6 +240,7 @@ impl From<&Order> for OrderDeadlines {
             poll_no: order.poll_no,
             next_poll_at: order.next_poll_at,
             lifetime_deadline: order.lifetime_deadline,
+            warn_at: order.warn_at,
             lifetime_waived: order.lifetime_waived,
             trip_deadline: order.trip_deadline,
             held_for_review: order.held_for_review,
@@ -386,6 +421,18 @@ pub mod fixture {
         let mut order = Order::new_unpaid("ORD-1".parse().unwrap(), "RIDE".into(), LatLng::new(-6.2088, 106.8456), now);
         (order.amount_minor, order.currency) = (Some(150_000), Some("IDR".to_owned()));
         Snapshot::from_order(order, now)
+    }
+
+    /// Returns the order with a pickup in an hour: dispatch starts 20 minutes before it, the warning is due 10 minutes
+    /// before it.
+    pub fn scheduled_snapshot() -> Snapshot {
+        let mut s = created_snapshot();
+        let starts_at = s.now + TimeDelta::minutes(40);
+        s.order.status = OrderStatus::Scheduled;
+        (s.order.pickup_at, s.order.starts_at) = (Some(s.now + TimeDelta::minutes(60)), Some(starts_at));
+        (s.order.warn_at, s.order.next_attempt_at) = (Some(s.now + TimeDelta::minutes(50)), Some(starts_at));
+        s.order.lifetime_deadline = starts_at + TimeDelta::minutes(30);
+        s
     }
 
     /// Returns the same order, served by the partner `bbd`.

@@ -13,6 +13,14 @@ pub enum EventReason {
     OrderCreated,
     /// The contents of the order were changed, such as its destination.
     ContentsChanged,
+    /// The pickup time of a scheduled order was changed.
+    PickupMoved,
+    /// Dispatch of a scheduled order started.
+    DispatchStarted,
+    /// The area was full at the start of a scheduled order. The order asks again later.
+    StartDelayed,
+    /// A scheduled order had no driver shortly before its pickup. Dispatchers were notified.
+    NoDriverBeforePickup,
     /// An attempt starts: a driver is asked, or a partner is booked.
     AttemptStarted,
     /// The attempt asks further drivers in a circle that is at least as wide.

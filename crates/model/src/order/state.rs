@@ -5,9 +5,14 @@
 use super::OrderStatus::{self, *};
 
 /// Every allowed transition. `None` is the creation of the order.
-pub const TRANSITIONS: [(Option<OrderStatus>, OrderStatus); 31] = [
+pub const TRANSITIONS: [(Option<OrderStatus>, OrderStatus); 36] = [
+    (None, Scheduled),
     (None, PendingJobId),
     (None, Dispatching),
+    (Some(Scheduled), Dispatching),
+    (Some(Scheduled), PendingJobId),
+    (Some(Scheduled), Compensating),
+    (Some(Scheduled), CancelledByUser),
     (Some(PendingJobId), Assigned),
     (Some(PendingJobId), Compensating),
     (Some(PendingJobId), CancelledByUser),

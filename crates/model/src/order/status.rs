@@ -24,6 +24,8 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[sqlx(type_name = "text", rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum OrderStatus {
+    /// Waits for the start of its dispatch, before its pickup time. Ends when an area has room at the start, or with a cancel.
+    Scheduled,
     /// Served by a partner whose job id is not known yet. Ends with the job id or a cancel.
     PendingJobId,
     /// The partner's job id is known. The partner searches for a driver.
@@ -55,7 +57,8 @@ pub enum OrderStatus {
 }
 
 impl OrderStatus {
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
+        Self::Scheduled,
         Self::PendingJobId,
         Self::Assigned,
         Self::Dispatching,
@@ -90,9 +93,14 @@ impl OrderStatus {
         )
     }
 
-    /// Returns whether the order needs a driver and has none yet, so that its lifetime counts.
+    /// Returns whether the order searches for a driver, so that it counts as waiting in its area.
     pub fn is_searching(self) -> bool {
         matches!(self, Self::PendingJobId | Self::Assigned | Self::Dispatching | Self::Pending)
+    }
+
+    /// Returns whether the order has no driver and its lifetime can end it: it is scheduled or searching.
+    pub fn lacks_driver(self) -> bool {
+        self == Self::Scheduled || self.is_searching()
     }
 
     /// Returns whether a driver is assigned to this order.

@@ -14,6 +14,9 @@ pub enum OrderStep {
     /// The contents of the order were changed.
     #[serde(rename = "order.updated")]
     Updated,
+    /// The order waits for its start. Sent at the creation and after each change of the pickup time.
+    #[serde(rename = "order.scheduled")]
+    Scheduled,
     /// An attempt started: drivers or a partner are asked.
     #[serde(rename = "order.offered")]
     Offered,
@@ -36,9 +39,10 @@ pub enum OrderStep {
 }
 
 impl OrderStep {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Created,
         Self::Updated,
+        Self::Scheduled,
         Self::Offered,
         Self::Assigned,
         Self::PickedUp,
@@ -52,6 +56,7 @@ impl OrderStep {
         match self {
             Self::Created => "order.created",
             Self::Updated => "order.updated",
+            Self::Scheduled => "order.scheduled",
             Self::Offered => "order.offered",
             Self::Assigned => "order.assigned",
             Self::PickedUp => "order.picked_up",
@@ -70,6 +75,7 @@ impl OrderStep {
             EventReason::AttemptStarted => Some(Self::Offered),
             EventReason::AssignedByHand | EventReason::DriverChanged => Some(Self::Assigned),
             EventReason::HeldForReview => Some(Self::Held),
+            EventReason::PickupMoved => Some(Self::Scheduled),
             _ if from == to => None,
             _ => Self::of_transition(from, to),
         }

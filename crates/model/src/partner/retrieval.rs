@@ -28,7 +28,8 @@ impl RetrievalFailure {
     /// Returns the failure that the change from `before` to `after` causes. An order that the system ends enters
     /// COMPENSATING once, so each order has at most one failure.
     pub fn between(before: &Snapshot, after: &Snapshot) -> Option<Self> {
-        let ends = before.order.status != OrderStatus::Compensating && after.order.status == OrderStatus::Compensating;
+        let searched = !matches!(before.order.status, OrderStatus::Compensating | OrderStatus::Scheduled);
+        let ends = searched && after.order.status == OrderStatus::Compensating;
         if ends { Self::of_ended(after) } else { None }
     }
 
@@ -50,7 +51,7 @@ impl RetrievalFailure {
 
     /// Describes the failure for support. The text for a timeout comes from the requirement document.
     pub fn describe(self, s: &Snapshot) -> String {
-        let minutes = (s.order.lifetime_deadline - s.order.created_at).num_minutes();
+        let minutes = (s.order.lifetime_deadline - s.order.dispatch_start()).num_minutes();
         match self {
             Self::Timeout => format!("Job ID retrieval timeout after {minutes} minutes"),
             Self::NotFound => "Job ID retrieval failed: the partner does not know the booking".to_owned(),

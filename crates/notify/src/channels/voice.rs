@@ -152,6 +152,7 @@ impl VoiceChannel {
                 return self.offer_script(parcel, &self.texts.render(self.spoken, TextKey::VoiceOffer, &values));
             }
             MessageBody::DispatchFailed(alert) => self.name_order(alert.order_id.as_str()),
+            MessageBody::ScheduledWithoutDriver(alert) => self.name_order(alert.order_id.as_str()),
             MessageBody::Reminder(alert) => self.name_order(alert.order_id.as_str()),
             // An offer of another version can still be answered.
             MessageBody::Unknown(content) if content.known_kind() == Some(MessageKind::Offer) => {

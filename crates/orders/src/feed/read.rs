@@ -257,17 +257,23 @@ impl From<FeedRow> for StepEvent {
     }
 }
 
-/// Returns the creation of an order for its producer, or `None` if the order is older than the feed.
-pub async fn load_creation(tx: &mut Connection, order: &OrderId) -> Result<Option<StepBody>, sqlx::Error> {
-    let row: Option<(i64, OrderStatus, DateTime<Utc>, bool)> = sqlx::query_as(
+/// Number, kind, status and time of a creation's step, and whether the order has contents.
+type CreationRow = (i64, String, OrderStatus, DateTime<Utc>, bool);
+
+/// Returns the steps of an order's creation for its producer. A scheduled order has two. Returns none if the order is
+/// older than the feed.
+pub async fn load_creation(tx: &mut Connection, order: &OrderId) -> Result<Vec<StepBody>, sqlx::Error> {
+    let rows: Vec<CreationRow> = sqlx::query_as(
         "-- creation in feed
-         SELECT seq, status, at, has_details FROM order_feed WHERE order_id = $1 AND kind = 'order.created' ORDER BY seq LIMIT 1",
+         SELECT seq, kind, status, at, has_details FROM order_feed
+         WHERE order_id = $1 AND kind IN ('order.created', 'order.scheduled') AND reason = 'ORDER_CREATED'
+         ORDER BY seq LIMIT 2",
     )
     .bind(order.as_str())
-    .fetch_optional(tx)
+    .fetch_all(tx)
     .await?;
-    Ok(row.map(|(seq, status, timestamp, has_contents)| StepBody {
-        event: OrderStep::Created,
+    let body = |(seq, kind, status, timestamp, has_contents): CreationRow| StepBody {
+        event: if kind == OrderStep::Scheduled.as_str() { OrderStep::Scheduled } else { OrderStep::Created },
         version: STEP_VERSION,
         seq,
         order_id: order.clone(),
@@ -279,7 +285,8 @@ pub async fn load_creation(tx: &mut Connection, order: &OrderId) -> Result<Optio
         changed: Vec::new(),
         has_contents,
         timestamp,
-    }))
+    };
+    Ok(rows.into_iter().map(body).collect())
 }
 
 /// Replaces a driver by a pseudonym in one page of the steps after `after`. Returns the last step of the page, or

@@ -10,6 +10,7 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
+use chrono::{DateTime, Utc};
 use jobs::OrderId;
 use model::{
     ids::{AreaId, ServiceType},
@@ -55,6 +56,16 @@ pub struct OrderCreation {
     pub met_threshold: i64,
     /// Limit of waiting orders in the area for this service type. The order is created only below it.
     pub max_waiting: Option<i64>,
+    /// Limit of scheduled orders in the area with a pickup in the hour from `hour_from`.
+    pub max_scheduled: Option<i64>,
+    pub hour_from: Option<DateTime<Utc>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pickup_at: Option<DateTime<Utc>>,
+    /// Start of dispatch of a scheduled order; `None`: now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub starts_at: Option<DateTime<Utc>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warn_at: Option<DateTime<Utc>>,
     /// [`model::details::OrderDetails::to_json`]; `None` if the order has no details.
     pub details: Option<Value>,
     /// Idempotency key of the request, stored with the order and the response. Only for orders without an area.
@@ -145,7 +156,7 @@ async fn create_rows<'a>(
     let values: Vec<&OrderCreation> = items.clone().collect();
     let is_located = values.iter().all(|item| item.area_id.is_some());
     let is_alike = is_located || values.iter().all(|item| item.area_id.is_none());
-    let is_counted = values.iter().any(|item| item.max_waiting.is_some());
+    let is_counted = values.iter().any(|item| item.max_waiting.is_some() || item.max_scheduled.is_some());
     let is_keyed = values.iter().any(|item| item.key.is_some());
     let has_details = values.iter().any(|item| item.details.is_some());
     let values = serde_json::to_string(&values).map_err(|error| sqlx::Error::Encode(error.into()))?;

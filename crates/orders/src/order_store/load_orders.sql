@@ -4,7 +4,7 @@ SELECT q.place, o.id, o.service_type, o.area_id, o.customer_id, o.channel, o.loy
        o.driver_id, o.former_drivers, o.attempt_no, o.round, o.attempt_deadline, o.wave_no, o.next_wave_at, o.next_attempt_at, o.poll_no,
        o.next_poll_at, o.job_id_asks, o.lifetime_deadline, o.lifetime_waived,
        o.trip_deadline, o.held_for_review, o.held_reason, o.hold_cause, o.version, o.created_at, o.updated_at, o.closed_at,
-       o.owner, o.language, o.has_details,
+       o.owner, o.language, o.has_details, o.pickup_at, o.starts_at, o.warn_at,
        dispatchq_now() AS now,
        CASE WHEN o.partner IS NULL
             THEN (SELECT json_agg(json_build_object(

@@ -29,6 +29,8 @@ pub(super) struct WriteParts {
     pub(super) drivers: bool,
     pub(super) rankings: bool,
     pub(super) messages: bool,
+    /// Times of scheduled orders.
+    pub(super) schedule: bool,
     /// Rows of the feed for producers.
     pub(super) steps: bool,
 }
@@ -71,6 +73,8 @@ impl WriteParts {
             part(self.steps, STEPS),
         ];
         let parts = parts.concat();
+        let schedule_columns = part(self.schedule, SCHEDULE_COLUMNS);
+        let schedule = part(self.schedule, SCHEDULE);
         let messages = if self.messages { NEW_MESSAGES } else { "'[]'::json" };
         let steps = if self.steps { NEW_STEPS } else { "'{}'::bigint[]" };
         let callbacks = if self.matches { MATCHED } else { "'[]'::json" };
@@ -84,7 +88,7 @@ impl WriteParts {
                  held_for_review boolean, held_reason text, hold_cause jsonb, closed_at timestamptz,
                  updated_at timestamptz, payment_status text, paid_at timestamptz, job_id text, poll_no integer, next_poll_at timestamptz,
                  job_id_asks integer, partner text, former_drivers text[], trip_deadline timestamptz, callback bigint, result text, ended_offers bigint,
-                 new_offers bigint, freed_driver text, assumed_now timestamptz, basis_write uuid)),
+                 new_offers bigint, freed_driver text, assumed_now timestamptz, basis_write uuid{schedule_columns})),
          l AS MATERIALIZED (
              SELECT id, version FROM orders WHERE id = ANY ($3) ORDER BY id FOR NO KEY UPDATE {lock_wait}),{first}
          r AS MATERIALIZED (
@@ -98,7 +102,7 @@ impl WriteParts {
                  hold_cause = r.hold_cause, closed_at = r.closed_at, updated_at = r.updated_at,
                  payment_status = r.payment_status, paid_at = r.paid_at, job_id = r.job_id, poll_no = r.poll_no,
                  next_poll_at = r.next_poll_at, job_id_asks = r.job_id_asks, partner = r.partner, former_drivers = r.former_drivers, trip_deadline = r.trip_deadline,
-                 write_id = r.write_id, version = o.version + 1
+                 write_id = r.write_id, version = o.version + 1{schedule}
              FROM r WHERE o.id = r.id AND o.version = r.expected AND r.version = r.expected
                AND (r.assumed_now IS NULL OR abs(extract(epoch FROM dispatchq_now() - r.assumed_now)) < 1)
                AND (r.basis_write IS NULL OR o.write_id = r.basis_write){checks}
@@ -109,6 +113,15 @@ impl WriteParts {
         )
     }
 }
+
+/// Columns that change only with the schedule of an order.
+const SCHEDULE_COLUMNS: &str = ", pickup_at timestamptz, starts_at timestamptz, warn_at timestamptz, lifetime_deadline timestamptz, admission text";
+
+/// An order without a pickup time keeps its lifetime.
+const SCHEDULE: &str = ",
+                 pickup_at = r.pickup_at, starts_at = r.starts_at, warn_at = r.warn_at,
+                 lifetime_deadline = coalesce(r.lifetime_deadline, o.lifetime_deadline),
+                 admission = coalesce(r.admission, o.admission)";
 
 /// Drivers are locked after all orders: counting the locked orders forces this, whatever the plan. Otherwise two writes
 /// could deadlock.

@@ -56,6 +56,18 @@ pub(super) struct OrderValues<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     trip_deadline: Option<DateTime<Utc>>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pickup_at: Option<DateTime<Utc>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    starts_at: Option<DateTime<Utc>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    warn_at: Option<DateTime<Utc>>,
+    /// `None` for an order without a pickup time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lifetime_deadline: Option<DateTime<Utc>>,
+    /// Verdict of the area at the start of a scheduled order.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    admission: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     callback: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     result: Option<&'static str>,
@@ -108,6 +120,11 @@ impl<'a> OrderValues<'a> {
             partner: order.partner.as_ref(),
             former_drivers: &order.former_drivers,
             trip_deadline: order.trip_deadline,
+            pickup_at: order.pickup_at,
+            starts_at: order.starts_at,
+            warn_at: order.warn_at,
+            lifetime_deadline: order.pickup_at.map(|_| order.lifetime_deadline),
+            admission: order.admission.as_deref().filter(|_| order.starts_at.is_some()),
             callback,
             result,
             ended_offers: change.offers.len(),

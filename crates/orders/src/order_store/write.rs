@@ -17,7 +17,7 @@ use model::{
     decide::Change,
     ids::{DriverId, PartnerName},
     messages::{self, ChannelRoutes, Message, MessageAudience},
-    order::{Booking, Offer, PendingCallback, PendingMessage, Snapshot},
+    order::{Booking, Offer, Order, PendingCallback, PendingMessage, Snapshot},
 };
 use serde::Deserialize;
 use sqlx::{AssertSqlSafe, PgExecutor, types::Json};
@@ -46,6 +46,8 @@ pub struct OrderWrite {
     pub(super) freed_driver: Option<DriverId>,
     pub(super) planned: Vec<PlannedOffer>,
     pub(crate) messages: Vec<OutboxValues>,
+    /// Whether the change writes the times of a scheduled order.
+    is_rescheduled: bool,
     /// Time that the decision assumed, if its order was kept.
     assumed: Option<AssumedTime>,
 }
@@ -96,7 +98,11 @@ impl OrderWrite {
         let leaves = before.order.status.occupies_driver() && !change.order.status.occupies_driver();
         let is_freed = leaves && before.order.partner.is_none();
         let freed_driver = before.order.driver_id.clone().filter(|_| is_freed);
-        Self { id, change, newly_known, freed_driver, planned: Vec::new(), messages: Vec::new(), assumed: None }
+        let times = |o: &Order| (o.pickup_at, o.starts_at, o.warn_at);
+        let is_admitted = change.order.admission != before.order.admission;
+        let is_rescheduled = times(&before.order) != times(&change.order) || is_admitted;
+        let (planned, messages) = (Vec::new(), Vec::new());
+        Self { id, change, newly_known, freed_driver, planned, messages, is_rescheduled, assumed: None }
     }
 
     /// Requires that the time of Postgres agrees with the time that the decision assumed.
@@ -286,6 +292,7 @@ async fn write_rows<'a>(
         drivers: !freed.is_empty(),
         rankings: !rankings.is_empty(),
         messages: !messages.is_empty(),
+        schedule: items.clone().any(|item| item.is_rescheduled),
         steps: events.iter().any(EventValues::is_step),
     };
     let rows: Vec<WrittenRow> = sqlx::query_as(AssertSqlSafe(parts.statement()))

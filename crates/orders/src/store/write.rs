@@ -15,7 +15,7 @@ use model::{
     decide::{Change, OrderRefusal, RefundChange, change::OrderEvent},
     ids::OfferId,
     messages::{self, ChannelRoutes, routes::StepSubscription},
-    order::{OrderStep, Snapshot, state},
+    order::{OrderStatus, OrderStep, Snapshot, state},
 };
 use sqlx::PgExecutor;
 use uuid::Uuid;
@@ -129,8 +129,9 @@ pub(crate) async fn write_change(
         .extend(offered.iter().map(|(offer, distance_m)| messages::offer_created(&change.order, offer, *distance_m)));
     if let Some((producer, subscription)) = subscription {
         if owes_creation(before, subscription) {
-            let creation = feed::load_creation(&mut tx, &change.order.id).await?;
-            to_tell.extend(creation.map(|body| messages::order_step(producer, body)));
+            let creation = feed::load_creation(&mut tx, &change.order.id).await?.into_iter();
+            let wanted = creation.filter(|body| subscription.has_step(body.event));
+            to_tell.extend(wanted.map(|body| messages::order_step(producer, body)));
         }
         to_tell.extend(change.step_messages(producer, subscription, &rows.steps));
     }
@@ -167,7 +168,9 @@ fn told_subscription<'a>(
 /// Returns whether this is the first change of an order whose producer subscribes to creations. The creation of an
 /// order created in SQL is sent with its first change. If the API has already sent the creation, it is not sent again.
 fn owes_creation(before: &Snapshot, subscription: &StepSubscription) -> bool {
-    before.order.version == 0 && subscription.has_step(OrderStep::Created)
+    let is_scheduled = before.order.status == OrderStatus::Scheduled;
+    before.order.version == 0
+        && (subscription.has_step(OrderStep::Created) || (is_scheduled && subscription.has_step(OrderStep::Scheduled)))
 }
 
 /// Refuses a change with an illegal transition. It is a bug, and no change is better than a wrong history.

@@ -3,6 +3,7 @@
 //! * `lifecycle`: an order from its creation to its end. `offers`, `drivers`: choice of drivers. `accept`: answers to
 //!   the driver.
 //! * `skills`: labels that orders require. `waves`: attempts that ask further drivers step by step.
+//! * `scheduled`: orders with a pickup time: start, move, cancel, warning, full areas.
 //! * `scarcity`: the cost of waiting for a driver, and how soon a free driver gets the next order.
 //! * `races`: concurrent requests for one order or one driver. `reservation`: thousands of accepts, and the gate.
 //! * `changes`: answered changes are kept when batches, commits or connections fail. `kept`: decisions without a load.
@@ -27,6 +28,7 @@ mod races;
 mod refunds;
 mod reservation;
 mod scarcity;
+mod scheduled;
 mod skills;
 mod throughput;
 mod waves;

@@ -111,11 +111,13 @@ impl PartnerClient {
     }
 
     /// Books and returns the booking's id. A repeated key returns the same booking.
+    /// `pickup_at` is sent to a partner that accepts pre-bookings.
     pub async fn create_booking(
         &self,
         order: &Order,
         booking: &Booking,
         places: &BookingPlaces,
+        pickup_at: Option<DateTime<Utc>>,
     ) -> Result<String, CallError> {
         let reference = BookingReference { order: order.id.clone(), attempt_no: booking.attempt_no }.to_string();
         let mut body = json!({
@@ -127,6 +129,9 @@ impl PartnerClient {
         });
         if let Some(dropoff) = &places.dropoff {
             body["dropoff"] = json!(dropoff);
+        }
+        if let Some(at) = pickup_at {
+            body["pickup_at"] = json!(at);
         }
         let request = self
             .authorized_request(Method::POST, self.endpoint_url(&["bookings"]))

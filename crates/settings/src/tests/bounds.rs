@@ -14,6 +14,9 @@ fn complete() -> Value {
     tree["channels"]["mail"] = serde_json::json!({ "type": "email", "from": "a@b.c", "to": ["a@b.c"], "host": "h",
                                                   "tls": "starttls", "port": 587 });
     tree["service_types"]["RIDE"] = tree["dispatch"].clone();
+    // Service types do not override these.
+    let own = tree["service_types"]["RIDE"].as_object_mut().unwrap();
+    own.retain(|name, _| !["warn_before", "max_days_ahead"].contains(&name.as_str()));
     tree
 }
 

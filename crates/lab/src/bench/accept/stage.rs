@@ -113,6 +113,7 @@ impl AcceptStage {
             contact: None,
             metadata: None,
             requires: None,
+            pickup_at: None,
         };
         create::create_order(&self.app.orders, id.clone(), &new, &Actor::with_fixed_name(ActorRole::Producer, "bench"))
             .await?;

@@ -1,6 +1,6 @@
 SELECT o.id, 'still ' || o.status || ' ' || (dispatchq_now() - o.lifetime_deadline) || ' past its lifetime'
 FROM orders o
-WHERE o.closed_at IS NULL AND o.status IN ('PENDING_JOB_ID', 'ASSIGNED', 'DISPATCHING', 'PENDING', 'COMPENSATING')
+WHERE o.closed_at IS NULL AND o.status IN ('SCHEDULED', 'PENDING_JOB_ID', 'ASSIGNED', 'DISPATCHING', 'PENDING', 'COMPENSATING')
   AND NOT o.lifetime_waived AND NOT o.held_for_review
   AND dispatchq_now() > o.lifetime_deadline + interval '30 seconds'
 UNION ALL

@@ -30,6 +30,7 @@ impl StoredMessage {
             MessageKind::UnexpectedState => read_as(payload, MessageBody::UnexpectedState),
             MessageKind::TimerDead => read_as(payload, MessageBody::TimerDead),
             MessageKind::StaleTrip => read_as(payload, MessageBody::StaleTrip),
+            MessageKind::ScheduledWithoutDriver => read_as(payload, MessageBody::ScheduledWithoutDriver),
             MessageKind::PartnerRefusesKey => read_as(payload, MessageBody::PartnerRefusesKey),
             MessageKind::FailedToGetOrder => read_as(payload, MessageBody::FailedToGetOrder),
             MessageKind::StatusUpdateFailed => read_as(payload, MessageBody::StatusUpdateFailed),

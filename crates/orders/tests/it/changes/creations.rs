@@ -31,6 +31,11 @@ fn creation(order: &str, service_type: &str) -> OrderCreation {
         met_waiting: Some(7),
         met_threshold: 5,
         max_waiting: None,
+        max_scheduled: None,
+        hour_from: None,
+        pickup_at: None,
+        starts_at: None,
+        warn_at: None,
         details: Some(json!({ "notes": "Ring twice.", "metadata": { "crm_id": "7" } })),
         key: None,
     }
