@@ -1,5 +1,5 @@
 import { createClient, type Client as OpenApiClient } from "./openapi/client/index.js";
-import { cancelOrder, createOrder, editOrder, findOrder, getOrder, getTimeline, readEvents, recordPayment } from "./openapi/sdk.gen.js";
+import { cancelOrder, createOrder, changeOrder, findOrder, getOrder, getTimeline, readEvents, recordPayment } from "./openapi/sdk.gen.js";
 import type {
   CancelledOrder,
   EventPage,
@@ -68,7 +68,7 @@ export class Client {
 
   /** Changes the contents of an order before the pickup. A null removes its value. Not sent again after a network error. */
   async updateOrder(id: string, patch: OrderPatch): Promise<Order> {
-    return (await editOrder<true>({ client: this.api, path: { id }, body: patch })).data;
+    return (await changeOrder<true>({ client: this.api, path: { id }, body: patch })).data;
   }
 
   /** Cancels an order on behalf of the customer. */

@@ -11,7 +11,7 @@ import httpx
 from .errors import ApiError
 from .openapi import AuthenticatedClient
 from .openapi.api.events import read_events
-from .openapi.api.orders import cancel_order, create_order, edit_order, find_order, get_order, get_timeline, record_payment
+from .openapi.api.orders import cancel_order, create_order, change_order, find_order, get_order, get_timeline, record_payment
 from .openapi.models import (
     CancelledOrder,
     CancelRequest,
@@ -106,7 +106,7 @@ class Client:
     def update_order(self, order_id: str, patch: OrderPatch) -> Order:
         """Changes the contents of an order before the pickup. A member that is `None` is removed. The change is not sent again
         after a network error."""
-        return _answer(edit_order.sync(order_id, client=self.api, body=patch), Order)
+        return _answer(change_order.sync(order_id, client=self.api, body=patch), Order)
 
     def cancel_order(self, order_id: str, reason: str | None = None, *, idempotency_key: str | None = None) -> CancelledOrder:
         """Cancels an order on behalf of the customer."""

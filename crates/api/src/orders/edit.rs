@@ -26,7 +26,7 @@ use orders::contents::{self, ContentsEdit};
 /// The body is a JSON Merge Patch (RFC 7396): a member that is omitted stays, and null removes its value. A driver who
 /// has the order is notified. Drivers with an offer get it again. The order stays in the area that admitted it, and the
 /// next search uses the new pickup. The event is `order.updated`.
-#[utoipa::path(patch, path = "/{id}", tag = "orders", extensions(("x-roles" = json!(CANCELLERS))),
+#[utoipa::path(patch, path = "/{id}", operation_id = "change_order", tag = "orders", extensions(("x-roles" = json!(CANCELLERS))),
     params(OrderPath,
            ("If-Match" = Option<String>, Header, pattern = "^\"[0-9]{1,18}\"$",
             description = "the version of the contents (ETag of GET); a different current version is answered 412")),
