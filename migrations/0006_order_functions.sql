@@ -258,7 +258,7 @@ BEGIN
         WHEN requires <> 'null' AND jsonb_typeof(requires) <> 'array' THEN
             field := 'requires'; rule := 'must be a list of labels';
         WHEN requires <> 'null' AND (
-                jsonb_path_exists(requires, '$[*] ? (@.type() != "string")')
+                EXISTS (SELECT 1 FROM jsonb_array_elements(requires) AS r (value) WHERE jsonb_typeof(r.value) <> 'string')
                 OR NOT dispatchq_are_skills(array(SELECT DISTINCT r.value FROM jsonb_array_elements_text(requires) AS r (value)))) THEN
             field := 'requires';
             rule := 'must have at most 16 labels of 1 to 32 characters: letters of a to z, digits, ''_'' or ''-'', the first a letter or digit';
@@ -346,7 +346,9 @@ DECLARE
     life interval;
     served_by text;
     first_status text;
-    times service_types;
+    lead interval;
+    warning interval;
+    days_ahead integer;
     pickup timestamptz;
     start timestamptz;
     contents jsonb;
@@ -378,17 +380,17 @@ BEGIN
     IF contents = '{}' AND dispatchq_create_order.details ? 'pickup_at' THEN
         contents := NULL;
     END IF;
-    SELECT s.* INTO times FROM service_types s WHERE s.service_type = dispatchq_create_order.service_type;
+    SELECT s.lifetime, s.partner, s.lead, s.warn_before, s.max_days_ahead INTO life, served_by, lead, warning, days_ahead
+    FROM service_types s WHERE s.service_type = dispatchq_create_order.service_type;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'unknown service type %', dispatchq_create_order.service_type
             USING ERRCODE = 'invalid_parameter_value', COLUMN = 'service_type',
                   HINT = 'add it under [service_types] in config.toml, then run: dispatchq migrate';
     END IF;
-    life := coalesce(dispatchq_create_order.lifetime, times.lifetime);
-    served_by := times.partner;
-    pickup := dispatchq_pickup_at(dispatchq_create_order.details, now, times.max_days_ahead);
-    IF pickup - times.lead > now THEN
-        start := pickup - times.lead;
+    life := coalesce(dispatchq_create_order.lifetime, life);
+    pickup := dispatchq_pickup_at(dispatchq_create_order.details, now, days_ahead);
+    IF pickup - lead > now THEN
+        start := pickup - lead;
     END IF;
     first_status := CASE WHEN start IS NOT NULL THEN 'SCHEDULED' WHEN served_by IS NULL THEN 'DISPATCHING' ELSE 'PENDING_JOB_ID' END;
     INSERT INTO orders (id, service_type, area_id, customer_id, pickup_lat, pickup_lng, amount_minor, currency,
@@ -401,7 +403,7 @@ BEGIN
             -- A scheduled order of a producer in SQL is read at once, so that its timers do not wait until they are overdue.
             CASE WHEN coalesce(current_setting('dispatchq.write_id', true), '') = '' THEN now ELSE coalesce(start, now) END,
             coalesce(start, now) + life, now, now, holder, dispatchq_create_order.language, contents IS NOT NULL, pickup, start,
-            CASE WHEN times.warn_before > interval '0' AND pickup - times.warn_before > now THEN pickup - times.warn_before END)
+            CASE WHEN warning > interval '0' AND pickup - warning > now THEN pickup - warning END)
     ON CONFLICT (id) DO NOTHING;
     IF NOT FOUND THEN
         RETURN false;

@@ -157,7 +157,7 @@ async fn sample_queries_answer_on_real_orders() {
         ("1", json!({ "area": "JKT", "local_hour": 15, "orders": 2, "p50_s": 10.0, "p90_s": 10.0 })),
         ("2", json!({ "service_type": "RIDE", "completed": 1, "cancelled_by_customer": 1, "still_open": 1 })),
         ("3", json!({ "driver_id": "D-1", "accepted": 1, "declined": 1, "p50_answer_s": 7.5 })),
-        ("4", json!({ "area": "JKT", "requests": 2, "refused": 1, "refused_percent": 50.0 })),
+        ("4", json!({ "area": "JKT", "requests": 4, "refused": 1, "refused_percent": 25.0 })),
         ("5", json!({ "area": "JKT", "service_type": "RIDE", "closed_orders": 3, "without_driver": 1 })),
         ("6", json!({ "owed": 1, "started": 1, "refunded": 1, "p50_hours": 2.0 })),
         (

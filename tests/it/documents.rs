@@ -292,8 +292,18 @@ fn dashboard_has_every_required_panel() {
 fn document_lists_a_webhook_per_step() {
     let document: Value = serde_json::from_str(&api::OPENAPI).unwrap();
     let listed: BTreeSet<&str> = document["webhooks"].as_object().unwrap().keys().map(String::as_str).collect();
-    let steps =
-        ["created", "updated", "offered", "assigned", "picked_up", "completed", "cancelled", "held", "refunded"];
+    let steps = [
+        "created",
+        "scheduled",
+        "updated",
+        "offered",
+        "assigned",
+        "picked_up",
+        "completed",
+        "cancelled",
+        "held",
+        "refunded",
+    ];
     let mut steps: Vec<String> = steps.iter().map(|step| format!("order.{step}")).collect();
     steps.extend(["order.job_id_retrieved", "order.cancelled_after_payment_no_job_id"].map(str::to_owned));
     assert_eq!(listed, steps.iter().map(String::as_str).collect::<BTreeSet<_>>());

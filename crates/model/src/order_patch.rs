@@ -97,9 +97,9 @@ pub struct OrderPatch {
     #[serde(default)]
     #[schema(value_type = Option<BTreeMap<String, Option<String>>>, example = json!({ "crm_id": "8", "old": null }))]
     pub metadata: Member<BTreeMap<String, Option<String>>>,
-    /// All labels that the driver must have. Null removes them. Live offers stay.
+    /// All labels that the driver must have, at most 16 different ones. Null removes them. Live offers stay.
     #[serde(default)]
-    #[schema(value_type = Option<Vec<SkillSchema>>, max_items = 16)]
+    #[schema(value_type = Option<Vec<SkillSchema>>)]
     pub requires: Member<SkillSet>,
     /// New pickup time of an order whose dispatch has not started: RFC 3339, with its offset from UTC. It cannot be removed.
     #[serde(default)]

@@ -1,5 +1,7 @@
 //! Changes the contents of orders. Design: docs/design/order-contents.md.
 
+use std::time::Duration;
+
 use jobs::OrderId;
 use model::{
     actor::Actor,
@@ -10,6 +12,8 @@ use model::{
     order::{Order, Snapshot},
     order_patch::{Member, OrderPatch},
 };
+use queue::retry::add_jitter;
+use tokio::time::sleep;
 
 use crate::{
     capability::Orders,
@@ -21,7 +25,9 @@ use crate::{
 };
 
 /// Tries to change an order that other changes win.
-const MOST_TRIES: usize = 8;
+const MOST_TRIES: u32 = 16;
+/// Pause after the first lost try, on average. It grows with each try, so that many changes of one order succeed.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// A change that a request asks for.
 #[derive(Debug, Clone, Copy)]
@@ -75,7 +81,7 @@ pub async fn edit_contents(
     edit: ContentsEdit<'_>,
     may_see: impl Fn(&Order) -> bool,
 ) -> Result<EditedOrder, EditError> {
-    for _ in 0..MOST_TRIES {
+    for tries in 1..=MOST_TRIES {
         let before = orders.rows.load_order(id).await?.ok_or(ChangeError::NotFound)?;
         if !may_see(&before.order) {
             return Err(ChangeError::Refused(OrderRefusal::NoSuchOrder).into());
@@ -83,6 +89,7 @@ pub async fn edit_contents(
         if let Some(edited) = try_edit(orders, before, edit).await? {
             return Ok(edited);
         }
+        sleep(add_jitter(PAUSE * tries, 0.9, orders.core.rng.next_unit())).await;
     }
     Err(ChangeError::Busy.into())
 }

@@ -90,8 +90,8 @@ pub struct NewOrder {
     /// The producer's own values: at most 50 keys of 40 characters, values of 500 characters, and 4,096 bytes in all.
     #[schema(example = json!({ "crm_id": "7" }))]
     pub metadata: Option<BTreeMap<String, String>>,
-    /// Labels that the driver must have, such as `wheelchair` or `van`.
-    #[schema(value_type = Option<Vec<SkillSchema>>, max_items = 16, example = json!(["wheelchair"]))]
+    /// Labels that the driver must have, such as `wheelchair` or `van`; at most 16 different ones.
+    #[schema(value_type = Option<Vec<SkillSchema>>, example = json!(["wheelchair"]))]
     pub requires: Option<SkillSet>,
     /// Time at which the customer wants to be picked up: RFC 3339, with its offset from UTC. The order is SCHEDULED until
     /// its dispatch starts. If omitted, or within the lead of the service type, dispatch starts now.

@@ -20,7 +20,7 @@ pub struct ConsoleConfig {
     /// `None`: staff can sign in only with keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oidc: Option<OidcConfig>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "ConsoleLinks::is_empty")]
     #[garde(dive)]
     pub links: ConsoleLinks,
 }

@@ -28,6 +28,12 @@ pub struct ConsoleLinks {
     pub booking: Option<String>,
 }
 
+impl ConsoleLinks {
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 fn be_link(template: &str, (): &()) -> garde::Result {
     LinkTemplate::parse(template).map(drop).map_err(garde::Error::new)
 }

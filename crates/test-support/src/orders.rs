@@ -13,7 +13,7 @@ use model::{
     ids::{DriverId, OfferId},
     input::GivenTime,
     location::OrderLocation,
-    order::{Offer, OfferState, OrderStatus, PaymentStatus, Snapshot},
+    order::{Offer, OfferState, OrderStatus, Snapshot},
 };
 use orders::{
     accept,
@@ -51,6 +51,7 @@ fn new_order(order: &str, service_type: &str, payment: &str) -> NewOrder {
         contact: None,
         metadata: None,
         requires: None,
+        pickup_at: None,
     }
 }
 

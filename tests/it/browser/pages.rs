@@ -8,7 +8,7 @@ use crate::support::TestApp;
 use accounts::api_keys::AccountRole;
 
 /// Paths below the console's path, for an admin.
-pub(super) const PAGES: [&str; 21] = [
+pub(super) const PAGES: [&str; 22] = [
     "",
     "/desk",
     "/alerts?show=all",

@@ -143,7 +143,7 @@ pub(super) struct CreateDriverRequest {
     #[schema(min_length = 1, max_length = 80, pattern = "^[^\\u0000]*$")]
     name: Option<String>,
     /// Labels of the driver, such as `wheelchair` or `van`. An order that requires other labels is not offered.
-    #[schema(value_type = Option<Vec<SkillSchema>>, max_items = 16)]
+    #[schema(value_type = Option<Vec<SkillSchema>>)]
     skills: Option<SkillSet>,
     /// Reason, kept in the record.
     #[schema(value_type = String, min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
@@ -244,7 +244,7 @@ struct ChangeSchema {
     #[schema(min_length = 1, max_length = 80, pattern = "^[^\\u0000]*$")]
     name: Option<String>,
     /// All labels of the driver; null or an empty list removes them.
-    #[schema(value_type = Option<Vec<SkillSchema>>, max_items = 16)]
+    #[schema(value_type = Option<Vec<SkillSchema>>)]
     skills: Option<SkillSet>,
     /// Reason, kept in the record.
     #[schema(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]

@@ -38,11 +38,11 @@ async fn refusal_logs_reason_and_request_id() {
     }
     assert_eq!(lines.with("A caller was refused").len(), 1);
     // Another reason is logged on another line.
-    let support = t.key(AccountRole::Support).await;
+    let viewer = t.key(AccountRole::Viewer).await;
     let order = json!({ "service_type": "RIDE", "pickup": { "latitude": -6.2, "longitude": 106.8 } });
-    assert_eq!(api.post("/api/v1/orders", &support, order).await.status, 403);
+    assert_eq!(api.post("/api/v1/orders", &viewer, order).await.status, 403);
     assert_eq!(lines.with("FORBIDDEN").len(), 1);
-    let made = ask(&support, "one two").await;
+    let made = ask(&viewer, "one two").await;
     let made = made.headers()["x-request-id"].to_str().unwrap();
     assert!(made.parse::<uuid::Uuid>().is_ok(), "an id that cannot stand in a log is replaced: {made}");
 }

@@ -158,19 +158,28 @@ fn place_outside(seeker: PlaceSeeker<'_>) -> WaitingPlace {
     WaitingPlace { area, limit: None, lifetime: None, verdict: None, met: AreaCount::default(), hour: None }
 }
 
+/// The pickup is outside all areas, and such orders are refused.
+struct OutsideAreas;
+
+impl From<OutsideAreas> for AdmissionAnswer {
+    fn from(OutsideAreas: OutsideAreas) -> Self {
+        Self::NoArea
+    }
+}
+
 /// Returns the area of the order; `None` if no area decides. The location has precedence over the area that the producer
 /// names.
 fn locate<'a>(
     areas: &Areas,
     rules: &'a AdmissionRules,
     seeker: PlaceSeeker<'a>,
-) -> Result<Option<&'a AreaId>, AdmissionAnswer> {
+) -> Result<Option<&'a AreaId>, OutsideAreas> {
     let located = rules.find_area(seeker.pickup, seeker.service_type).map(|area| &area.id);
     // Same as the check: a named area does not admit a pickup outside all areas.
     if located.is_none() && rules.refuses_outside(seeker.asker) {
         let outside = RequestVerdict::Refused(RefusalCause::Outside);
         count::record_verdict(areas, seeker.to_request(None), outside, AreaCount::default());
-        return Err(AdmissionAnswer::NoArea);
+        return Err(OutsideAreas);
     }
     Ok(located.or_else(|| seeker.area.filter(|name| is_served(rules, name, seeker.service_type))))
 }

@@ -9,6 +9,7 @@ use axum::{
 use jobs::OrderId;
 
 use super::{
+    new_order::{refuse_place, reply_language},
     order_form::{FilledForm, FormSection, MetadataPart, ShownForm, refuse_value},
     roles::BOOKERS,
     rows::parse_order,
@@ -148,6 +149,7 @@ pub(crate) async fn change_order(
         Ok(edited) => edited,
         Err(EditError::Invalid(broken)) => return Err(refuse_value(broken.field, &broken.message)),
         Err(EditError::VersionChanged(_)) => return Err(PageError::Conflict(describe_conflict(&app, &id).await?)),
+        Err(EditError::NoRoom(answer)) => return Err(refuse_place(&answer, reply_language())),
         Err(EditError::Change(error)) => return Err(error.into()),
     };
     let deed = if edited.stored.version == version { "order-unchanged" } else { "order-changed" };

@@ -118,20 +118,21 @@ pub(crate) async fn create_order(
     let body = Value::Object(filled.to_body()?);
     let bytes = body.to_string();
     let new: NewOrder = serde_json::from_value(body).map_err(|error| unreadable(error.to_string()))?;
-    let creation = CreationRequest {
-        key: Some(&key.to_string()),
-        new: &new,
-        bytes: bytes.as_bytes(),
-        language: match Language::current() {
-            Language::English => ReplyLanguage::English,
-            Language::Indonesian => ReplyLanguage::Indonesian,
-        },
-    };
+    let creation =
+        CreationRequest { key: Some(&key.to_string()), new: &new, bytes: bytes.as_bytes(), language: reply_language() };
     let caller = ApiCaller::of_session(person.0.key.clone());
     let made = create_once(&app, &caller, creation).await.map_err(refuse_creation)?;
     let (_, order) = made.answer;
     let id = order["order_id"].as_str().ok_or_else(|| PageError::Broken("an order without an id".to_owned()))?;
     Ok(go_back(&app.config, &format!("/orders/{id}"), "order-created").into_response())
+}
+
+/// Returns the language of refusals by admission.
+pub(super) fn reply_language() -> ReplyLanguage {
+    match Language::current() {
+        Language::English => ReplyLanguage::English,
+        Language::Indonesian => ReplyLanguage::Indonesian,
+    }
 }
 
 /// Returns the page for a refused creation.
@@ -150,7 +151,7 @@ fn refuse_creation(error: ApiError) -> PageError {
 }
 
 /// Returns the page for a refusal by admission.
-fn refuse_place(answer: &AdmissionAnswer, language: ReplyLanguage) -> PageError {
+pub(super) fn refuse_place(answer: &AdmissionAnswer, language: ReplyLanguage) -> PageError {
     let message = sentence(&answer.message_in(language));
     match answer {
         AdmissionAnswer::Refused(refusal, area) => PageError::Conflict(describe_area(message, *refusal, area)),

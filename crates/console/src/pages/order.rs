@@ -16,6 +16,7 @@ use super::{
     desk::TakenBy,
     driver::{driver_page, offer_chip},
     living_jobs::job_cell,
+    order_form::join_labels,
     order_map,
     ranking::RankingPart,
     roles::{BOOKERS, CALLERS, DISPATCHERS, REFUNDERS, STAFF},
@@ -48,7 +49,6 @@ use model::{
     ids::{DriverId, LatLng},
     messages,
     order::{Booking, OfferState, OrderStatus, RefundProgress},
-    skills::SkillSet,
     view::OrderView,
 };
 use notify::alerts::{self, AlertFilter, RaisedAlert};
@@ -211,10 +211,6 @@ fn list_facts(config: &ConsoleConfig, order: &OrderView, pickup: LatLng) -> Vec<
     let metadata =
         order.metadata.iter().map(|(key, value)| (tr("order.metadata"), Cell::text(format!("{key} = {value}"))));
     facts.chain(metadata).collect()
-}
-
-fn join_labels(labels: &SkillSet) -> String {
-    labels.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 
 /// Returns the address with the coordinates, or only the coordinates.

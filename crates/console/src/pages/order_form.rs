@@ -8,6 +8,7 @@ use model::{
     },
     ids::LatLng,
     order_patch::OrderContents,
+    skills::{MOST_SKILLS, SkillSet},
 };
 use serde_json::{Map, Value, json};
 
@@ -66,6 +67,7 @@ impl FilledForm {
             ("dropoff", dropoff.map(|place| coordinates(place.as_lat_lng()))),
             ("dropoff_address", dropoff.and_then(|place| place.address.clone())),
             ("notes", details.notes.clone()),
+            ("requires", Some(join_labels(&details.requires))),
         ];
         values.extend(texts.into_iter().filter_map(|(name, text)| Some((name, text?))));
         for (key, value) in &details.metadata {
@@ -117,9 +119,11 @@ impl FilledForm {
         let body = json!({
             "service_type": self.line("service_type"),
             "customer_id": self.line("customer_id"),
+            "pickup_at": self.line("pickup_at"),
             "pickup": pickup,
             "dropoff": dropoff,
             "notes": self.line("notes"),
+            "requires": self.labels(),
             "contact": has_contact.then_some(contact),
             "metadata": (!metadata.is_empty()).then_some(metadata),
         });
@@ -150,9 +154,14 @@ impl FilledForm {
             "pickup": self.place("pickup", "pickup_address")?,
             "dropoff": self.place("dropoff", "dropoff_address")?,
             "notes": self.line("notes"),
+            "requires": self.labels(),
             "contact": contact,
             "metadata": metadata,
         }))
+    }
+
+    fn labels(&self) -> Vec<&str> {
+        self.value("requires").split([',', ' ']).filter(|label| !label.is_empty()).collect()
     }
 
     /// Returns a place; `None` if both fields are blank.
@@ -197,6 +206,11 @@ fn parse_coordinates(text: &str) -> Option<(f64, f64)> {
     numbers.next().is_none().then_some((latitude, longitude))
 }
 
+/// Returns labels as the form and the page of an order show them.
+pub(super) fn join_labels(labels: &SkillSet) -> String {
+    labels.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
+}
+
 /// Removes the characters that people write between the digits of a phone number.
 fn without_separators(phone: &str) -> String {
     phone.chars().filter(|c| !matches!(c, ' ' | '-' | '(' | ')' | '.')).collect()
@@ -238,7 +252,8 @@ impl ShownForm<'_> {
         let services = self.field("service_type", tr("common.service_type"), "choice");
         let services = FormField { options: service_types, required: true, ..services };
         let customer = self.field("customer_id", tr("order_form.customer"), "text");
-        FormSection { heading: tr("common.order"), hint: None, fields: vec![services, customer] }
+        let time = self.field("pickup_at", tr("order_form.pickup_at"), "text");
+        FormSection { heading: tr("common.order"), hint: None, fields: vec![services, customer, time] }
     }
 
     /// Returns the sections with the contents of an order, without its metadata. `contact` explains the fields of the
@@ -253,11 +268,13 @@ impl ShownForm<'_> {
         .into_iter()
         .map(|field| FormField { stored: None, ..field })
         .collect();
+        let requires = vec![self.field("requires", tr("order_form.labels"), "text")];
         let notes = vec![self.field("notes", tr("order_form.notes"), "notes")];
         vec![
             self.place(tr("common.pickup"), ["pickup", "pickup_address"], true),
             self.place(tr("order.dropoff"), ["dropoff", "dropoff_address"], false),
             FormSection { heading: tr("order_form.person_to_call"), hint: contact, fields },
+            FormSection { heading: tr("order.requires"), hint: None, fields: requires },
             FormSection { heading: tr("order.notes"), hint: None, fields: notes },
         ]
     }
@@ -303,6 +320,7 @@ pub(super) fn refuse_value(member: &str, text: &str) -> PageError {
     let line = |most: usize| fill!("order_form.line_rule", most = group_digits(most as u64));
     let (field, text) = match member {
         "service_type" => ("service_type", tr("areas.service_type_not_exist").into()),
+        "pickup_at" => ("pickup_at", tr("order_form.pickup_at_rule").into()),
         "customer_id" => ("customer_id", tr("order_form.customer_rule").into()),
         "pickup" | "pickup/latitude" | "pickup/longitude" => ("pickup", tr("order_form.coordinates_rule").into()),
         "dropoff" | "dropoff/latitude" | "dropoff/longitude" => ("dropoff", tr("order_form.coordinates_rule").into()),
@@ -313,6 +331,7 @@ pub(super) fn refuse_value(member: &str, text: &str) -> PageError {
         "contact/phone" => ("contact_phone", tr("order_form.phone_rule").into()),
         "contact/email" => ("contact_email", tr("order_form.email_rule").into()),
         "metadata" => ("metadata", metadata_rule()),
+        "requires" => ("requires", fill!("order_form.labels_rule", most = MOST_SKILLS)),
         _ => return PageError::Invalid(sentence(text)),
     };
     PageError::InvalidField(field, text)
@@ -360,14 +379,15 @@ mod tests {
             ("dropoff", "-6.1754 106.8272"),
             ("notes", "Ring twice.\r\nBlue gate."),
             ("contact_phone", "+62 812-3456 789"),
+            ("requires", "van, wheelchair"),
             ("metadata_key", ""),
             ("metadata_value", ""),
             ("metadata_key", "crm_id"),
             ("metadata_value", "7"),
         ]);
         let expected = json!({
-            "service_type": "RIDE", "customer_id": "CUS-1", "notes": "Ring twice. Blue gate.",
-            "pickup": { "latitude": -6.2088, "longitude": 106.8456, "address": "Jalan Sudirman 1" },
+            "service_type": "RIDE", "customer_id": "CUS-1", "pickup_at": null, "notes": "Ring twice. Blue gate.",
+            "requires": ["van", "wheelchair"], "pickup": { "latitude": -6.2088, "longitude": 106.8456, "address": "Jalan Sudirman 1" },
             "dropoff": { "latitude": -6.1754, "longitude": 106.8272, "address": null },
             "contact": { "name": null, "phone": "+628123456789", "email": null },
             "metadata": { "crm_id": "7" },
@@ -396,13 +416,14 @@ mod tests {
             ("dropoff", "1,2"),
             ("contact_phone", "+62 812"),
             ("contact_email", "-"),
+            ("requires", "van"),
             ("metadata_key", "crm_id"),
             ("metadata_value", "8"),
         ]);
         let expected = json!({
             "pickup": { "latitude": -6.3, "longitude": 106.9, "address": null },
             "dropoff": { "latitude": 1.0, "longitude": 2.0, "address": null },
-            "notes": null, "contact": { "phone": "+62812", "email": null },
+            "notes": null, "requires": ["van"], "contact": { "phone": "+62812", "email": null },
             "metadata": { "crm_id": "8", "old": null },
         });
         assert_eq!(changed.to_patch(&before).unwrap(), expected);

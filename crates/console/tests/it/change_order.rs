@@ -14,6 +14,7 @@ const CHANGE: &str = "/console/orders/ORD-1/contents/change";
 async fn lay_out(t: &TestApp, api: &Api) {
     let mut ride = ride_with_id("ORD-1");
     ride["notes"] = json!("Two suitcases.");
+    ride["requires"] = json!(["van"]);
     ride["pickup"]["address"] = json!("Jalan Thamrin 9");
     ride["contact"] = json!({ "name": "CONTACT-TEXT", "phone": "+628123456789" });
     ride["metadata"] = json!({ "crm_id": "7", "old": "x" });
@@ -61,7 +62,12 @@ async fn saved_form_changes_contents_and_keeps_the_contact() {
 
     let (status, page) = send(&dispatcher, &form, &[("contact_phone", "0812"), ("notes", "Ring twice.")]).await;
     assert!(status == 422 && page.contains("id=\"wrong-contact_phone\"") && page.contains("Ring twice."), "{page}");
-    let changes = [("notes", "Ring twice."), ("dropoff", "-6.1754, 106.8272"), ("contact_email", "ana@example.com")];
+    let changes = [
+        ("notes", "Ring twice."),
+        ("dropoff", "-6.1754, 106.8272"),
+        ("requires", "lift"),
+        ("contact_email", "ana@example.com"),
+    ];
     let saved = send(&dispatcher, &form, &changes).await;
     assert_eq!(saved, (303, "/console/orders/ORD-1?did=order-changed".to_owned()));
     let page = dispatcher.text("/console/orders/ORD-1?did=order-changed").await;
@@ -69,7 +75,7 @@ async fn saved_form_changes_contents_and_keeps_the_contact() {
     let contact = "SELECT concat_ws(' ', contact->>'name', contact->>'phone', contact->>'email') FROM order_details";
     assert_eq!(t.texts(contact).await, ["CONTACT-TEXT +628123456789 ana@example.com"]);
     let event = "SELECT concat_ws(' ', actor, detail) FROM order_events WHERE reason = 'CONTENTS_CHANGED'";
-    assert_eq!(t.texts(event).await, ["dispatcher:test-dispatcher dropoff, notes, contact"]);
+    assert_eq!(t.texts(event).await, ["dispatcher:test-dispatcher dropoff, notes, contact, requires"]);
     assert_eq!(t.count("SELECT count(*) FROM staff_actions").await, 0, "no contact was viewed");
 
     let form = read_form(&dispatcher.text(PAGE).await);
@@ -131,6 +137,7 @@ async fn contents_are_fixed_after_pickup_and_for_other_roles() {
     }
     assert_eq!(dispatcher.get("/console/orders/ORD-9/contents").await.status(), 404);
     t.drivers(&[("D1", 100.0)]).await;
+    t.sql("UPDATE drivers SET skills = '{van,wheelchair}'").await;
     t.run_due().await;
     t.accept_offer("ORD-1").await;
     let driver = "D1".into();

@@ -9,7 +9,7 @@ use test_support::{Api, TestApp, admission::full_for};
 const CREATE: &str = "/console/new-order/create";
 const KEY: &str = "01937c3e-8f00-4000-8000-000000000001";
 /// A form with a value in each field, with the names of the fields.
-const FILLED: [(&str, &str); 15] = [
+const FILLED: [(&str, &str); 16] = [
     ("form_key", KEY),
     ("service_type", "RIDE"),
     ("customer_id", "CUS-1"),
@@ -21,6 +21,7 @@ const FILLED: [(&str, &str); 15] = [
     ("contact_phone", "%2B62 812-3456-789"),
     ("contact_email", "ana@example.com"),
     ("notes", "Two suitcases.%0D%0ABlue gate."),
+    ("requires", "van, wheelchair"),
     ("metadata_key", "crm_id"),
     ("metadata_value", "7"),
     ("metadata_key", ""),
@@ -57,10 +58,11 @@ async fn filled_form_creates_one_order_with_its_contents() {
     let order = api.get(&format!("/api/v1/orders/{id}"), &t.key(AccountRole::Viewer).await).await.body;
     assert_eq!(
         json!({ "pickup": order["pickup"], "dropoff": order["dropoff"], "notes": order["notes"],
-                "metadata": order["metadata"], "customer_id": order["customer_id"] }),
+                "metadata": order["metadata"], "customer_id": order["customer_id"], "requires": order["requires"] }),
         json!({ "pickup": { "latitude": -6.2088, "longitude": 106.8456, "address": "Jalan Thamrin 9" },
                 "dropoff": { "latitude": -6.1754, "longitude": 106.8272, "address": "Jalan Merdeka 1" },
-                "notes": "Two suitcases. Blue gate.", "metadata": { "crm_id": "7" }, "customer_id": "CUS-1" })
+                "notes": "Two suitcases. Blue gate.", "metadata": { "crm_id": "7" }, "customer_id": "CUS-1",
+                "requires": ["van", "wheelchair"] })
     );
     let contact = "SELECT contact::text FROM order_details";
     assert_eq!(t.texts(contact).await, [r#"{"name": "Ana", "email": "ana@example.com", "phone": "+628123456789"}"#]);
@@ -84,6 +86,7 @@ async fn bad_value_keeps_the_form_and_names_its_field() {
         ("pickup_address", &long, "pickup_address", "Write at most 300 characters"),
         ("dropoff", "", "dropoff", "Write the coordinates of this address, too."),
         ("contact_phone", "08123456789", "contact_phone", "Write an existing phone number"),
+        ("requires", "Big van", "requires", "Write at most 16 labels"),
         ("contact_email", "nobody", "contact_email", "Write an e-mail address"),
         ("metadata_value", &"x".repeat(501), "metadata", "Write at most 50 keys"),
     ] {

@@ -158,6 +158,7 @@ impl Writers {
             "pickup": { "latitude": -6.2088, "longitude": 106.8456 },
         });
         self.write_as(&shop, "post /api/v1/orders", &[], new).await;
+        self.write("patch /api/v1/orders/{id}", &["ORD-1"], json!({})).await;
         // A job becomes dead twice. It is requeued the first time and discarded the second time.
         assert_eq!(bury_due(&self.t.app, MARK).await, 1);
         self.write("post /api/v1/admin/dead/{job_id}/requeue", &["dispatch:ORD-1:1"], json!({})).await;

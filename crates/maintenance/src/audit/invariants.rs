@@ -26,7 +26,7 @@ impl HistoryInvariant {
     }
 }
 
-pub const INVARIANTS: [HistoryInvariant; 19] = [
+pub const INVARIANTS: [HistoryInvariant; 20] = [
     HistoryInvariant {
         name: "unbroken_chain",
         meaning: "each event starts in the state in which the previous event ended; the last state is the order's",

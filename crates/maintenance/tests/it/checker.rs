@@ -6,7 +6,8 @@ use areas::admission::waiting::{self, SuspectMembers};
 use maintenance::audit::{self, invariants::INVARIANTS};
 use test_support::{TestApp, secs};
 
-const TABLES: [&str; 7] = ["orders", "offers", "bookings", "order_events", "outbox", "outbox_attempts", "alerts"];
+const TABLES: [&str; 8] =
+    ["orders", "order_feed", "offers", "bookings", "order_events", "outbox", "outbox_attempts", "alerts"];
 
 /// Creates orders with every final state and removes the constraints that would prevent broken rows.
 async fn history_to_break() -> TestApp {

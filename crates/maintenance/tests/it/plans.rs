@@ -367,7 +367,7 @@ async fn busy_drivers_are_looked_up_individually() {
     let offer = "'{00000000-0000-0000-0000-000000000001}'";
     let new_offer =
         "'{00000000-0000-0000-0000-000000000002}', '{D2}', '{0}', '{1}', 'WAITING-1', 2, 1, 0, dispatchq_now(),
-                     dispatchq_now(), 1, 7";
+                     dispatchq_now(), 1, 7, 1";
     let source = |file: &str, name: &str| statement(&format!("orders/src/{file}"), name);
     let planned = r#"'[{"order_id": "WAITING-1", "driver_id": "D2", "per_driver": 1}]', 7"#;
     let candidates = r#"'[{"place": 0, "ids": ["D1", "D2", "D3"], "service_type": "RIDE", "order_id": "WAITING-1",
@@ -381,7 +381,7 @@ async fn busy_drivers_are_looked_up_individually() {
         (
             "free candidates",
             source("fleet/candidates.rs", "free candidates"),
-            "'WAITING-1', 'RIDE', -6.205, 106.805, 0.1, 0.1, 1, 20, '{}', 1, NULL",
+            "'WAITING-1', 'RIDE', -6.205, 106.805, 0.1, 0.1, 1, 20, '{}', 1, NULL, false",
             1,
             30,
         ),

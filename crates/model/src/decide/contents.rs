@@ -164,7 +164,8 @@ mod tests {
             s.order.status = status;
             let is_open = matches!(
                 status,
-                OrderStatus::PendingJobId
+                OrderStatus::Scheduled
+                    | OrderStatus::PendingJobId
                     | OrderStatus::Assigned
                     | OrderStatus::Dispatching
                     | OrderStatus::Pending

@@ -209,7 +209,7 @@ async fn sql_order_reports_creation_with_first_change() {
 async fn scheduled_order_reports_its_schedule_and_start() {
     let steps = [OrderStep::Created, OrderStep::Scheduled, OrderStep::Offered];
     let (receiver, t) = with_subscription(&steps).await;
-    t.drivers(&[("D1", 100.0)]).await;
+    t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
     t.order_at("ORD-1", "2030-01-01T09:00:00Z".parse().unwrap()).await;
     let details = r#"{"pickup_at": "2030-01-01T09:00:00Z"}"#;
     let create = format!(
@@ -223,7 +223,7 @@ async fn scheduled_order_reports_its_schedule_and_start() {
     t.run_for(secs(60)).await;
     assert_eq!(told(&receiver, "SQL-1"), ["order.created", "order.scheduled"], "not first at its start");
     t.run_for(secs(3000)).await;
-    assert_eq!(told(&receiver, "ORD-1"), ["order.created", "order.scheduled", "order.offered"]);
+    assert_eq!(told(&receiver, "ORD-1")[..3], ["order.created", "order.scheduled", "order.offered"]);
     assert_eq!(t.count("SELECT count(*) FROM order_feed WHERE kind = 'order.scheduled'").await, 2);
     t.assert_sound().await;
 }

@@ -191,20 +191,16 @@ pub async fn import_drivers(db: &Pool, new: &[NewDriver], by: ActionAuthor<'_>) 
 /// Locks a driver's row and returns its values for audit records, which never contain the name or the phone number. Returns `None`
 /// if the driver does not exist.
 async fn find_values(tx: &mut Connection, id: &DriverId) -> Result<Option<Value>, sqlx::Error> {
-    let found: Option<(Vec<ServiceType>, Vec<String>, bool, bool, bool, bool)> = sqlx::query_as(
+    sqlx::query_scalar(
         "-- lock driver for its record
-         SELECT service_types, skills, available, name IS NOT NULL, phone IS NOT NULL, disabled_at IS NOT NULL
+         SELECT jsonb_build_object(
+             'service_types', service_types, 'skills', skills, 'available', available, 'has_name', name IS NOT NULL,
+             'has_phone', phone IS NOT NULL, 'disabled', disabled_at IS NOT NULL)
          FROM drivers WHERE id = $1 FOR UPDATE",
     )
     .bind(id)
     .fetch_optional(tx)
-    .await?;
-    Ok(found.map(|(service_types, skills, available, has_name, has_phone, disabled)| {
-        json!({
-            "service_types": service_types, "skills": skills, "available": available, "has_name": has_name,
-            "has_phone": has_phone, "disabled": disabled,
-        })
-    }))
+    .await
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -45,7 +45,7 @@ pub(super) async fn write_contents(
     let updated: Vec<i64> = numbered.filter(|(step, _)| *step == OrderStep::Updated).map(|(_, seq)| *seq).collect();
     sqlx::query(
         "-- name changed contents
-         UPDATE order_feed SET changed = $1, has_details = true WHERE tx = pg_current_xact_id() AND seq = ANY ($2)",
+         UPDATE order_feed SET changed = $1, has_details = true WHERE position = dispatchq_feed_position() AND seq = ANY ($2)",
     )
     .bind(&contents.fields)
     .bind(updated)

@@ -2,6 +2,7 @@
 //! 110 minutes, and the lifetime ends after 130 minutes.
 
 use accounts::api_keys::AccountRole;
+use areas::admission::waiting::{self, SuspectMembers};
 use chrono::{DateTime, TimeDelta, Utc};
 use model::{
     decide::{OrderRefusal, actions, review},
@@ -129,17 +130,11 @@ async fn moved_order_starts_at_its_new_time() {
     t.drivers(&[("D1", 100.0)]).await;
     scheduled(&t, "ORD-1").await;
     move_to(&t, "ORD-1", 300).await.unwrap();
-    assert_eq!(timers(&t).await, due([("dispatch:ORD-1:1", 280), ("lifetime:ORD-1", 310), ("warn:ORD-1", 290)]));
-    // A leftover timer of the first pickup fires and changes nothing.
-    t.advance(minutes(100)).await;
-    orders::update::enqueue_jobs(&t.app.orders, &{
-        let mut old = t.snapshot("ORD-1").await;
-        old.order.next_attempt_at = Some(old.now);
-        old
-    })
-    .await;
-    assert_eq!(ids(&t.run_due().await), ["dispatch:ORD-1:1"]);
-    assert_eq!(t.status("ORD-1").await, OrderStatus::Scheduled);
+    // A queue keeps the earlier time of a job. Each job fires once too early, changes nothing, and waits for its new time.
+    assert_eq!(timers(&t).await, due([("dispatch:ORD-1:1", 100), ("lifetime:ORD-1", 130), ("warn:ORD-1", 110)]));
+    t.run_for(minutes(130)).await;
+    assert_eq!(timers(&t).await, due([("dispatch:ORD-1:1", 150), ("lifetime:ORD-1", 180), ("warn:ORD-1", 160)]));
+    assert_eq!(t.reasons("ORD-1").await, ["ORDER_CREATED", "PICKUP_MOVED"]);
 
     move_to(&t, "ORD-1", 15).await.unwrap();
     t.run_due().await;
@@ -176,7 +171,7 @@ async fn dispatchers_are_warned_once_without_a_driver() {
     assert_eq!(t.messages_of("ORD-1", SCHEDULED_WITHOUT_DRIVER).await, 1);
     assert_eq!(t.count("SELECT count(*) FROM alerts WHERE acked_at IS NULL").await, 1);
     t.drivers(&[("D1", 100.0)]).await;
-    t.run_for(minutes(5)).await;
+    t.run_for(minutes(6)).await;
     t.accept_offer("ORD-1").await;
     assert_eq!(t.count("SELECT count(*) FROM alerts WHERE acked_at IS NULL").await, 0, "the driver settles the alert");
     assert_eq!(t.messages_of("ORD-1", SCHEDULED_WITHOUT_DRIVER).await, 1);
@@ -244,18 +239,18 @@ async fn full_area_ends_the_order_with_its_lifetime() {
 }
 
 #[tokio::test]
-async fn postgres_counts_at_the_start_without_redis() {
+async fn postgres_refuses_a_start_that_redis_admits() {
     let t = TestApp::start().await;
     admission::full_for(&t, "RIDE", 1).await;
-    for order in ["ORD-1", "ORD-2", "ORD-3"] {
-        scheduled(&t, order).await;
-    }
-    t.run_for(minutes(99)).await;
-    // The sets of waiting orders are lost, so only Postgres counts.
-    t.redis::<i64>(&["DEL", "waiting:order:JKT:RIDE"]).await;
+    t.order_at("ORD-1", in_minutes(&t, 120)).await;
+    t.order_at("ORD-2", in_minutes(&t, 122)).await;
+    t.run_for(minutes(101)).await;
+    assert_eq!(t.status("ORD-1").await, OrderStatus::Dispatching);
+    assert_eq!(t.redis::<i64>(&["ZREM", "waiting:order:JKT:RIDE", "ORD-1"]).await, 1, "Redis loses the waiting order");
     t.run_for(minutes(2)).await;
-    assert_eq!(t.count("SELECT count(*) FROM orders WHERE searching").await, 1);
-    assert_eq!(t.count("SELECT count(*) FROM orders WHERE status = 'SCHEDULED'").await, 2);
+    assert_eq!(t.status("ORD-2").await, OrderStatus::Scheduled);
+    assert_eq!(t.reasons("ORD-2").await, ["ORDER_CREATED", "START_DELAYED"]);
+    waiting::repair_waiting_sets(&t.app.areas, &mut SuspectMembers::default()).await.unwrap();
     t.assert_sound().await;
 }
 
