@@ -87,7 +87,7 @@ pub async fn hire(cast: &Cast) {
 
 /// Runs all lives.
 pub async fn play(cast: &Cast) {
-    limit_area(cast);
+    limit_area(cast).await;
     without_waiting(cast).await;
     cast.world.quiet().await;
     expired_offers(cast).await;
@@ -196,8 +196,8 @@ async fn by_staff(cast: &Cast) {
 }
 
 /// Adds an area for the places of all orders, because orders outside areas are refused, and limits one city area to
-/// six. The API applies the change within a second, long before that area is full.
-fn limit_area(cast: &Cast) {
+/// six. Waits until the API applies these changes.
+async fn limit_area(cast: &Cast) {
     let corners = json!([[-179, -60], [-29, -60], [-29, 60], [-179, 60], [-179, -60]]);
     let area = json!({ "type": "Feature", "properties": { "area_id": "FAR", "name": "Far from the city" },
                        "geometry": { "type": "Polygon", "coordinates": [corners] } });
@@ -208,6 +208,14 @@ fn limit_area(cast: &Cast) {
         ["area", "set", "JKT-PUSAT", "--service-type", "RIDE", "--max-waiting-orders", "6", "--reason", "baseline"];
     assert_eq!(cast.world.run(&limit, "").code, 0);
     assert_eq!(cast.world.run(&["area", "flag", "--enabled", "true", "--reason", "baseline"], "").code, 0);
+    let status = "/api/v1/admin/dispatcher/areas/status";
+    cast.world
+        .until("the API enforces the limits of areas", async || {
+            let answer = cast.world.ask(&cast.world.admin, Method::GET, status, None).await;
+            let mut areas = answer.body["areas"].as_array().into_iter().flatten();
+            areas.any(|area| area["area_id"] == "FAR" && area["enforcement"] == "ON")
+        })
+        .await;
 }
 
 /// Creates more orders than the area has room for. The last ones are refused.

@@ -11,6 +11,7 @@ use model::{
     ids::PartnerName,
     order::{Order, Snapshot},
     order_patch::{Member, OrderPatch},
+    schedule::as_stored,
 };
 use queue::retry::add_jitter;
 use tokio::time::sleep;
@@ -107,7 +108,10 @@ async fn try_edit(orders: &Orders, before: Snapshot, edit: ContentsEdit<'_>) -> 
     let wanted = edit.patch.apply_to(&stored.contents)?;
     let takes_details = |partner: &PartnerName| orders.config.partners.get(partner).is_some_and(|p| p.details);
     let mut change = contents::change_contents(&before, edit.actor, &stored.contents, wanted.clone(), takes_details);
-    if let Member::Set(pickup_at) = edit.patch.pickup_at {
+    // A client may send the pickup time that it has read together with other changes.
+    if let Member::Set(pickup_at) = edit.patch.pickup_at
+        && before.order.pickup_at != Some(as_stored(pickup_at.time()))
+    {
         let wanted_move = PickupMove::new(orders, &before.order, pickup_at).await?;
         let mut moved = change.clone().unwrap_or_else(|| Change::new(&before, edit.actor));
         if wanted_move.add_to(&mut moved, &before).map_err(ChangeError::Refused)? {

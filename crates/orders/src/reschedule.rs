@@ -35,10 +35,13 @@ impl PickupMove {
     /// exceed it by their number.
     pub async fn new(orders: &Orders, order: &Order, pickup_at: GivenTime) -> Result<Self, MoveError> {
         let (pickup_at, policy) = (as_stored(pickup_at.time()), orders.config.schedule_policy(&order.service_type));
-        if let Some(problem) = policy.find_problem(pickup_at, orders.core.database_clock.now()) {
+        // After the start, `add_move` refuses every time.
+        let is_scheduled = order.status == OrderStatus::Scheduled;
+        if let Some(problem) = policy.find_problem(pickup_at, orders.core.database_clock.now()).filter(|_| is_scheduled)
+        {
             return Err(MoveError::Invalid(problem));
         }
-        if order.status == OrderStatus::Scheduled
+        if is_scheduled
             && order.pickup_at != Some(pickup_at)
             && let Some(area) = &order.area_id
         {

@@ -263,6 +263,11 @@ async fn required_labels_are_shown_and_survive_an_erasure() {
     };
     assert_eq!(patch(json!(["plumber"])).await, json!(["plumber"]));
     assert_eq!(t.asked("ORD-1").await, "D1", "the offer stays");
+    assert_eq!(
+        t.count("SELECT version::bigint FROM offers WHERE order_id = 'ORD-1'").await,
+        1,
+        "and shows the new labels"
+    );
     assert_eq!(patch(Value::Null).await, Value::Null);
     assert_eq!(patch(labels.clone()).await, labels);
     t.cancel("ORD-1").await.unwrap();

@@ -112,7 +112,11 @@ async fn pickup_moves_until_the_start() {
     assert_eq!(t.snapshot("ORD-1").await.order.status.as_str(), "SCHEDULED", "the first start is void");
     t.run_for(secs(120 * 60)).await;
     assert_eq!(t.asked("ORD-1").await.as_str(), "D1");
-    let late = change(json!({ "pickup_at": "2030-01-01T15:00:00Z" })).await;
-    assert_eq!(late.error(), (409, "WRONG_STATE"));
+    for pickup_at in ["2030-01-01T15:00:00Z", "2030-01-01T07:00:00Z"] {
+        let late = change(json!({ "pickup_at": pickup_at })).await;
+        assert_eq!(late.error(), (409, "WRONG_STATE"), "{pickup_at}");
+    }
+    let same = change(json!({ "pickup_at": "2030-01-01T12:00:00Z", "notes": "Gate 3" })).await;
+    assert_eq!((same.status, &same.body["notes"]), (200, &json!("Gate 3")), "the time that was read");
     t.assert_sound().await;
 }

@@ -86,7 +86,8 @@ pub fn add_move(
     change.order.warn_at = times.warn_at;
     change.order.lifetime_deadline = starts_at + lifetime;
     change.order.next_attempt_at = order.next_attempt_at.map(|_| starts_at);
-    if order.warn_at.is_none() {
+    // Without a new warning, the earlier one stays open.
+    if order.warn_at.is_none() && times.warn_at.is_some() {
         change.acknowledge_alerts(messages::MessageKind::ScheduledWithoutDriver, "the pickup was moved".to_owned());
     }
     let pickup = |at: DateTime<Utc>| at.to_rfc3339_opts(SecondsFormat::AutoSi, true);
@@ -192,6 +193,22 @@ mod tests {
         assigned.order.driver_id = Some("D1".into());
         assigned.transition_to(OrderStatus::DriverAssigned, EventReason::AssignedByHand, None);
         assert_eq!(assigned.settles[0].kind, messages::MessageKind::ScheduledWithoutDriver);
+    }
+
+    #[test]
+    fn late_move_without_a_new_warning_keeps_the_old_one() {
+        let mut s = fixture::scheduled_snapshot();
+        s.order.warn_at = None;
+        let decide = |minutes| match move_pickup(
+            &s,
+            &Actor::SYSTEM,
+            s.now + TimeDelta::minutes(minutes),
+            &schedule::example_policy(),
+        ) {
+            Decision::Change(change) => change.settles.len(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!((decide(5), decide(90)), (0, 1), "only a new warning replaces the old one");
     }
 
     #[test]

@@ -69,4 +69,4 @@ pub(super) async fn write_contents(
 }
 
 /// Members of an order that its offers contain.
-const OFFERED: [&str; 3] = ["pickup", "dropoff", "notes"];
+const OFFERED: [&str; 4] = ["pickup", "dropoff", "notes", "requires"];
