@@ -1,5 +1,6 @@
 //! `dispatchq order create|update|show|list|timeline|explain|cancel|assign|release|redispatch|hold|resume|take|leave|refund`.
 
+mod contents;
 mod create;
 mod explain;
 mod update;
@@ -54,7 +55,7 @@ pub(in crate::cli) enum Command {
         #[arg(long)]
         open: bool,
         /// Only orders with this value in their metadata; may be repeated
-        #[arg(long, value_name = "KEY=VALUE", value_parser = create::parse_metadata)]
+        #[arg(long, value_name = "KEY=VALUE", value_parser = contents::parse_metadata)]
         metadata: Vec<(String, String)>,
         #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
         limit: u32,

@@ -1,11 +1,13 @@
 //! `dispatchq order update`.
 
 use jobs::OrderId;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::{create::parse_metadata, print_order_view};
+use super::{
+    contents::{ContentsArgs, set_member},
+    print_order_view,
+};
 use crate::cli::{output, remote::ApiClient};
-use model::input::GivenTime;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct OrderUpdateArgs {
@@ -16,39 +18,8 @@ pub(in crate::cli) struct OrderUpdateArgs {
     /// Longitude of the pickup in degrees
     #[arg(long, allow_negative_numbers = true, requires = "lat")]
     lng: Option<f64>,
-    /// Address of the pickup
-    #[arg(long, value_name = "TEXT")]
-    address: Option<String>,
-    /// Latitude of the destination in degrees
-    #[arg(long, value_name = "LAT", allow_negative_numbers = true, requires = "dropoff_lng")]
-    dropoff_lat: Option<f64>,
-    /// Longitude of the destination in degrees
-    #[arg(long, value_name = "LNG", allow_negative_numbers = true, requires = "dropoff_lat")]
-    dropoff_lng: Option<f64>,
-    /// Address of the destination
-    #[arg(long, value_name = "TEXT")]
-    dropoff_address: Option<String>,
-    /// Notes for the driver and for staff
-    #[arg(long, value_name = "TEXT")]
-    notes: Option<String>,
-    /// Name of the person to call
-    #[arg(long, value_name = "NAME")]
-    contact_name: Option<String>,
-    /// Phone number of the person to call, such as +628123456789
-    #[arg(long, value_name = "NUMBER")]
-    contact_phone: Option<String>,
-    /// E-mail address of the person to call
-    #[arg(long, value_name = "ADDRESS")]
-    contact_email: Option<String>,
-    /// A value of your own; may be repeated
-    #[arg(long, value_name = "KEY=VALUE", value_parser = parse_metadata)]
-    metadata: Vec<(String, String)>,
-    /// Label that the driver must have; may be repeated. Replaces all labels of the order
-    #[arg(long, value_name = "LABEL")]
-    requires: Vec<String>,
-    /// Time of the pickup of a scheduled order with its offset, such as 2026-01-09T16:30:00+07:00
-    #[arg(long, value_name = "TIME")]
-    pickup_at: Option<GivenTime>,
+    #[command(flatten)]
+    contents: ContentsArgs,
     /// Value to remove: address, dropoff, dropoff.address, notes, contact, contact.name, contact.phone, contact.email,
     /// metadata, metadata.KEY or requires; may be repeated
     #[arg(long, value_name = "NAME", value_parser = parse_removal)]
@@ -89,59 +60,18 @@ impl OrderUpdateArgs {
 
     /// Returns the body of the request: the values that are set, and null for each value to remove.
     fn to_patch(&self) -> Value {
-        let texts = [
-            (["pickup", "address"], &self.address),
-            (["dropoff", "address"], &self.dropoff_address),
-            (["contact", "name"], &self.contact_name),
-            (["contact", "phone"], &self.contact_phone),
-            (["contact", "email"], &self.contact_email),
-        ];
-        let degrees = [
-            (["pickup", "latitude"], self.lat),
-            (["pickup", "longitude"], self.lng),
-            (["dropoff", "latitude"], self.dropoff_lat),
-            (["dropoff", "longitude"], self.dropoff_lng),
-        ];
         let mut patch = json!({});
         for path in &self.remove {
             set_member(&mut patch, path, Value::Null);
         }
-        for (path, text) in texts {
-            if let Some(text) = text {
-                set_member(&mut patch, &path, json!(text));
-            }
-        }
-        for (path, degrees) in degrees {
+        for (name, degrees) in [("latitude", self.lat), ("longitude", self.lng)] {
             if let Some(degrees) = degrees {
-                set_member(&mut patch, &path, json!(degrees));
+                set_member(&mut patch, &["pickup", name], json!(degrees));
             }
         }
-        if let Some(notes) = &self.notes {
-            set_member(&mut patch, &["notes"], json!(notes));
-        }
-        if !self.requires.is_empty() {
-            set_member(&mut patch, &["requires"], json!(self.requires));
-        }
-        if let Some(pickup_at) = self.pickup_at {
-            set_member(&mut patch, &["pickup_at"], json!(pickup_at));
-        }
-        for (key, value) in &self.metadata {
-            set_member(&mut patch, &["metadata", key], json!(value));
-        }
+        self.contents.set_members(&mut patch);
         patch
     }
-}
-
-/// Sets a member of nested objects. Missing objects are created, and a value that is no object is replaced.
-fn set_member(json: &mut Value, path: &[impl AsRef<str>], value: Value) {
-    let [name, rest @ ..] = path else {
-        *json = value;
-        return;
-    };
-    if !json.is_object() {
-        *json = Value::Object(Map::new());
-    }
-    set_member(&mut json[name.as_ref()], rest, value);
 }
 
 #[cfg(test)]
