@@ -16,6 +16,7 @@ CREATE TABLE bookings (
     assigned_at timestamptz(3),
     closed_at   timestamptz(3),
     places      jsonb,
+    to_tell     boolean NOT NULL GENERATED ALWAYS AS (state = 'booked' AND next_try_at IS NOT NULL) STORED,
     PRIMARY KEY (order_id, attempt_no),
     CHECK (next_try_at IS NOT NULL OR state NOT IN ('intent', 'unknown', 'cancel_wanted')),
     CHECK (next_try_at IS NULL OR state IN ('intent', 'unknown', 'cancel_wanted', 'booked')),
@@ -32,8 +33,8 @@ CREATE UNIQUE INDEX bookings_by_partner_id ON bookings (partner, booking_id) WHE
 CREATE INDEX bookings_by_job_id ON bookings (job_id) WHERE job_id IS NOT NULL;
 -- Its predicate has no column that changes from try to try.
 CREATE INDEX bookings_waiting ON bookings (order_id, attempt_no) WHERE state IN ('intent', 'unknown', 'cancel_wanted');
--- Bookings whose changed contents are still to be sent.
-CREATE INDEX bookings_to_tell ON bookings (order_id, attempt_no) WHERE state = 'booked' AND next_try_at IS NOT NULL;
+-- Bookings whose changed contents are still to be sent. The column changes at no try, unlike its parts.
+CREATE INDEX bookings_to_tell ON bookings (order_id, attempt_no) WHERE to_tell;
 
 CREATE TABLE inbox (
     id           bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,

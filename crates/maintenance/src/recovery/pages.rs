@@ -177,7 +177,7 @@ impl TimerPages {
                         ORDER BY order_id, attempt_no LIMIT $4)
                        UNION ALL
                        (SELECT * FROM bookings
-                        WHERE state = 'booked' AND next_try_at IS NOT NULL AND (order_id, attempt_no) > ($1, $2)
+                        WHERE to_tell AND (order_id, attempt_no) > ($1, $2)
                           AND ($3::float8 IS NULL OR next_try_at < dispatchq_now() - $3 * interval '1 second')
                         ORDER BY order_id, attempt_no LIMIT $4)) b
                  ORDER BY order_id, attempt_no LIMIT $4",

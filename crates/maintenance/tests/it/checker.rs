@@ -36,7 +36,8 @@ async fn history_to_break() -> TestApp {
     // Postgres computes these columns.
     t.sql(
         "ALTER TABLE kept_orders DROP COLUMN on_trip, DROP COLUMN searching, DROP COLUMN searching_fleet,
-             DROP COLUMN needs_decision, DROP COLUMN owes_refund, DROP COLUMN closed_status",
+             DROP COLUMN needs_decision, DROP COLUMN owes_refund, DROP COLUMN closed_status;
+         ALTER TABLE kept_bookings DROP COLUMN to_tell",
     )
     .await;
     t
