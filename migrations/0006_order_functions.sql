@@ -389,7 +389,10 @@ BEGIN
     END IF;
     life := coalesce(dispatchq_create_order.lifetime, life);
     pickup := dispatchq_pickup_at(dispatchq_create_order.details, now, days_ahead);
-    IF pickup - lead > now THEN
+    IF coalesce(current_setting('dispatchq.write_id', true), '') <> '' THEN
+        -- The API has decided on admission with this start.
+        start := nullif(current_setting('dispatchq.starts_at', true), '')::timestamptz;
+    ELSIF pickup - lead > now THEN
         start := pickup - lead;
     END IF;
     first_status := CASE WHEN start IS NOT NULL THEN 'SCHEDULED' WHEN served_by IS NULL THEN 'DISPATCHING' ELSE 'PENDING_JOB_ID' END;

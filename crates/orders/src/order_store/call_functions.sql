@@ -1,6 +1,7 @@
 -- create order
 SELECT c.id,
        CASE WHEN set_config('dispatchq.write_id', c.write_id, true) IS NOT NULL
+             AND set_config('dispatchq.starts_at', coalesce(c.starts_at::text, ''), true) IS NOT NULL
              AND set_config('dispatchq.located', CASE WHEN c.area_id IS NULL THEN '' ELSE 'on' END, true) IS NOT NULL
              AND (c.max_waiting IS NULL
                   OR dispatchq_take_place(c.id, c.area_id, c.service_type, c.max_waiting))
@@ -20,5 +21,5 @@ FROM (SELECT * FROM json_to_recordset($1::json) AS c (
           amount_minor bigint, currency text, area_id text, customer_id text, actor text, lifetime_ms float8,
           owner text, key_id uuid, max_waiting bigint, language text, channel text, loyalty_level text,
           admission text, met_waiting bigint, met_threshold bigint, details jsonb,
-          pickup_at timestamptz, max_scheduled bigint, hour_from timestamptz)
+          pickup_at timestamptz, starts_at timestamptz, max_scheduled bigint, hour_from timestamptz)
       ORDER BY area_id, service_type, id) c

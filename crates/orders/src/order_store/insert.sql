@@ -41,6 +41,7 @@ w AS (
 SELECT c.id AS given_id,
        CASE WHEN s.service_type IS NOT NULL OR c.key IS NOT NULL THEN o.id IS NOT NULL
             WHEN set_config('dispatchq.write_id', c.write_id::text, true) IS NOT NULL
+                 AND set_config('dispatchq.starts_at', coalesce(c.starts_at::text, ''), true) IS NOT NULL
                  AND dispatchq_create_order(
                          c.id, c.service_type, c.pickup_lat, c.pickup_lng, c.payment_status, c.amount_minor,
                          c.currency, c.area_id, c.customer_id, c.actor, c.lifetime_ms * interval '1 millisecond',
