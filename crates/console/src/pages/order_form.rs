@@ -115,7 +115,7 @@ impl FilledForm {
             "email": self.line("contact_email"),
         });
         let has_contact = contact.as_object().is_some_and(|members| members.values().any(|value| !value.is_null()));
-        let metadata = self.metadata()?;
+        let metadata = self.metadata(&BTreeMap::new())?;
         let body = json!({
             "service_type": self.line("service_type"),
             "customer_id": self.line("customer_id"),
@@ -133,9 +133,11 @@ impl FilledForm {
         })
     }
 
-    /// Returns the changes that turn these contents into the values of the form, as a JSON Merge Patch. A blank field of
-    /// the contact keeps its value, and `-` removes it.
+    /// Returns the changes that turn these contents into the values of the form, as a JSON Merge Patch. Values that the
+    /// person did not touch stay byte by byte. A blank field of the contact keeps its value, and `-` removes it.
     pub(super) fn to_patch(&self, before: &OrderContents) -> Result<Value, PageError> {
+        let shown = Self::of_contents(before);
+        let is_changed = |names: &[&'static str]| names.iter().any(|name| self.value(name) != shown.value(name));
         let mut contact = Map::new();
         for (member, field) in [("name", "contact_name"), ("phone", "contact_phone"), ("email", "contact_email")] {
             match self.line(field) {
@@ -149,15 +151,21 @@ impl FilledForm {
         }
         let mut metadata: BTreeMap<String, Option<String>> =
             before.details.metadata.keys().map(|key| (key.clone(), None)).collect();
-        metadata.extend(self.metadata()?.into_iter().map(|(key, value)| (key, Some(value))));
-        Ok(json!({
-            "pickup": self.place("pickup", "pickup_address")?,
-            "dropoff": self.place("dropoff", "dropoff_address")?,
-            "notes": self.line("notes"),
-            "requires": self.labels(),
-            "contact": contact,
-            "metadata": metadata,
-        }))
+        let filled = self.metadata(&before.details.metadata)?;
+        metadata.extend(filled.into_iter().map(|(key, value)| (key, Some(value))));
+        let mut patch = json!({ "contact": contact, "metadata": metadata });
+        for place in [["pickup", "pickup_address"], ["dropoff", "dropoff_address"]] {
+            if is_changed(&place) {
+                patch[place[0]] = json!(self.place(place[0], place[1])?);
+            }
+        }
+        if is_changed(&["notes"]) {
+            patch["notes"] = json!(self.line("notes"));
+        }
+        if is_changed(&["requires"]) {
+            patch["requires"] = json!(self.labels());
+        }
+        Ok(patch)
     }
 
     fn labels(&self) -> Vec<&str> {
@@ -182,10 +190,13 @@ impl FilledForm {
         }
     }
 
-    fn metadata(&self) -> Result<BTreeMap<String, String>, PageError> {
+    /// Returns the filled rows. A key or value of `stored` stays as it is; blanks around others are removed.
+    fn metadata(&self, stored: &BTreeMap<String, String>) -> Result<BTreeMap<String, String>, PageError> {
         let mut metadata = BTreeMap::new();
         for (key, value) in self.rows(0) {
-            let (key, value) = (key.trim().to_owned(), value.trim().to_owned());
+            let old = stored.get(&key);
+            let value = if old == Some(&value) { value } else { value.trim().to_owned() };
+            let key = if old.is_some() { key } else { key.trim().to_owned() };
             if key.is_empty() && value.is_empty() {
                 continue;
             }
@@ -403,8 +414,10 @@ mod tests {
     #[test]
     fn patch_turns_contents_into_the_form() {
         let details = OrderDetails {
-            notes: Some("old".to_owned()),
-            metadata: [("crm_id".to_owned(), "7".to_owned()), ("old".to_owned(), "x".to_owned())].into(),
+            notes: Some("old ".to_owned()),
+            metadata: [("crm_id", "7"), ("crm_id ", " 8"), ("old", "x")]
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .into(),
             ..OrderDetails::default()
         };
         let before = OrderContents { pickup: LatLng::new(-6.2, 106.8), details };
@@ -424,7 +437,7 @@ mod tests {
             "pickup": { "latitude": -6.3, "longitude": 106.9, "address": null },
             "dropoff": { "latitude": 1.0, "longitude": 2.0, "address": null },
             "notes": null, "requires": ["van"], "contact": { "phone": "+62812", "email": null },
-            "metadata": { "crm_id": "8", "old": null },
+            "metadata": { "crm_id": "8", "crm_id ": null, "old": null },
         });
         assert_eq!(changed.to_patch(&before).unwrap(), expected);
     }
