@@ -118,7 +118,8 @@ fn check_service_types(config: &Config, report: &mut Report) {
         }
         if let Some(waves) = &own.waves {
             let attempt = own.attempt.unwrap_or(config.dispatch.attempt);
-            check_waves(waves, own.ask_at_once.is_some(), attempt, &path.join("waves"), report);
+            let replaced = [("ask_at_once", own.ask_at_once.is_some()), ("radius_m", own.radius_m.is_some())];
+            check_waves(waves, replaced, attempt, &path.join("waves"), report);
         }
         if let Some(listed) = &own.partners {
             check_listed_partners(own.partner.is_some(), listed, &path.join("partners"), report);
@@ -126,10 +127,11 @@ fn check_service_types(config: &Config, report: &mut Report) {
     }
 }
 
-fn check_waves(waves: &[WaveConfig], asks_at_once: bool, attempt: Duration, path: &Path, report: &mut Report) {
+/// Checks the waves of a service type. `replaced` are the settings that waves replace, and whether it sets them.
+fn check_waves(waves: &[WaveConfig], replaced: [(&str, bool); 2], attempt: Duration, path: &Path, report: &mut Report) {
     let mut refuse = |problem: String| report.append(path.clone(), Error::new(problem));
-    if asks_at_once {
-        refuse("set either ask_at_once or waves, not both".to_owned());
+    for (name, _) in replaced.into_iter().filter(|(_, is_set)| *is_set) {
+        refuse(format!("set either {name} or waves, not both"));
     }
     if waves.is_empty() {
         refuse("is empty: name waves, or leave it out".to_owned());

@@ -27,6 +27,7 @@ fn bad_waves_are_refused() {
     let many = wave("1km", "1s").repeat(11);
     for (text, told) in [
         (format!("[service_types.RIDE]\nask_at_once = 2\n{TWO}"), "set either ask_at_once or waves, not both"),
+        (format!("[service_types.RIDE]\nradius_m = 8000.0\n{TWO}"), "set either radius_m or waves, not both"),
         (many, "has 11 waves; 10 is the most"),
         (wave("2km", "20s") + &wave("1500m", ""), "wave 2 is within 1500m, and the wave before it within 2km"),
         (wave("1km", "90s") + &wave("2km", "31s"), "`for` adds up to 2m 1s, more than the attempt (2m)"),
