@@ -212,7 +212,7 @@ CREATE TABLE offers (
     round        integer NOT NULL,
     driver_id    text NOT NULL,
     slot         smallint NOT NULL DEFAULT 1 CHECK (slot >= 1),
-    version      smallint NOT NULL DEFAULT 0,
+    version      integer NOT NULL DEFAULT 0,
     state        text NOT NULL DEFAULT 'offered'
                  CHECK (state IN ('offered', 'accepted', 'declined', 'expired', 'superseded', 'withdrawn')),
     rank         integer CHECK (rank >= 1),

@@ -50,7 +50,7 @@ pub type Answer = (StatusCode, Value);
 pub struct OnceAnswer {
     pub answer: Answer,
     /// Whether an earlier request did the work.
-    is_replayed: bool,
+    pub(super) is_replayed: bool,
 }
 
 impl OnceAnswer {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use foundation::db::is_rolled_back_for_another;
 use jobs::OrderId;
 use model::{
     actor::Actor,
@@ -123,6 +124,8 @@ async fn try_edit(orders: &Orders, before: Snapshot, edit: ContentsEdit<'_>) -> 
     let after = match commit::apply_change(orders, &before, change).await {
         Ok(after) => after,
         Err(ApplyError::Conflict) => return Ok(None),
+        // Nothing was written.
+        Err(ApplyError::Database(error)) if is_rolled_back_for_another(&error) => return Ok(None),
         Err(ApplyError::Refused(refusal)) => return Err(ChangeError::Refused(refusal).into()),
         Err(ApplyError::Database(error)) => return Err(error.into()),
     };

@@ -63,9 +63,14 @@ pub(super) async fn create_order(
     let asked = new.language.as_ref().and_then(LanguageTag::known_language);
     let language = asked.unwrap_or_else(|| dispatcher::accepted_language(&headers, ReplyLanguage::default()));
     let creation = CreationRequest { key: key.as_deref(), new: &new, bytes: &bytes, language };
-    let answer = create_once(&app, &caller, creation).await?.into_response();
-    // The contents of a new order have the version 0.
-    Ok((etag_header(0), payments::with_warning(answer, &new.payment_status)).into_response())
+    let created = create_once(&app, &caller, creation).await?;
+    // The contents of a new order have the version 0. An order that was created before may have later contents.
+    let etag = (!created.is_replayed).then(|| etag_header(0));
+    let answer = payments::with_warning(created.into_response(), &new.payment_status);
+    Ok(match etag {
+        Some(etag) => (etag, answer).into_response(),
+        None => answer,
+    })
 }
 
 /// A request to create an order.

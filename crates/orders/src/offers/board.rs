@@ -25,7 +25,7 @@ const SPIN_PAUSE: Duration = LiveOffers::INTERVAL;
 pub type OfferBoard = PollBoard<LiveOffers>;
 
 /// Offers that an app knows, each with the version if the app named it.
-pub type KnownOffers = BTreeMap<OfferId, Option<i16>>;
+pub type KnownOffers = BTreeMap<OfferId, Option<i32>>;
 
 /// Live offers of drivers.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ pub enum WaitOutcome {
 }
 
 /// Ids and versions of live offers.
-type OfferVersions = (Vec<OfferId>, Vec<i16>);
+type OfferVersions = (Vec<OfferId>, Vec<i32>);
 
 /// Returns the driver's live offers as soon as they differ from `known`, or after `at_most`. If an app names no versions,
 /// it gets the changes of its offers that happen during the request.
@@ -69,7 +69,7 @@ pub async fn wait_for_offers(
     at_most: Duration,
 ) -> Result<WaitOutcome, sqlx::Error> {
     let end = Instant::now() + at_most;
-    let mut first: Option<Vec<i16>> = None;
+    let mut first: Option<Vec<i32>> = None;
     let mut place = if at_most.is_zero() { None } else { board.enter(db, loops, driver) };
     loop {
         let offers = live::live_offers(db, driver).await?;
@@ -77,7 +77,7 @@ pub async fn wait_for_offers(
         if known.is_empty() && !offers.is_empty() {
             tokio::time::sleep(SPIN_PAUSE).await;
         }
-        let versions: Vec<i16> = offers.iter().map(|offer| offer.version).collect();
+        let versions: Vec<i32> = offers.iter().map(|offer| offer.version).collect();
         if differs_from(&offers, known) || *first.get_or_insert_with(|| versions.clone()) != versions {
             return Ok(WaitOutcome::Offers(offers));
         }
@@ -98,7 +98,7 @@ fn differs_from(offers: &[LiveOffer], known: &KnownOffers) -> bool {
 
 /// Returns the live offers of those `drivers` that have any.
 async fn load_live_offers(db: &Pool, drivers: &[DriverId]) -> Result<HashMap<DriverId, OfferVersions>, sqlx::Error> {
-    let rows: Vec<(DriverId, Vec<OfferId>, Vec<i16>)> = sqlx::query_as(
+    let rows: Vec<(DriverId, Vec<OfferId>, Vec<i32>)> = sqlx::query_as(
         "-- drivers asked
          SELECT driver_id, array_agg(id ORDER BY id), array_agg(version ORDER BY id) FROM offers
          WHERE state = 'offered' AND expires_at > dispatchq_now() AND driver_id = ANY ($1) GROUP BY driver_id",

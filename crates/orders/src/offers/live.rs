@@ -45,7 +45,7 @@ pub struct LiveOffer {
     pub offered_at: DateTime<Utc>,
     pub expires_at: DateTime<Utc>,
     /// Increases when the pickup, the destination or the notes of the order change.
-    pub version: i16,
+    pub version: i32,
 }
 
 impl FromRow<'_, PgRow> for LiveOffer {

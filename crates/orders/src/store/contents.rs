@@ -45,10 +45,12 @@ pub(super) async fn write_contents(
     let updated: Vec<i64> = numbered.filter(|(step, _)| *step == OrderStep::Updated).map(|(_, seq)| *seq).collect();
     sqlx::query(
         "-- name changed contents
-         UPDATE order_feed SET changed = $1, has_details = true WHERE position = dispatchq_feed_position() AND seq = ANY ($2)",
+         UPDATE order_feed SET changed = CASE WHEN seq = ANY ($2) THEN $1::text[] END, has_details = true
+         WHERE position = dispatchq_feed_position() AND seq = ANY ($3)",
     )
     .bind(&contents.fields)
     .bind(updated)
+    .bind(steps)
     .execute(&mut *tx)
     .await?;
     if before.live_offers().next().is_some() && contents.fields.iter().any(|name| OFFERED.contains(name)) {

@@ -40,8 +40,12 @@ async fn patch_changes_contents_and_version() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     let shop = t.key(AccountRole::Producer).await;
-    let request = api.client.post(api.url("/api/v1/orders")).json(&full_ride("ORD-1"));
-    let created = read(request.header(AUTHORIZATION, format!("Bearer {shop}")).send().await.unwrap()).await;
+    let create = async || {
+        let request = api.client.post(api.url("/api/v1/orders")).header("idempotency-key", "K-1");
+        let request = request.header(AUTHORIZATION, format!("Bearer {shop}")).json(&full_ride("ORD-1"));
+        read(request.send().await.unwrap()).await
+    };
+    let created = create().await;
     assert_eq!((created.0, created.1.as_deref()), (201, Some("\"0\"")));
     assert_eq!(etag_of(&api, &shop, "ORD-1").await.as_deref(), Some("\"0\""));
 
@@ -52,6 +56,8 @@ async fn patch_changes_contents_and_version() {
     });
     let (status, etag, order) = edit(&api, &shop, "ORD-1", Some("\"0\""), patch).await;
     assert_eq!((status, etag.as_deref()), (200, Some("\"1\"")), "{order}");
+    let repeated = create().await;
+    assert_eq!((repeated.0, repeated.1), (201, None), "a repeated creation has no version");
     let pickup = json!({ "latitude": -6.3, "longitude": 106.9, "address": "New pickup" });
     assert_eq!((&order["pickup"], &order["notes"]), (&pickup, &Value::Null));
     assert_eq!(order["dropoff"], json!({ "latitude": -6.1754, "longitude": 106.8272 }));

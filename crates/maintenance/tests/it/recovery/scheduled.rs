@@ -41,7 +41,7 @@ async fn lateness(t: &TestApp, reason: &str, due: &str) -> Vec<i64> {
     sqlx::query_scalar(sqlx::AssertSqlSafe(query)).fetch_all(&t.app.core.db).await.unwrap()
 }
 
-/// Runs 48 hours from `begin`, with one order per pickup and a flush of Redis now and then.
+/// Runs 48 hours from `begin`, with one order per pickup and 24 flushes of Redis at random times.
 async fn play(begin: &str, seed: u64) {
     // A search that repeats every five minutes would only cost time.
     let t = TestApp::with(|config| config.dispatch.retry = vec![secs(600)]).await;
