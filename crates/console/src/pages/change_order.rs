@@ -59,11 +59,19 @@ pub(super) fn contents_path(id: &OrderId) -> String {
     format!("/orders/{id}/contents")
 }
 
-/// Reads the contents of an order that can still be changed.
-async fn load_changeable(app: &App, id: &OrderId) -> Result<StoredContents, PageError> {
+/// An order that can still be changed.
+struct ChangeableOrder {
+    stored: StoredContents,
+    /// Form with the stored values.
+    shown: FilledForm,
+}
+
+async fn load_changeable(app: &App, id: &OrderId) -> Result<ChangeableOrder, PageError> {
     let snapshot = store::load_order(&app.core.db, id).await?.ok_or(PageError::NotFound(tr("problem.no_order_id")))?;
     check_changeable(&snapshot.order).map_err(|refusal| PageError::Conflict(describe_refusal(&refusal)))?;
-    Ok(load_contents(&app.core.db, &snapshot.order).await?)
+    let stored = load_contents(&app.core.db, &snapshot.order).await?;
+    let shown = FilledForm::of_contents(&stored.contents).with_pickup_time(&snapshot.order);
+    Ok(ChangeableOrder { stored, shown })
 }
 
 /// Returns the page. `stored` are the values of another person, if the form was loaded before they were stored.
@@ -74,7 +82,8 @@ fn build_page(
     form: ShownForm<'_>,
     more: usize,
 ) -> ChangeOrderPage {
-    let sections = form.contents_sections(Some(tr("order_form.contact_is_hidden")));
+    let mut sections = Vec::from_iter(form.move_section());
+    sections.extend(form.contents_sections(Some(tr("order_form.contact_is_hidden"))));
     ChangeOrderPage {
         shell: Shell::for_person(&app.config, person, "/orders", fill!("order_form.change_title", id), None),
         id: id.to_string(),
@@ -93,15 +102,13 @@ pub(crate) async fn show_page(
     person.require_role(&BOOKERS)?;
     let app = app.showing();
     let id = parse_order(path)?;
-    let StoredContents { contents, version } = load_changeable(&app, &id).await?;
+    let ChangeableOrder { stored: StoredContents { version, .. }, shown } = load_changeable(&app, &id).await?;
     let action = format!("{}{}/change", app.config.console.path, contents_path(&id));
-    let stored = FilledForm::of_contents(&contents);
     let refused = claim_refusal(|refused| refused.action == action);
-    let filled = refused.as_ref().map_or_else(|| stored.clone(), |refused| FilledForm::new(refused.values.clone()));
+    let filled = refused.as_ref().map_or_else(|| shown.clone(), |refused| FilledForm::new(refused.values.clone()));
     // The form is sent again with the version that the person sees now.
     let is_outdated = refused.is_some() && filled.value(VERSION) != version.to_string();
-    let form =
-        ShownForm { filled: &filled, refused: refused.as_deref(), stored: Some(&stored).filter(|_| is_outdated) };
+    let form = ShownForm { filled: &filled, refused: refused.as_deref(), stored: Some(&shown).filter(|_| is_outdated) };
     render(&build_page((&app, &person), &id, version, form, 0))
 }
 
@@ -142,8 +149,8 @@ pub(crate) async fn change_order(
     let id = parse_order(path)?;
     let filled = FilledForm::new(read_form(form)?);
     let version = read_version(&filled)?;
-    let stored = load_changeable(&app, &id).await?;
-    let patch = read_patch(&filled, &stored.contents)?;
+    let ChangeableOrder { stored, shown } = load_changeable(&app, &id).await?;
+    let patch = read_patch(&filled, &stored.contents, &shown)?;
     let edit = ContentsEdit { patch: &patch, expected: Some(version), actor: &person.actor() };
     let edited = match contents::edit_contents(&app.orders, &id, edit, |_| true).await {
         Ok(edited) => edited,
@@ -156,8 +163,8 @@ pub(crate) async fn change_order(
     Ok(go_back(&app.config, &format!("/orders/{id}"), deed).into_response())
 }
 
-fn read_patch(filled: &FilledForm, before: &OrderContents) -> Result<OrderPatch, PageError> {
-    let patch = filled.to_patch(before)?;
+fn read_patch(filled: &FilledForm, before: &OrderContents, shown: &FilledForm) -> Result<OrderPatch, PageError> {
+    let patch = filled.to_patch(before, shown)?;
     serde_json::from_value(patch).map_err(|error| PageError::Invalid(sentence(&error.to_string())))
 }
 

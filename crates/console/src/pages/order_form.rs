@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use chrono::SecondsFormat;
 use model::{
     details::{
         ADDRESS, CONTACT_NAME, LONGEST_METADATA_KEY, LONGEST_METADATA_VALUE, MOST_METADATA, MOST_METADATA_BYTES, NOTES,
     },
     ids::LatLng,
+    input::GivenTime,
+    order::{Order, OrderStatus},
     order_patch::OrderContents,
     skills::{MOST_SKILLS, SkillSet},
 };
@@ -76,6 +79,17 @@ impl FilledForm {
         Self(values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
     }
 
+    /// Adds the pickup time of an order whose dispatch has not started. Other orders cannot be moved.
+    pub(super) fn with_pickup_time(mut self, order: &Order) -> Self {
+        let movable = order.pickup_at.filter(|_| order.status == OrderStatus::Scheduled);
+        self.0.extend(movable.map(|at| ("pickup_at".to_owned(), at.to_rfc3339_opts(SecondsFormat::AutoSi, true))));
+        self
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|(own, _)| own == name)
+    }
+
     /// Returns the value of a field; empty if the form does not have it.
     pub(super) fn value(&self, name: &'static str) -> &str {
         self.all(name).next().unwrap_or_default()
@@ -133,10 +147,9 @@ impl FilledForm {
         })
     }
 
-    /// Returns the changes that turn these contents into the values of the form, as a JSON Merge Patch. Values that the
-    /// person did not touch stay byte by byte. A blank field of the contact keeps its value, and `-` removes it.
-    pub(super) fn to_patch(&self, before: &OrderContents) -> Result<Value, PageError> {
-        let shown = Self::of_contents(before);
+    /// Returns the changes that turn the `shown` form with these contents into this form, as a JSON Merge Patch. Values
+    /// that the person did not touch stay byte by byte. A blank field of the contact keeps its value, and `-` removes it.
+    pub(super) fn to_patch(&self, before: &OrderContents, shown: &Self) -> Result<Value, PageError> {
         let is_changed = |names: &[&'static str]| names.iter().any(|name| self.value(name) != shown.value(name));
         let mut contact = Map::new();
         for (member, field) in [("name", "contact_name"), ("phone", "contact_phone"), ("email", "contact_email")] {
@@ -165,7 +178,15 @@ impl FilledForm {
         if is_changed(&["requires"]) {
             patch["requires"] = json!(self.labels());
         }
+        if self.has("pickup_at") && is_changed(&["pickup_at"]) {
+            patch["pickup_at"] = json!(self.pickup_time()?);
+        }
         Ok(patch)
+    }
+
+    fn pickup_time(&self) -> Result<String, PageError> {
+        let given = self.line("pickup_at").filter(|text| text.parse::<GivenTime>().is_ok());
+        given.ok_or_else(|| PageError::InvalidField("pickup_at", tr("order_form.pickup_at_rule").into()))
     }
 
     fn labels(&self) -> Vec<&str> {
@@ -265,6 +286,15 @@ impl ShownForm<'_> {
         let customer = self.field("customer_id", tr("order_form.customer"), "text");
         let time = self.field("pickup_at", tr("order_form.pickup_at"), "text");
         FormSection { heading: tr("common.order"), hint: None, fields: vec![services, customer, time] }
+    }
+
+    /// Returns the section with the pickup time that can be moved; `None` if the form has no such field.
+    pub(super) fn move_section(&self) -> Option<FormSection> {
+        self.filled.has("pickup_at").then(|| {
+            let time = self.field("pickup_at", tr("order_form.moved_pickup_at"), "text");
+            let fields = vec![FormField { required: true, ..time }];
+            FormSection { heading: tr("order.pickup_time"), hint: None, fields }
+        })
     }
 
     /// Returns the sections with the contents of an order, without its metadata. `contact` explains the fields of the
@@ -422,7 +452,7 @@ mod tests {
         };
         let before = OrderContents { pickup: LatLng::new(-6.2, 106.8), details };
         let same = FilledForm::of_contents(&before);
-        let patch: OrderPatch = serde_json::from_value(same.to_patch(&before).unwrap()).unwrap();
+        let patch: OrderPatch = serde_json::from_value(same.to_patch(&before, &same).unwrap()).unwrap();
         assert_eq!(patch.apply_to(&before).unwrap(), before);
         let changed = form(&[
             ("pickup", "-6.3, 106.9"),
@@ -439,7 +469,20 @@ mod tests {
             "notes": null, "requires": ["van"], "contact": { "phone": "+62812", "email": null },
             "metadata": { "crm_id": "8", "crm_id ": null, "old": null },
         });
-        assert_eq!(changed.to_patch(&before).unwrap(), expected);
+        assert_eq!(changed.to_patch(&before, &same).unwrap(), expected);
+    }
+
+    #[test]
+    fn pickup_time_moves_only_if_changed() {
+        let before = OrderContents { pickup: LatLng::new(-6.2, 106.8), details: OrderDetails::default() };
+        let (noon, one) = ("2026-01-09T12:00:00Z", "2026-01-09T13:00:00+00:00");
+        let shown = form(&[("pickup", "-6.2, 106.8"), ("pickup_at", noon)]);
+        let moved = |time: &str| form(&[("pickup", "-6.2, 106.8"), ("pickup_at", time)]).to_patch(&before, &shown);
+        assert!(moved(noon).unwrap().get("pickup_at").is_none());
+        assert_eq!(moved(one).unwrap()["pickup_at"], one);
+        for bad in ["", "13:00", "2026-01-09T13:00:00"] {
+            assert!(matches!(moved(bad), Err(PageError::InvalidField("pickup_at", _))), "{bad}");
+        }
     }
 
     #[test]

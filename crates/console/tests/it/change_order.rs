@@ -120,6 +120,30 @@ async fn form_of_an_old_version_shows_stored_values() {
 }
 
 #[tokio::test]
+async fn saved_form_moves_the_pickup_of_a_scheduled_order() {
+    let t = TestApp::start().await;
+    let api = Api::start(&t.app).await;
+    // It is 08:00 UTC.
+    let (first, second) = ("2030-01-01T10:00:00Z", "2030-01-01T12:00:00Z");
+    t.order_at("ORD-1", first.parse().unwrap()).await;
+    let dispatcher = Browser::signed_in(&t, &api, AccountRole::Dispatcher).await;
+    let form = read_form(&dispatcher.text(PAGE).await);
+    assert!(form.contains(&("pickup_at".to_owned(), first.to_owned())), "{form:?}");
+    let unchanged = send(&dispatcher, &form, &[]).await;
+    assert_eq!(unchanged, (303, "/console/orders/ORD-1?did=order-unchanged".to_owned()));
+    for refused in ["12:00", "2020-01-01T12:00:00Z"] {
+        let (status, page) = send(&dispatcher, &form, &[("pickup_at", refused), ("notes", "Ring twice.")]).await;
+        assert!(status == 422 && page.contains("id=\"wrong-pickup_at\"") && page.contains("Ring twice."), "{page}");
+    }
+    let saved = send(&dispatcher, &form, &[("pickup_at", second), ("notes", "Ring twice.")]).await;
+    assert_eq!(saved.0, 303, "{}", saved.1.split("id=\"refused\"").nth(1).unwrap_or_default());
+    let moved =
+        "SELECT concat_ws(' ', pickup_at AT TIME ZONE 'UTC', notes) FROM orders JOIN order_details ON order_id = id";
+    assert_eq!(t.texts(moved).await, ["2030-01-01 12:00:00 Ring twice."]);
+    t.assert_sound().await;
+}
+
+#[tokio::test]
 async fn contents_are_fixed_after_pickup_and_for_other_roles() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
