@@ -247,6 +247,9 @@ impl DriverSimulation {
     }
 }
 
+/// Label of all simulated drivers.
+pub(crate) const SKILL: &str = "van";
+
 /// Adds drivers with these service types and their keys in two statements, and adds them to the index of drivers.
 pub(crate) async fn insert_drivers(app: &App, fleet: &[SimulatedDriver], service_types: &[&str]) -> anyhow::Result<()> {
     let db = &app.core.db;
@@ -255,13 +258,14 @@ pub(crate) async fn insert_drivers(app: &App, fleet: &[SimulatedDriver], service
     let lngs: Vec<f64> = fleet.iter().map(|driver| driver.at.x()).collect();
     sqlx::query(
         "-- insert simulated drivers
-         INSERT INTO drivers (id, service_types, lat, lng)
-         SELECT id, $4::text[], lat, lng FROM unnest($1::text[], $2::float8[], $3::float8[]) AS d (id, lat, lng)",
+         INSERT INTO drivers (id, service_types, skills, lat, lng)
+         SELECT id, $4::text[], $5::text[], lat, lng FROM unnest($1::text[], $2::float8[], $3::float8[]) AS d (id, lat, lng)",
     )
     .bind(&ids)
     .bind(&lats)
     .bind(&lngs)
     .bind(service_types)
+    .bind([SKILL])
     .execute(db)
     .await
     .context("cannot add the simulated drivers")?;

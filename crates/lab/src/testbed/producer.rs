@@ -16,6 +16,7 @@ use tokio::{sync::Semaphore, task::JoinSet, time::Instant};
 use super::{
     Testbed,
     api::{ApiAnswer, ApiClient, is_overload},
+    drivers::SKILL,
     place_log::{PlaceLog, ToldPlaces, is_refused_for_area},
 };
 use accounts::{api_keys::AccountRole, key_admin};
@@ -67,6 +68,20 @@ impl<'a> OrderDraft<'a> {
     /// Returns an order to create `at` this time after the first.
     pub(crate) fn at(self, at: Duration, id: String) -> ProducedOrder {
         ProducedOrder { body: self.to_body(Some(&id)), id, at }
+    }
+}
+
+impl ProducedOrder {
+    /// Adds all fields that an order may have, except a pickup time.
+    pub(crate) fn with_contents(mut self) -> Self {
+        self.body["pickup"]["address"] = "1 Example Street, Exampletown".into();
+        self.body["dropoff"] =
+            json!({ "latitude": -6.1754, "longitude": 106.8272, "address": "2 Example Square, Exampletown" });
+        self.body["notes"] = "Two suitcases and a pram. Ring at the blue gate.".into();
+        self.body["contact"] = json!({ "name": "Example", "phone": "+628123456789", "email": "contact@example.com" });
+        self.body["metadata"] = json!({ "crm_id": self.id, "channel": "phone", "tariff": "standard" });
+        self.body["requires"] = json!([SKILL]);
+        self
     }
 }
 

@@ -137,7 +137,8 @@ pub(super) async fn measure_lives(options: &OrdersOptions) -> anyhow::Result<Fig
         partner: None,
         patience: PATIENCE,
     };
-    let orders = order_creations(options.rate.get(), options.order_count());
+    let orders = order_creations(options.rate.get(), options.order_count())
+        .map(|order| if options.with_contents { order.with_contents() } else { order });
     let watch = RecoveryWatch::start(&testbed, options);
     let mut load_ended = None;
     let on_look = async |testbed: &mut Testbed, all_created: Option<Instant>| {
@@ -189,6 +190,7 @@ pub(super) async fn measure_lives(options: &OrdersOptions) -> anyhow::Result<Fig
         "refused_by_code": producer.refusal_counts(),
         "refused_share": round_to_digits(producer.refused_count() as f64 / f64::from(options.order_count().max(1)), 4),
         "workers": options.workers,
+        "with_contents": options.with_contents,
         "drivers": fleet.len(),
         "held": is_held,
         "created_per_s": created_per_s,

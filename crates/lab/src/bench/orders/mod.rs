@@ -83,6 +83,10 @@ pub struct OrdersOptions {
     #[arg(long, value_name = "DURATION", value_parser = parse_within(MS..=STOPPED_FOR_MAX))]
     pub stop_postgres: Option<Duration>,
 
+    /// With `--scenario fleet`: create orders with addresses, destination, notes, contact, metadata and a label
+    #[arg(long)]
+    pub with_contents: bool,
+
     /// Number of worker processes; 0 runs the API and the worker in one process, like `dispatchq run`
     #[arg(long, value_name = "N", default_value = "2")]
     pub workers: usize,
