@@ -63,11 +63,16 @@ async fn cancel_at_partner(partners: &Partners, job: &CancelBooking, seen: &Seen
             record_failed_cancel(partners, seen, job, booking, partner, CallError::NotFound).await
         }
         CallOutcome::Answered(()) | CallOutcome::Failed(CallError::NotFound) => {
-            step::record_answer(&partners.orders, seen, &job.id(), |s| decide::cancel_confirmed(s, attempt_no)).await
+            step::record_answer(&partners.orders, seen.id(), seen.basis(), &job.id(), |s| {
+                decide::cancel_confirmed(s, attempt_no)
+            })
+            .await
         }
         CallOutcome::Failed(CallError::UnderWay(said)) => {
-            step::record_answer(&partners.orders, seen, &job.id(), |s| decide::cancel_refused(s, attempt_no, &said))
-                .await
+            step::record_answer(&partners.orders, seen.id(), seen.basis(), &job.id(), |s| {
+                decide::cancel_refused(s, attempt_no, &said)
+            })
+            .await
         }
         CallOutcome::Failed(error) => record_failed_cancel(partners, seen, job, booking, partner, error).await,
     }
@@ -83,7 +88,7 @@ async fn record_failed_cancel(
 ) -> Outcome {
     tracing::warn!(order.id = %job.order, attempt = job.attempt, %error, "Cannot cancel a booking yet; the job retries.");
     let pause = failure::retry_pause(partners, partner, &job.order, &error, booking.tries + 1).await;
-    step::record_answer(&partners.orders, seen, &job.id(), |s| {
+    step::record_answer(&partners.orders, seen.id(), seen.basis(), &job.id(), |s| {
         decide::cancel_missed(s, booking.attempt_no, &error, pause)
     })
     .await

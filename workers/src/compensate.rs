@@ -31,7 +31,7 @@ pub async fn perform_compensate(orders: Orders, job: CompensateOrder) -> Outcome
 /// Decides and writes the final status, if the order is still COMPENSATING.
 pub async fn write_compensation(orders: &Orders, order: &OrderId) -> Result<Outcome, sqlx::Error> {
     let job = CompensateOrder { order: order.clone() };
-    step::try_decide_sync(orders, order, &job.id(), compensation::compensate_order).await
+    step::decide_sync(orders, order, &job.id(), compensation::compensate_order).await
 }
 
 /// Raises an alert if the order no longer exists, because a payment may be affected.

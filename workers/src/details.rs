@@ -50,8 +50,10 @@ async fn send_details(partners: &Partners, job: &SendDetails, seen: &SeenOrder) 
     // After the pickup the driver needs nothing more.
     let is_wanted = partner.config.details && contents::check_changeable(&s.order).is_ok();
     let Some(id) = booking.booking_id.as_deref().filter(|_| is_wanted) else {
-        return step::record_answer(&partners.orders, seen, &job.id(), |s| decide::details_sent(s, attempt_no, due))
-            .await;
+        return step::record_answer(&partners.orders, seen.id(), seen.basis(), &job.id(), |s| {
+            decide::details_sent(s, attempt_no, due)
+        })
+        .await;
     };
     let stored = match load_contents(&partners.core.db, &s.order).await {
         Ok(stored) => stored,
@@ -60,8 +62,10 @@ async fn send_details(partners: &Partners, job: &SendDetails, seen: &SeenOrder) 
     let is_unchanged = stored.version == 0;
     let details = BookingDetails::new(stored.contents, booking.job_id.is_some());
     if is_unchanged && details.contact.is_none() {
-        return step::record_answer(&partners.orders, seen, &job.id(), |s| decide::details_sent(s, attempt_no, due))
-            .await;
+        return step::record_answer(&partners.orders, seen.id(), seen.basis(), &job.id(), |s| {
+            decide::details_sent(s, attempt_no, due)
+        })
+        .await;
     }
     let called = partner
         .call_throttled(&partners.core.store, &*partners.core.rng, PartnerCall::Details, |client| async move {
@@ -71,7 +75,10 @@ async fn send_details(partners: &Partners, job: &SendDetails, seen: &SeenOrder) 
     match called {
         CallOutcome::RateLimited { retry_in } => Outcome::Snooze { delay: retry_in },
         CallOutcome::Answered(()) => {
-            step::record_answer(&partners.orders, seen, &job.id(), |s| decide::details_sent(s, attempt_no, due)).await
+            step::record_answer(&partners.orders, seen.id(), seen.basis(), &job.id(), |s| {
+                decide::details_sent(s, attempt_no, due)
+            })
+            .await
         }
         CallOutcome::Failed(error) => record_failure(partners, partner, seen, job, (booking, due), error).await,
     }
@@ -88,11 +95,14 @@ async fn record_failure(
     tracing::warn!(order.id = %job.order, attempt = job.attempt, %error, "A partner did not take the contents of a booking.");
     let attempt_no = booking.attempt_no;
     if matches!(error, CallError::Refused(_) | CallError::NotFound | CallError::UnderWay(_)) {
-        return step::record_answer(&partners.orders, seen, &job.id(), |s| {
+        return step::record_answer(&partners.orders, seen.id(), seen.basis(), &job.id(), |s| {
             decide::details_refused(s, attempt_no, due, &error)
         })
         .await;
     }
     let pause = failure::retry_pause(partners, partner, &job.order, &error, booking.tries + 1).await;
-    step::record_answer(&partners.orders, seen, &job.id(), |s| decide::details_missed(s, attempt_no, due, pause)).await
+    step::record_answer(&partners.orders, seen.id(), seen.basis(), &job.id(), |s| {
+        decide::details_missed(s, attempt_no, due, pause)
+    })
+    .await
 }

@@ -33,7 +33,7 @@ pub async fn perform_dispatch(partners: Partners, job: DispatchOrder) -> Outcome
             Err(outcome) => return Step::Finish(outcome),
         }
         match candidates::rank_for_order(&partners.orders, &s).await {
-            Ok((ranked, policy)) => Step::write_change(decide::start_attempt(&s, ranked, &policy), s),
+            Ok((ranked, policy)) => Step::Write(Box::new((decide::start_attempt(&s, ranked, &policy), s))),
             Err(outcome) => Step::Finish(outcome),
         }
     })

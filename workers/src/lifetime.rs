@@ -10,5 +10,5 @@ use orders::{capability::Orders, step};
 use queue::{Job, Outcome};
 
 pub async fn perform_lifetime(orders: Orders, job: ExpireOrder) -> Outcome {
-    step::decide_sync(&orders, &job.order, &job.id(), decide::end_lifetime).await
+    step::outcome_of(&orders.core, step::decide_sync(&orders, &job.order, &job.id(), decide::end_lifetime).await)
 }

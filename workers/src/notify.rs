@@ -14,6 +14,7 @@ use jobs::{BindingId, OrderId, SendNotification};
 use model::{
     decide::{actions, timers},
     messages::DeliveryResult,
+    order::Snapshot,
 };
 
 use foundation::{crash, db};
@@ -23,7 +24,7 @@ use notify::{
     failed_tries,
     outbox::{self, OutboxRow},
 };
-use orders::{capability::Orders, sent_contents, step};
+use orders::{capability::Orders, seen::Basis, sent_contents, step};
 use queue::{Job, Outcome};
 
 /// Number of times that a run reads the row again because another run changed it.
@@ -127,5 +128,6 @@ async fn withdraw_unreachable(
         "An offer cannot be delivered; it is withdrawn."
     );
     let why = format!("could not be reached over {}: {error}", row.channel);
-    Ok(step::record_result(orders, order, &job.id(), |s| actions::withdraw_offer(s, offer, &why)).await)
+    let decide = |s: &Snapshot| actions::withdraw_offer(s, offer, &why);
+    Ok(step::record_answer(orders, order, Basis::Fresh, &job.id(), decide).await)
 }

@@ -68,7 +68,7 @@ async fn ask_partner(partners: &Partners, job: &PollPartner, seen: &SeenOrder) -
             if is_awaited && observation.job_id.is_none() && observation.phase == BookingPhase::Searching {
                 retrieval_log::log_retry(s, booking, polls, "the job id is not assigned yet");
             }
-            return step::record_answer(&partners.orders, seen, &job.id(), |s| {
+            return step::record_answer(&partners.orders, seen.id(), seen.basis(), &job.id(), |s| {
                 decide::poll_answered(s, &observation, polls, pause, rules)
             })
             .await;
@@ -77,7 +77,7 @@ async fn ask_partner(partners: &Partners, job: &PollPartner, seen: &SeenOrder) -
     };
     if error == CallError::NotFound && is_past_grace(s, booking, rules) {
         tracing::warn!(order.id = %job.order, booking.id = booking_id, "The partner no longer knows a booking.");
-        return step::record_answer(&partners.orders, seen, &job.id(), |s| {
+        return step::record_answer(&partners.orders, seen.id(), seen.basis(), &job.id(), |s| {
             match decide::booking_not_found(s, attempt_no, rules) {
                 Decision::Unchanged => decide::poll_without_news(s, attempt_no, polls, pause, rules),
                 decision => decision,
@@ -91,7 +91,7 @@ async fn ask_partner(partners: &Partners, job: &PollPartner, seen: &SeenOrder) -
         tracing::debug!(order.id = %job.order, poll = polls, %error, "A poll failed.");
     }
     let pause = pause.max(failure::retry_pause(partners, partner, &job.order, &error, 1).await);
-    step::record_answer(&partners.orders, seen, &job.id(), |s| {
+    step::record_answer(&partners.orders, seen.id(), seen.basis(), &job.id(), |s| {
         decide::poll_without_news(s, attempt_no, polls, pause, rules)
     })
     .await

@@ -20,6 +20,7 @@ use foundation::{
 use orders::{
     capability::Orders,
     payments::{PaymentService, RefundAnswer, RefundCallError, RefundRequest, RefundStatus},
+    seen::Basis,
     step::{self, Step},
 };
 use queue::{Job, Outcome, RetryPolicy};
@@ -69,7 +70,7 @@ async fn ask_and_learn(orders: &Orders, job: &RefundOrder, s: &Snapshot) -> Outc
         Ok(answer) => take_answer(orders, payments, job, &answer).await,
         Err(error @ RefundCallError::Refused(_)) => {
             let why = error.to_string();
-            step::record_result(orders, order, &job.id(), |s| money::refuse_refund(s, &why, None)).await
+            step::record_answer(orders, order, Basis::Fresh, &job.id(), |s| money::refuse_refund(s, &why, None)).await
         }
         Err(RefundCallError::Transient(error)) => {
             let pause = BACKOFF.backoff(row.tries.unsigned_abs().saturating_add(1), orders.core.rng.next_unit());
@@ -87,12 +88,16 @@ async fn take_answer(orders: &Orders, payments: &PaymentService, job: &RefundOrd
         }
         RefundStatus::Refunded => {
             let refund_id = &answer.refund_id;
-            step::record_result(orders, &job.order, &job.id(), |s| money::complete_refund(s, refund_id)).await
+            step::record_answer(orders, &job.order, Basis::Fresh, &job.id(), |s| money::complete_refund(s, refund_id))
+                .await
         }
         RefundStatus::Failed => {
             let why = answer.reason.as_deref().unwrap_or("it failed");
             let refund_id = Some(answer.refund_id.as_str());
-            step::record_result(orders, &job.order, &job.id(), |s| money::refuse_refund(s, why, refund_id)).await
+            step::record_answer(orders, &job.order, Basis::Fresh, &job.id(), |s| {
+                money::refuse_refund(s, why, refund_id)
+            })
+            .await
         }
     }
 }

@@ -22,7 +22,7 @@ pub async fn perform_timeout(partners: Partners, job: ExpireAttempt) -> Outcome 
             return partner::timeout::decide_partner_timeout(partners, job, s).await;
         }
         match candidates::rank_for_order(&partners.orders, &s).await {
-            Ok((ranked, policy)) => Step::write_change(decide::time_out_attempt(&s, ranked, &policy), s),
+            Ok((ranked, policy)) => Step::Write(Box::new((decide::time_out_attempt(&s, ranked, &policy), s))),
             Err(outcome) => Step::Finish(outcome),
         }
     })

@@ -9,5 +9,5 @@ use orders::{capability::Orders, step};
 use queue::{Job, Outcome};
 
 pub async fn perform_trip(orders: Orders, job: ReportStaleTrip) -> Outcome {
-    step::decide_sync(&orders, &job.order, &job.id(), trip::report_stale_trip).await
+    step::outcome_of(&orders.core, step::decide_sync(&orders, &job.order, &job.id(), trip::report_stale_trip).await)
 }

@@ -7,5 +7,5 @@ use orders::{capability::Orders, step};
 use queue::{Job, Outcome};
 
 pub async fn perform_warning(orders: Orders, job: WarnOfPickup) -> Outcome {
-    step::decide_sync(&orders, &job.order, &job.id(), schedule::warn_of_pickup).await
+    step::outcome_of(&orders.core, step::decide_sync(&orders, &job.order, &job.id(), schedule::warn_of_pickup).await)
 }

@@ -20,7 +20,7 @@ pub async fn perform_wave(orders: Orders, job: StartWave) -> Outcome {
     let orders = &orders;
     step::run_step(orders, &job.order, &job.id(), |s| async move {
         match candidates::rank_for_next_wave(orders, &s).await {
-            Ok((ranked, policy)) => Step::write_change(decide::start_wave(&s, ranked, &policy), s),
+            Ok((ranked, policy)) => Step::Write(Box::new((decide::start_wave(&s, ranked, &policy), s))),
             Err(outcome) => Step::Finish(outcome),
         }
     })

@@ -18,7 +18,7 @@ use super::{body::WholeBody, error::ApiError, json, openapi::CallErrors};
 use app::App;
 use foundation::crash;
 use model::{decide::timers::callback_timer, ids::PartnerName, partner::observation::CallbackBody};
-use orders::{order_store::inbox::CallbackState, timer_sending, update};
+use orders::{order_store::inbox::CallbackState, timer_sending};
 use partner::{callback, inbox};
 use queue::Outcome;
 
@@ -75,11 +75,10 @@ async fn receive_callback(
         );
         return Ok(Json(CallbackReceipt { status: "ignored".to_owned() }));
     }
-    if let Some(changed) = callback::process_arrival(&app.partners, partner, &body, &raw).await {
+    if let Some(arrival) = callback::process_arrival(&app.partners, partner, &body, &raw).await {
         crash::reach_point("callback", "enqueues");
-        let order = changed.snapshot().order.id.clone();
-        if let Outcome::Done { then, superseded } = changed.into_job_outcome() {
-            timer_sending::send_jobs(&app.orders, &order, then, superseded).await;
+        if let Outcome::Done { then, superseded } = arrival.outcome {
+            timer_sending::send_jobs(&app.orders, &arrival.order, then, superseded).await;
         }
         return Ok(Json(CallbackReceipt { status: "processed".to_owned() }));
     }
@@ -90,7 +89,7 @@ async fn receive_callback(
             // The event came before, perhaps in this request if the answer of its commit was lost. Its timers may not
             // have been sent.
             if let (Some(order), false) = (known, row.is_new) {
-                update::resend_timers(&app.orders, &order.parse()?).await;
+                timer_sending::resend_timers(&app.orders, &order.parse()?).await;
             }
             return Ok(Json(CallbackReceipt { status: state.as_str().to_owned() }));
         }

@@ -44,9 +44,11 @@ use model::{
     view::OrderView,
 };
 use orders::{
+    changed::Changed,
     details::{StoredContents, load_contents, load_details},
     query::{self, TimelineEvent},
-    store, update,
+    seen::Basis,
+    store,
 };
 
 /// Roles that may read any order.
@@ -268,8 +270,9 @@ async fn change_order(
             Decision::Refuse(OrderRefusal::NoSuchOrder)
         }
     };
-    let changed = update::update_order(&app.orders, id, decide).await?;
-    Ok((StatusCode::OK, order_json_for(&app.core, caller, changed.snapshot()).await))
+    let Changed { after, effects, .. } = app.orders.change(id, Basis::Fresh, decide).await?;
+    effects.run(&app.orders).await;
+    Ok((StatusCode::OK, order_json_for(&app.core, caller, &after).await))
 }
 
 fn as_response(answer: Result<Answer, ApiError>) -> Result<(StatusCode, Json<Value>), ApiError> {

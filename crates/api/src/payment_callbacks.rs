@@ -17,7 +17,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use super::{body::WholeBody, error::ApiError, json, openapi::CallErrors};
 use app::App;
 use model::{decide::Decision, order::Snapshot, plain_text};
-use orders::{commit::ChangeOutcome, update};
+use orders::seen::Basis;
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::default().routes(routes!(receive_refund_callback))
@@ -96,14 +96,12 @@ async fn receive_refund_callback(
     if let Some(problem) = callback.find_problem() {
         return Err(ApiError::Invalid(problem));
     }
-    let changed = update::update_order(&app.orders, &callback.reference, |s| callback.decide(s)).await?;
-    let refund = changed.snapshot().refund.as_ref();
+    let changed = app.orders.change(&callback.reference, Basis::Fresh, |s| callback.decide(s)).await?;
+    let refund = changed.after.refund.as_ref();
     let is_settled = refund.is_some_and(|refund| refund.refund_id.as_deref() == Some(&callback.refund_id));
-    let status = match changed {
-        ChangeOutcome::Yes(_) if is_settled => "processed",
-        // Another refund id is recorded and settles nothing.
-        ChangeOutcome::Yes(_) | ChangeOutcome::No(_) => "ignored",
-    };
+    // Another refund id is recorded and settles nothing.
+    let status = if changed.is_written() && is_settled { "processed" } else { "ignored" };
+    changed.effects.run(&app.orders).await;
     Ok(Json(RefundCallbackReceipt::new(status)))
 }
 

@@ -31,7 +31,7 @@ use notify::{
     channels::voice::{CallEvent, VoiceChannel},
     outbox,
 };
-use orders::{accept, commit::ChangeError, update};
+use orders::{accept, change::ChangeError, seen::Basis};
 
 /// Values of `CallStatus` that end a call. By then the driver has pressed a key or will not answer by this call.
 const ENDS: [&str; 5] = ["completed", "busy", "no-answer", "failed", "canceled"];
@@ -155,8 +155,9 @@ async fn record_call_status(
         } else {
             &format!("the call ended as {status}")
         };
-        update::update_for_offer(&app.orders, &call.order, call.offer, |s| actions::withdraw_offer(s, call.offer, why))
-            .await?;
+        let decide = |s: &Snapshot| actions::withdraw_offer(s, call.offer, why);
+        let withdrawn = app.orders.change(&call.order, Basis::Offer(call.offer), decide).await?;
+        withdrawn.effects.run(&app.orders).await;
     }
     Ok(Json(CallReceipt { status: "ok" }))
 }
@@ -190,8 +191,11 @@ async fn answer_call(
         (Some(call), "2") => {
             let by_phone = Some("by phone".to_owned());
             let decide = |s: &Snapshot| actions::decline_offer(s, &call.driver, call.offer, by_phone.clone());
-            match update::update_for_offer(&app.orders, &call.order, call.offer, decide).await {
-                Ok(_) => TextKey::VoiceDeclined,
+            match app.orders.change(&call.order, Basis::Offer(call.offer), decide).await {
+                Ok(declined) => {
+                    declined.effects.run(&app.orders).await;
+                    TextKey::VoiceDeclined
+                }
                 Err(ChangeError::Refused(refusal)) => refusal_text(&refusal),
                 Err(error) => return Err(error.into()),
             }

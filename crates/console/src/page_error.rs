@@ -15,7 +15,7 @@ use crate::{
 use accounts::known_keys::LookupError;
 use foundation::{db, error::ServiceError};
 use model::decide::OrderRefusal;
-use orders::{commit::ChangeError, search::SearchError};
+use orders::{change::ChangeError, search::SearchError};
 
 /// Reason why a request gets no page, or changes nothing.
 #[derive(Debug)]
@@ -189,7 +189,7 @@ impl From<ChangeError> for PageError {
                 Self::NotFound(tr("problem.no_order_id"))
             }
             ChangeError::Refused(refusal) => Self::Conflict(describe_refusal(&refusal)),
-            ChangeError::Busy => {
+            ChangeError::Busy | ChangeError::NoRoom => {
                 let text = tr("problem.other_requests_changed_order");
                 Self::Conflict(text.into())
             }

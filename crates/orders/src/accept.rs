@@ -12,7 +12,7 @@
 //! If the process dies before step 3, the lock expires. If it dies later, the driver has the order, and a repeated
 //! accept confirms this.
 
-use std::time::Instant;
+use std::{mem, time::Instant};
 
 use futures_util::FutureExt;
 use jobs::OrderId;
@@ -28,10 +28,10 @@ use tracing::Instrument;
 use crate::{
     accept_gate::{self, GateEntry},
     capability::Orders,
-    commit::{ChangeError, ChangeOutcome},
-    seen::SeenOrder,
+    change::ChangeError,
+    changed::{Changed, RestOfChange},
+    seen::{Basis, SeenOrder},
     store::write,
-    update::{self, RestOfChange},
 };
 use foundation::crash;
 
@@ -43,7 +43,7 @@ pub async fn accept_offer(
     driver: &DriverId,
     offer: OfferId,
     by: &Actor,
-) -> Result<ChangeOutcome, ChangeError> {
+) -> Result<Changed, ChangeError> {
     let (taken, rest) = begin_accept(orders, id, driver, offer, by).await?;
     rest.await;
     Ok(taken)
@@ -56,7 +56,7 @@ pub async fn accept_offer_at_once(
     driver: &DriverId,
     offer: OfferId,
     by: &Actor,
-) -> Result<ChangeOutcome, ChangeError> {
+) -> Result<Changed, ChangeError> {
     let (taken, rest) = begin_accept(orders, id, driver, offer, by).await?;
     orders.core.behind_answers.spawn(rest.in_current_span());
     Ok(taken)
@@ -68,7 +68,7 @@ async fn begin_accept(
     driver: &DriverId,
     offer: OfferId,
     by: &Actor,
-) -> Result<(ChangeOutcome, RestOfChange), ChangeError> {
+) -> Result<(Changed, RestOfChange), ChangeError> {
     let mut loading = None;
     let is_kept = orders.kept.has(id, offer, orders.core.clock.now());
     let when_first = || {
@@ -79,7 +79,7 @@ async fn begin_accept(
     let mut entry = accept_gate::present_offer(orders, id, driver, offer, when_first).await;
     let is_looked_up = matches!(entry, GateEntry::Unknown | GateEntry::Silent);
     if is_looked_up && !orders.rows.is_offer_live(offer, id, driver).await? {
-        return take_order(orders, id, driver, offer, None, by).await;
+        return take_order(orders, id, driver, offer, Basis::Offer(offer), by).await;
     }
     if entry == GateEntry::Unknown {
         entry = accept_gate::enter_gate(&orders.core, id, driver).await;
@@ -94,11 +94,12 @@ async fn begin_accept(
     // A snapshot that was loaded before another driver's turn is outdated.
     let seen = match loading {
         Some((asked_at, loading)) if turn.is_some() || entry == GateEntry::Open => {
-            loading.await.ok().flatten().map(|order| SeenOrder::asked_at(order, asked_at))
+            loading.await.ok().flatten().map(|order| SeenOrder::asked_at(order, asked_at).with_offer(Some(offer)))
         }
         _ => None,
     };
-    let taken = take_order(orders, id, driver, offer, seen, by).await;
+    let basis = seen.map_or(Basis::Offer(offer), SeenOrder::into_basis);
+    let taken = take_order(orders, id, driver, offer, basis, by).await;
     drop(turn);
     match taken {
         // A unique index limits the driver to one live offer, so there are no others to withdraw.
@@ -134,17 +135,19 @@ async fn take_order(
     id: &OrderId,
     driver: &DriverId,
     offer: OfferId,
-    seen: Option<SeenOrder>,
+    basis: Basis,
     by: &Actor,
-) -> Result<(ChangeOutcome, RestOfChange), ChangeError> {
+) -> Result<(Changed, RestOfChange), ChangeError> {
     let decide = |s: &Snapshot| actions::accept_offer(s, driver, offer).signed_by(by);
-    match update::begin_trip(orders, id, offer, seen, decide).await {
-        Err(ChangeError::Refused(OrderRefusal::OfferExpired)) => {
-            write::outdate_decisions(&orders.core.db, id, offer).await?;
-            update::begin_trip(orders, id, offer, None, decide).await
-        }
-        taken => taken,
+    let mut taken = orders.change(id, basis, decide).await;
+    if matches!(taken, Err(ChangeError::Refused(OrderRefusal::OfferExpired))) {
+        write::outdate_decisions(&orders.core.db, id, offer).await?;
+        taken = orders.change(id, Basis::Offer(offer), decide).await;
     }
+    let mut taken = taken?;
+    // The timers are queued now, so those of the order's next change are sent later.
+    let rest = mem::take(&mut taken.effects).start(orders);
+    Ok((taken, rest))
 }
 
 /// Runs [`withdraw_others`] in the background and waits for it up to the patience, because other orders may delay it.
@@ -187,10 +190,11 @@ async fn withdraw_others(orders: &Orders, taken: &OrderId, driver: &DriverId) {
 
 /// Withdraws the offer of a driver who took another order.
 async fn withdraw_offer(orders: &Orders, order: &OrderId, offer: OfferId) {
-    let withdrawn =
-        update::update_for_offer(orders, order, offer, |s| actions::withdraw_offer(s, offer, "took another order"))
-            .await;
-    if let Err(error) = withdrawn {
-        tracing::warn!(order.id = %order, %error, "The offer of a driver who took another order could not be withdrawn; it stays until it expires.");
+    let decide = |s: &Snapshot| actions::withdraw_offer(s, offer, "took another order");
+    match orders.change(order, Basis::Offer(offer), decide).await {
+        Ok(withdrawn) => withdrawn.effects.run(orders).await,
+        Err(error) => {
+            tracing::warn!(order.id = %order, %error, "The offer of a driver who took another order could not be withdrawn; it stays until it expires.")
+        }
     }
 }

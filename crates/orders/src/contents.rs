@@ -19,11 +19,11 @@ use tokio::time::sleep;
 
 use crate::{
     capability::Orders,
-    commit::{self, ChangeError, ChangedOrder},
+    change::{ChangeError, decided},
+    changed::Changed,
     details::{StoredContents, load_contents},
     reschedule::{MoveError, PickupMove},
-    store::write::ApplyError,
-    update,
+    seen::{Basis, SeenOrder},
 };
 
 /// Tries to change an order that other changes win.
@@ -121,16 +121,15 @@ async fn try_edit(orders: &Orders, before: Snapshot, edit: ContentsEdit<'_>) -> 
         }
     }
     let Some(change) = change else { return Ok(Some(EditedOrder { snapshot: before, stored })) };
-    let after = match commit::apply_change(orders, &before, change).await {
-        Ok(after) => after,
-        Err(ApplyError::Conflict) => return Ok(None),
+    let (id, basis) = (before.order.id.clone(), Basis::Seen(Box::new(SeenOrder::new(before))));
+    let Changed { after, effects, .. } = match orders.change(&id, basis, decided(change)).await {
+        Ok(changed) if changed.is_written() => changed,
+        Ok(_) => return Ok(None),
         // Nothing was written.
-        Err(ApplyError::Database(error)) if is_rolled_back_for_another(&error) => return Ok(None),
-        Err(ApplyError::Refused(refusal)) => return Err(ChangeError::Refused(refusal).into()),
-        Err(ApplyError::Database(error)) => return Err(error.into()),
+        Err(ChangeError::Database(error)) if is_rolled_back_for_another(&error) => return Ok(None),
+        Err(error) => return Err(error.into()),
     };
-    let changed = ChangedOrder::new(&before, after);
-    update::update_jobs(orders, &changed).await;
+    effects.run(orders).await;
     let stored = StoredContents { contents: wanted, version: stored.version + 1 };
-    Ok(Some(EditedOrder { snapshot: changed.after, stored }))
+    Ok(Some(EditedOrder { snapshot: *after, stored }))
 }

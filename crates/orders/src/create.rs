@@ -33,7 +33,7 @@ use crate::{
     feed,
     order_store::create::{self, CreateVerdict, CreationKey, OrderCreation},
     store,
-    update::enqueue_jobs,
+    timer_sending::enqueue_jobs,
 };
 use areas::admission::place::{self, PlaceSeeker};
 use foundation::{

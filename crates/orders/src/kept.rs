@@ -15,7 +15,6 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::Instant,
 };
 
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
@@ -26,6 +25,8 @@ use model::{
 };
 use quick_cache::{Weighter, sync::Cache};
 use uuid::Uuid;
+
+use crate::seen::{AssumedTime, SeenOrder};
 
 /// Time for which an order is kept.
 const KEPT_FOR: TimeDelta = TimeDelta::seconds(60);
@@ -73,28 +74,6 @@ impl Weighter<OrderId, Arc<KeptOrder>> for OrderWeight {
     }
 }
 
-/// Time of Postgres that a decision assumed instead of reading it, and the write that it is based on.
-#[derive(Debug, Clone, Copy)]
-pub struct AssumedTime {
-    time: DateTime<Utc>,
-    at: Instant,
-    pub(crate) write_id: Uuid,
-}
-
-impl AssumedTime {
-    /// Returns what Postgres' clock must show now, if the assumption was right.
-    pub(crate) fn now(self) -> DateTime<Utc> {
-        self.time + TimeDelta::from_std(self.at.elapsed()).unwrap_or_default()
-    }
-}
-
-/// A kept order with the time that it assumes.
-#[derive(Debug)]
-pub(crate) struct FoundOrder {
-    pub(crate) snapshot: Snapshot,
-    pub(crate) assumed: AssumedTime,
-}
-
 impl Default for KeptOrders {
     fn default() -> Self {
         let orders = Cache::with_weighter(MOST_ORDERS, MOST_BYTES, OrderWeight);
@@ -135,12 +114,13 @@ impl KeptOrders {
 
     /// Returns the order with the present time of Postgres, as far as this process knows it. With `offer`, returns the
     /// order only if it has this offer. `now` is the time of this machine.
-    pub(crate) fn find(&self, id: &OrderId, offer: Option<OfferId>, now: DateTime<Utc>) -> Option<FoundOrder> {
+    pub(crate) fn find(&self, id: &OrderId, offer: Option<OfferId>, now: DateTime<Utc>) -> Option<SeenOrder> {
         let (kept, age) = self.look_up(id, offer, now)?;
         // Whole milliseconds, as in the rows that are written from it.
         let time = (kept.snapshot.now + age).trunc_subsecs(3);
         let snapshot = Snapshot { now: time, ..kept.snapshot.clone() };
-        Some(FoundOrder { snapshot, assumed: AssumedTime { time, at: Instant::now(), write_id: kept.write_id } })
+        let assumed = AssumedTime::new(time, kept.write_id);
+        Some(SeenOrder::new(snapshot).with_offer(offer).assuming(Some(assumed)))
     }
 
     /// Returns whether [`find`](Self::find) returns an order.
@@ -200,12 +180,12 @@ mod tests {
         let noon: DateTime<Utc> = "2030-01-01T12:00:00Z".parse().unwrap();
         kept.keep(&s, Uuid::nil(), noon);
         let second = TimeDelta::seconds(1);
-        let found = kept.find(&s.order.id, None, noon + second).unwrap();
-        assert!(found.snapshot.now == s.now + second && found.snapshot.messages.is_empty());
+        let found = kept.find(&s.order.id, None, noon + second).unwrap().into_snapshot();
+        assert!(found.now == s.now + second && found.messages.is_empty());
         for wrong in [noon + KEPT_FOR, noon - second] {
             assert!(kept.find(&s.order.id, None, wrong).is_none(), "{wrong}");
         }
-        assert_eq!(found.snapshot.order, s.order);
+        assert_eq!(found.order, s.order);
         let (known, unknown) = (s.offers[0].id, OfferId::from_uuid(Uuid::from_u128(9)));
         assert!(kept.find(&s.order.id, Some(known), noon).is_some());
         assert!(kept.find(&s.order.id, Some(unknown), noon).is_none(), "the row must be read for an older offer");

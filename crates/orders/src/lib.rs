@@ -4,13 +4,13 @@
 //! * [`capability`]: the struct through which other crates use orders.
 //! * [`create`]: creates orders. [`created_answer`]: answers to repeated creations. [`details`]: reads the contents of
 //!   orders. [`contents`]: changes them. [`sent_contents`]: adds them to messages. [`service_types`]: copies the configured service types to Postgres, for orders created in SQL.
-//! * [`update`]: changes an order on request and enqueues its timers. [`timer_calls`]: batches the calls to Redis for
-//!   timers. [`unsent`], [`unsent_timers`]: orders whose timers Redis did not accept.
-//! * [`commit`]: decides on an order, writes the change, and prepares the updates that follow a commit.
+//! * [`change`]: changes an order: decides on it and writes the change. [`seen`]: what a decision is based on. `commit`:
+//!   commits one change. [`changed`]: the result, with the updates of Redis that follow.
+//! * [`timer_sending`], [`timer_calls`]: calls to Redis for timers, in batches. [`unsent`], [`unsent_timers`]: orders
+//!   whose timers Redis did not accept.
 //! * [`store`], [`order_store`]: load and write rows, singly and in batches. No other code writes to `orders`.
 //! * [`start`]: starts dispatch of scheduled orders. [`reschedule`]: changes their pickup time.
-//! * [`step`]: the common part of all timers of orders. [`seen`]: a snapshot read shortly before a call to another
-//!   server.
+//! * [`step`]: the common part of all timers of orders.
 //! * [`accept`]: assigns an order to one of the drivers who accept it. `accept_gate` refuses the others; [`gate_views`]
 //!   caches the answers of the gate.
 //! * [`offers`]: live offers, and requests of apps that wait for them. [`fleet`]: drivers, the driver index,
@@ -27,7 +27,9 @@
 pub mod accept;
 pub(crate) mod accept_gate;
 pub mod capability;
-pub mod commit;
+pub mod change;
+pub mod changed;
+pub(crate) mod commit;
 pub mod compensation;
 pub mod contents;
 pub mod create;
@@ -59,4 +61,4 @@ pub mod timer_calls;
 pub mod timer_sending;
 pub mod unsent;
 pub mod unsent_timers;
-pub mod update;
+pub(crate) mod write_error;

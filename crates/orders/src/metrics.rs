@@ -11,7 +11,7 @@ use model::{
     partner::RetrievalFailure,
 };
 
-use crate::store::write::ApplyError;
+use crate::write_error::WriteError;
 use areas::label;
 use foundation::db;
 
@@ -29,13 +29,13 @@ pub(super) fn record_change(before: &Snapshot, change: &Change, failure: Option<
 pub const UPDATES: &str = "dispatchq_order_updates_total";
 
 /// Records whether the final status of a compensated order could be written.
-pub(super) fn record_status_update(error: Option<&ApplyError>) {
+pub(super) fn record_status_update(error: Option<&WriteError>) {
     let result = match error {
         None => "success",
-        Some(ApplyError::Database(error)) if db::is_transient(error) => "unreachable",
-        Some(ApplyError::Database(_)) => "failed",
+        Some(WriteError::Database(error)) if db::is_transient(error) => "unreachable",
+        Some(WriteError::Database(_)) => "failed",
         // Another change was written first, so the update did not fail.
-        Some(ApplyError::Conflict | ApplyError::Refused(_)) => return,
+        Some(WriteError::Conflict | WriteError::NoRoom | WriteError::Refused(_)) => return,
     };
     counter!("dispatchq_status_updates_total", "result" => result).increment(1);
 }

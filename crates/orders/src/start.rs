@@ -13,22 +13,22 @@ use areas::admission::{
 use foundation::db;
 use model::{
     admission::decide::{AdmissionCaller, AdmissionRefusal},
-    decide::{schedule, superseded::superseded_timers, timers},
+    decide::{change::AreaRoom, schedule},
     order::{Order, Snapshot},
 };
 use queue::Outcome;
 
 use crate::{
     capability::Orders,
-    commit::{self, AreaRoom},
+    change::{ChangeError, decided},
+    seen::{Basis, SeenOrder},
     step::Step,
-    store::write::ApplyError,
 };
 
 /// Starts dispatch of a scheduled order if its area has room, or delays the start.
 pub async fn start_or_delay(orders: &Orders, s: Snapshot) -> Step {
     if !schedule::is_start_due(&s) {
-        return Step::write_change(schedule::await_start(&s), s);
+        return Step::Write(Box::new((schedule::await_start(&s), s)));
     }
     match place::take_place_at_start(&orders.areas, seeker_of(&s.order), schedule::is_first_start(&s)).await {
         StartPlace::Taken(place) => start_dispatch(orders, s, place).await,
@@ -52,19 +52,19 @@ pub(crate) fn seeker_of(order: &Order) -> PlaceSeeker<'_> {
 
 async fn start_dispatch(orders: &Orders, s: Snapshot, place: WaitingPlace) -> Step {
     let verdict = place.verdict.map(|verdict| verdict.as_str().to_owned());
-    let change = schedule::start_dispatch(&s, verdict);
+    let mut change = schedule::start_dispatch(&s, verdict);
     let (Some(area), Some(limit)) = (&place.area, place.limit) else {
         place::record_taken(&orders.areas, seeker_of(&s.order), &place);
-        return Step::write_change(change, s);
+        return Step::Write(Box::new((change, s)));
     };
-    let room = AreaRoom { area, limit };
-    match commit::apply_change_with_room(orders, &s, change, room).await {
-        Ok(Some(after)) => {
+    change.room = Some(AreaRoom { area: area.clone(), limit });
+    let basis = Basis::Seen(Box::new(SeenOrder::new(s.clone())));
+    match orders.change(&s.order.id, basis, decided(change)).await {
+        Ok(changed) if changed.is_written() => {
             place::record_taken(&orders.areas, seeker_of(&s.order), &place);
-            let superseded = superseded_timers(&s, &after);
-            Step::Finish(Outcome::Done { then: timers::derive_jobs(&after), superseded })
+            Step::Finish(changed.into_outcome(orders).await)
         }
-        Ok(None) => {
+        Err(ChangeError::NoRoom) => {
             waiting::remove_order(&orders.core, area, &s.order.service_type, &s.order.id, None).await;
             if schedule::is_first_start(&s) {
                 let full = AdmissionRefusal::Full;
@@ -73,9 +73,11 @@ async fn start_dispatch(orders: &Orders, s: Snapshot, place: WaitingPlace) -> St
             delay(orders, s, AdmissionRefusal::Full)
         }
         // Another change was written first. The row decides again.
-        Err(ApplyError::Conflict) => Step::Finish(Outcome::Snooze { delay: Duration::ZERO }),
-        Err(ApplyError::Refused(refusal)) => Step::Finish(Outcome::Retry(refusal.to_string())),
-        Err(ApplyError::Database(error)) => Step::Finish(db::database_failed(&*orders.core.rng, &error)),
+        Ok(_) | Err(ChangeError::NotFound | ChangeError::Busy) => {
+            Step::Finish(Outcome::Snooze { delay: Duration::ZERO })
+        }
+        Err(ChangeError::Refused(refusal)) => Step::Finish(Outcome::Retry(refusal.to_string())),
+        Err(ChangeError::Database(error)) => Step::Finish(db::database_failed(&*orders.core.rng, &error)),
     }
 }
 
@@ -86,5 +88,5 @@ fn delay(orders: &Orders, s: Snapshot, why: AdmissionRefusal) -> Step {
         AdmissionRefusal::Forced => "the area is set to busy",
         AdmissionRefusal::Full => "the area is full",
     };
-    Step::write_change(schedule::delay_start(&s, why, pause), s)
+    Step::Write(Box::new((schedule::delay_start(&s, why, pause), s)))
 }

@@ -16,7 +16,6 @@ use metrics::histogram;
 use model::{
     decide::{
         Change, Decision,
-        superseded::superseded_timers,
         timers::{self, OrderTimer},
     },
     fleet::decide::end_lifetime,
@@ -25,10 +24,8 @@ use model::{
 
 use crate::{
     capability::Orders,
-    commit::{self, ChangeError, ChangeOutcome},
-    kept::FoundOrder,
-    seen::SeenOrder,
-    store::write::ApplyError,
+    change::{self, ChangeError, decided},
+    seen::{Basis, SeenOrder},
 };
 use foundation::{core::Core, crash, db::database_failed};
 use queue::{JobId, Outcome, retry::add_jitter};
@@ -39,38 +36,21 @@ const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 pub enum Step {
-    /// Writes this change of the order as it was read.
+    /// Writes this change, which was decided on this order.
     Write(Box<(Change, Snapshot)>),
     /// Ends the job with this outcome and writes nothing.
     Finish(Outcome),
 }
 
-impl Step {
-    /// Creates a step that writes `change`, which was decided on `order`.
-    pub fn write_change(change: Change, order: Snapshot) -> Self {
-        Self::Write(Box::new((change, order)))
-    }
-}
-
-/// Runs a step whose decision needs only the order.
+/// Runs a step whose decision needs only the order. Returns database errors to the caller.
 pub async fn decide_sync(
-    orders: &Orders,
-    order: &OrderId,
-    job: &JobId,
-    decide: impl Fn(&Snapshot) -> Change,
-) -> Outcome {
-    outcome_of(&orders.core, try_decide_sync(orders, order, job, decide).await)
-}
-
-/// Runs a step like [`decide_sync`], but returns database errors to the caller.
-pub async fn try_decide_sync(
     orders: &Orders,
     order: &OrderId,
     job: &JobId,
     decide: impl Fn(&Snapshot) -> Change,
 ) -> Result<Outcome, sqlx::Error> {
     let decide = &decide;
-    try_run_step(orders, order, job, |s| async move { Step::write_change(decide(&s), s) }).await
+    run_until_written(orders, order, job, |s| async move { Step::Write(Box::new((decide(&s), s))) }).await
 }
 
 /// Runs a step. `decide` is called with the order if the job is required and due.
@@ -78,14 +58,15 @@ pub async fn run_step<F>(orders: &Orders, order: &OrderId, job: &JobId, decide: 
 where
     F: Future<Output = Step>,
 {
-    outcome_of(&orders.core, try_run_step(orders, order, job, decide).await)
+    outcome_of(&orders.core, run_until_written(orders, order, job, decide).await)
 }
 
-fn outcome_of(core: &Core, result: Result<Outcome, sqlx::Error>) -> Outcome {
+/// Returns the outcome of a job whose step failed with a database error.
+pub fn outcome_of(core: &Core, result: Result<Outcome, sqlx::Error>) -> Outcome {
     result.unwrap_or_else(|error| database_failed(&*core.rng, &error))
 }
 
-async fn try_run_step<F>(
+async fn run_until_written<F>(
     orders: &Orders,
     order: &OrderId,
     job: &JobId,
@@ -94,19 +75,25 @@ async fn try_run_step<F>(
 where
     F: Future<Output = Step>,
 {
-    for attempt in 0..MAX_CONFLICTS {
-        let kept = if attempt == 0 { find_kept_if_due(orders, order, job).await? } else { None };
-        let (s, assumed) = match kept {
-            Some(FoundOrder { snapshot, assumed }) => (snapshot, Some(assumed)),
-            None => match load_if_due(orders, order, job).await? {
-                DueOrder::Due(s) => (*s, None),
+    let mut found = find_kept_if_due(orders, order, job).await?;
+    // The row that another change left.
+    let mut changed: Option<Snapshot> = None;
+    for _ in 0..MAX_CONFLICTS {
+        let seen = match found.take() {
+            Some(seen) => seen,
+            None => match load_if_due(orders, order, job, changed.take()).await? {
+                DueOrder::Due(s) => SeenOrder::new(*s),
                 DueOrder::NotDue(outcome) => return Ok(outcome),
             },
         };
+        let (assumed, s) = (seen.assumed, seen.into_snapshot());
         let version = s.order.version;
         // An order whose lifetime is over ends, whatever the job was to do.
-        let step =
-            if s.order.is_past_lifetime(s.now) { Step::write_change(end_lifetime(&s), s) } else { decide(s).await };
+        let step = if s.order.is_past_lifetime(s.now) {
+            Step::Write(Box::new((end_lifetime(&s), s)))
+        } else {
+            decide(s).await
+        };
         let (change, s) = match step {
             Step::Write(decided) => *decided,
             // Only a write is checked against the row, so the row is read before a job ends without one.
@@ -116,14 +103,13 @@ where
             Step::Finish(_) => continue,
         };
         crash::reach_point(job.kind(), "decided");
-        match commit::apply_change_at(orders, &s, change, assumed).await {
-            Ok(after) => {
-                let superseded = superseded_timers(&s, &after);
-                return Ok(Outcome::Done { then: timers::derive_jobs(&after), superseded });
-            }
-            Err(ApplyError::Conflict) => {}
-            Err(ApplyError::Refused(refusal)) => return Ok(Outcome::Retry(refusal.to_string())),
-            Err(ApplyError::Database(e)) => return Err(e),
+        let basis = Basis::Seen(Box::new(SeenOrder::new(s).assuming(assumed)));
+        match orders.change(order, basis, decided(change)).await {
+            Ok(written) if written.is_written() => return Ok(written.into_outcome(orders).await),
+            Ok(lost) => changed = Some(*lost.after),
+            Err(ChangeError::NotFound | ChangeError::Busy | ChangeError::NoRoom) => {}
+            Err(ChangeError::Refused(refusal)) => return Ok(Outcome::Retry(refusal.to_string())),
+            Err(ChangeError::Database(e)) => return Err(e),
         }
     }
     Ok(retry_when_busy(&orders.core, order, job))
@@ -142,9 +128,10 @@ enum DueOrder {
 }
 
 /// Returns the order as this process last wrote it, if it requires this job now. Otherwise the row decides.
-async fn find_kept_if_due(orders: &Orders, order: &OrderId, job: &JobId) -> Result<Option<FoundOrder>, sqlx::Error> {
-    let found = commit::find_kept(orders, order, None).await?;
-    Ok(found.filter(|FoundOrder { snapshot: s, .. }| {
+async fn find_kept_if_due(orders: &Orders, order: &OrderId, job: &JobId) -> Result<Option<SeenOrder>, sqlx::Error> {
+    let found = change::find_kept(orders, order, None).await?;
+    Ok(found.filter(|seen| {
+        let s = seen.snapshot();
         let timer = timers::derive_timers(s).into_iter().find(|t| t.id() == job);
         timer.is_some_and(|timer| {
             let is_due = timer.is_due(s.now);
@@ -160,8 +147,18 @@ fn record_lateness(timer: &OrderTimer, s: &Snapshot) {
     histogram!("dispatchq_timer_lateness_seconds").record((s.now - timer.due).as_seconds_f64());
 }
 
-async fn load_if_due(orders: &Orders, order: &OrderId, job: &JobId) -> Result<DueOrder, sqlx::Error> {
-    let Some(s) = orders.rows.load_order(order).await? else {
+/// Loads the order, unless the caller has just read it.
+async fn load_if_due(
+    orders: &Orders,
+    order: &OrderId,
+    job: &JobId,
+    read: Option<Snapshot>,
+) -> Result<DueOrder, sqlx::Error> {
+    let read = match read {
+        Some(s) => Some(s),
+        None => orders.rows.load_order(order).await?,
+    };
+    let Some(s) = read else {
         tracing::warn!(order.id = %order, job.id = %job, "The order of this job does not exist; the job is dropped.");
         return Ok(DueOrder::NotDue(Outcome::done()));
     };
@@ -179,41 +176,27 @@ async fn load_if_due(orders: &Orders, order: &OrderId, job: &JobId) -> Result<Du
 }
 
 /// Writes a result from another server, whatever the state of the order, and returns the jobs that the order must now
-/// have.
-pub async fn record_result(
-    orders: &Orders,
-    order: &OrderId,
-    job: &JobId,
-    decide: impl FnMut(&Snapshot) -> Decision,
-) -> Outcome {
-    crash::reach_point(job.kind(), "learnt");
-    outcome_of_change(&orders.core, order, job, commit::change_order(orders, order, decide).await)
-}
-
-/// Writes a result like [`record_result`], based on the snapshot that was read before the call to the other server.
+/// have. `basis` is the snapshot that was read before the call to the other server, or the row.
 pub async fn record_answer(
     orders: &Orders,
-    seen: &SeenOrder,
+    order: &OrderId,
+    basis: Basis,
     job: &JobId,
     decide: impl FnMut(&Snapshot) -> Decision,
 ) -> Outcome {
     crash::reach_point(job.kind(), "learnt");
-    let order = &seen.snapshot().order.id;
-    outcome_of_change(&orders.core, order, job, commit::change_seen_order(orders, seen, decide).await)
+    match orders.change(order, basis, decide).await {
+        Ok(changed) => changed.into_outcome(orders).await,
+        Err(error) => outcome_of_failure(&orders.core, order, job, error),
+    }
 }
 
-fn outcome_of_change(
-    core: &Core,
-    order: &OrderId,
-    job: &JobId,
-    changed: Result<ChangeOutcome, ChangeError>,
-) -> Outcome {
-    match changed {
-        Ok(changed) => changed.into_job_outcome(),
-        Err(ChangeError::NotFound) => Outcome::done(),
-        Err(ChangeError::Refused(refusal)) => Outcome::Retry(refusal.to_string()),
-        Err(ChangeError::Busy) => retry_when_busy(core, order, job),
-        Err(ChangeError::Database(e)) => database_failed(&*core.rng, &e),
+fn outcome_of_failure(core: &Core, order: &OrderId, job: &JobId, error: ChangeError) -> Outcome {
+    match error {
+        ChangeError::NotFound => Outcome::done(),
+        ChangeError::Refused(refusal) => Outcome::Retry(refusal.to_string()),
+        ChangeError::Busy | ChangeError::NoRoom => retry_when_busy(core, order, job),
+        ChangeError::Database(e) => database_failed(&*core.rng, &e),
     }
 }
 

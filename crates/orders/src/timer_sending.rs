@@ -1,6 +1,7 @@
 //! Sends the timers of a changed order to Redis, without a failure for the caller.
 
 use jobs::OrderId;
+use model::{decide::timers, order::Snapshot};
 use tokio::{task::JoinHandle, time::timeout};
 use tracing::Instrument;
 
@@ -45,4 +46,19 @@ fn begin_sending(orders: &Orders, order: OrderId, jobs: Vec<NewJob>, superseded:
         }
     };
     tokio::spawn(send.in_current_span())
+}
+
+/// Enqueues the jobs that an order must have.
+pub async fn enqueue_jobs(orders: &Orders, snapshot: &Snapshot) {
+    send_jobs(orders, &snapshot.order.id, timers::derive_jobs(snapshot), Vec::new()).await;
+}
+
+/// Enqueues the current timers of an order, because those of its last change may not have been sent. If the order
+/// cannot be loaded, its timers are enqueued later.
+pub async fn resend_timers(orders: &Orders, order: &OrderId) {
+    match orders.rows.load_order(order).await {
+        Ok(Some(s)) => enqueue_jobs(orders, &s).await,
+        Ok(None) => {}
+        Err(_) => unsent::remember_unsent(orders, order.clone()),
+    }
 }

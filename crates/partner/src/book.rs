@@ -32,7 +32,12 @@ use crate::{
 use areas::admission::check;
 use foundation::{crash, db};
 use model::partner::{backoff, decide};
-use orders::{commit, details, retrieval_log, seen::SeenOrder, step, store::write::ApplyError};
+use orders::{
+    change::{ChangeError, decided},
+    details, retrieval_log,
+    seen::{Basis, SeenOrder},
+    step,
+};
 use queue::{Job, JobId, Outcome, retry::add_jitter};
 
 /// Interval between checks whether the previous booking has been cancelled.
@@ -79,7 +84,7 @@ pub async fn ask_and_learn(
         CallOutcome::Answered(booking_id) => {
             let percent = settings::polling_percent(&partners.orders.rows, partner, s.polling_share.as_ref()).await;
             let poll = backoff::is_polled(order, percent);
-            step::record_answer(&partners.orders, seen, job, |s| {
+            step::record_answer(&partners.orders, seen.id(), seen.basis(), job, |s| {
                 decide::booking_succeeded(s, attempt_no, &booking_id, poll, rules)
             })
             .await
@@ -87,7 +92,7 @@ pub async fn ask_and_learn(
         CallOutcome::Failed(error @ (CallError::Refused(_) | CallError::NotFound | CallError::UnderWay(_))) => {
             tracing::warn!(order.id = %order, attempt = attempt_no, %error, "The partner refused a booking.");
             let pause = failure::retry_pause(partners, partner, order, &error, booking.tries + 1).await;
-            step::record_answer(&partners.orders, seen, job, |s| {
+            step::record_answer(&partners.orders, seen.id(), seen.basis(), job, |s| {
                 decide::booking_refused(s, attempt_no, &error.to_string(), pause, rules)
             })
             .await
@@ -97,7 +102,7 @@ pub async fn ask_and_learn(
                 retrieval_log::log_retry(s, booking, booking.tries.saturating_add(1), &error.to_string());
             }
             let pause = failure::retry_pause(partners, partner, order, &error, booking.tries + 1).await;
-            step::record_answer(&partners.orders, seen, job, |s| {
+            step::record_answer(&partners.orders, seen.id(), seen.basis(), job, |s| {
                 decide::booking_unanswered(s, attempt_no, &error.to_string(), pause)
             })
             .await
@@ -169,8 +174,10 @@ async fn write_intent(partners: &Partners, seen: SeenOrder, attempt_no: i32) -> 
     }
     let choice = choose_partner(partners, s, &listed).await?;
     crash::reach_point("intent", "decided");
-    match commit::apply_change(&partners.orders, s, decide::start_attempt(s, &choice)).await {
-        Ok(after) => {
+    let intent = decided(decide::start_attempt(s, &choice));
+    match partners.orders.change(seen.id(), Basis::Seen(Box::new(seen.clone())), intent).await {
+        Ok(changed) if changed.is_written() => {
+            let after = changed.publish(&partners.orders).await;
             crash::reach_point("intent", "written");
             let labels = [("partner", choice.partner.to_string()), ("reason", choice.reason.as_str().to_owned())];
             counter!("dispatchq_partner_choices_total", &labels).increment(1);
@@ -180,8 +187,10 @@ async fn write_intent(partners: &Partners, seen: SeenOrder, attempt_no: i32) -> 
                 .ok_or_else(|| Outcome::Retry("the booking was not written".to_owned()))
         }
         // Another change was written first; try again.
-        Err(ApplyError::Conflict) => Err(Outcome::Snooze { delay: Duration::ZERO }),
-        Err(ApplyError::Refused(refusal)) => Err(Outcome::Retry(refusal.to_string())),
-        Err(ApplyError::Database(e)) => Err(db::database_failed(&*partners.core.rng, &e)),
+        Ok(_) | Err(ChangeError::NotFound | ChangeError::Busy | ChangeError::NoRoom) => {
+            Err(Outcome::Snooze { delay: Duration::ZERO })
+        }
+        Err(ChangeError::Refused(refusal)) => Err(Outcome::Retry(refusal.to_string())),
+        Err(ChangeError::Database(e)) => Err(db::database_failed(&*partners.core.rng, &e)),
     }
 }

@@ -26,8 +26,9 @@ use model::partner::{
     observation::{CallbackBody, Observation},
 };
 use orders::{
-    commit::{self, ChangeError, ChangeOutcome, ChangedOrder},
+    change::{ChangeError, decided},
     order_store::inbox::CallbackState,
+    seen::{Basis, SeenOrder},
 };
 use queue::Outcome;
 
@@ -35,6 +36,14 @@ use queue::Outcome;
 const BUSY_PAUSE: Duration = Duration::from_millis(100);
 /// Stored result of a callback that changes nothing.
 const ADDS_NOTHING: &str = "adds nothing";
+
+/// A new callback that was stored and processed.
+#[derive(Debug)]
+pub struct ProcessedArrival {
+    pub order: OrderId,
+    /// Timers that the order must have, and those that it will never need again.
+    pub outcome: Outcome,
+}
 
 /// Processes a new callback that is not stored yet. Stores it with its change, or as ignored, in one statement. Returns
 /// `None` if nothing was written, as far as this process can tell. The caller must then store the callback before
@@ -47,7 +56,7 @@ pub async fn process_arrival(
     partner: &ConfiguredPartner,
     body: &CallbackBody,
     raw: &Value,
-) -> Option<ChangeOutcome> {
+) -> Option<ProcessedArrival> {
     let order = BookingReference::order_in(body.reference.as_deref()?)?;
     let s = partners.orders.rows.load_order(&order).await.ok()??;
     let is_meant = |b: &&Booking| b.partner == partner.name && b.booking_id.as_ref() == Some(&body.booking_id);
@@ -69,15 +78,21 @@ pub async fn process_arrival(
             }));
             // Another change was written first, the event is already in the inbox, or Postgres failed. The later
             // processing handles each case.
-            let after = commit::apply_change(&partners.orders, &s, *change).await.ok()?;
+            let basis = Basis::Seen(Box::new(SeenOrder::new(s)));
+            let changed = partners.orders.change(&order, basis, decided(*change)).await.ok()?;
+            if !changed.is_written() {
+                return None;
+            }
+            let outcome = changed.into_outcome(&partners.orders).await;
             crash::reach_point("callback", "stored");
-            Some(ChangeOutcome::Yes(Box::new(ChangedOrder::new(&s, after))))
+            Some(ProcessedArrival { order, outcome })
         }
         Decision::Unchanged => {
             let nothing = (ADDS_NOTHING, s.order.version);
             let row = inbox::store_ignored(&partners.orders.rows, &partner.name, body, raw, nothing).await.ok()?;
             let is_done = row.is_new && row.state == CallbackState::Ignored;
-            is_done.then(|| ChangeOutcome::No(Box::new(s)))
+            let outcome = Outcome::then_enqueue(timers::derive_jobs(&s));
+            is_done.then_some(ProcessedArrival { order, outcome })
         }
         Decision::Refuse(_) => None,
     }
@@ -115,29 +130,31 @@ pub async fn process_body(
             Err(e) => return db::database_failed(&*partners.core.rng, &e),
         }
     }
-    let changed = commit::change_order(&partners.orders, order, |s| {
-        // A version that knows this type may have stored the callback as pending.
-        if body.is_unknown() {
-            return Decision::Unchanged;
-        }
-        let Some(partner) = partners.registry.get(partner) else { return Decision::Unchanged };
-        let Some(attempt_no) = attempt_of(s, &partner.name, body) else { return Decision::Unchanged };
-        let policy = for_pause.clone().unwrap_or_else(|| partners.orders.areas.policy_for_order(&s.order));
-        let observation = Observation::from_callback(attempt_no, body.clone());
-        match decide::apply_observation(s, &observation, partner_rules(&policy, partner)) {
-            Decision::Change(mut change) => {
-                change.callback = Some((inbox_id, change.order.status.as_str()));
-                Decision::Change(change)
+    let changed = partners
+        .orders
+        .change(order, Basis::Fresh, |s| {
+            // A version that knows this type may have stored the callback as pending.
+            if body.is_unknown() {
+                return Decision::Unchanged;
             }
-            decision => decision,
-        }
-    })
-    .await;
+            let Some(partner) = partners.registry.get(partner) else { return Decision::Unchanged };
+            let Some(attempt_no) = attempt_of(s, &partner.name, body) else { return Decision::Unchanged };
+            let policy = for_pause.clone().unwrap_or_else(|| partners.orders.areas.policy_for_order(&s.order));
+            let observation = Observation::from_callback(attempt_no, body.clone());
+            match decide::apply_observation(s, &observation, partner_rules(&policy, partner)) {
+                Decision::Change(mut change) => {
+                    change.callback = Some((inbox_id, change.order.status.as_str()));
+                    Decision::Change(change)
+                }
+                decision => decision,
+            }
+        })
+        .await;
     match changed {
-        Ok(changed @ ChangeOutcome::Yes(_)) => changed.into_job_outcome(),
-        Ok(ChangeOutcome::No(s)) => match partners.orders.rows.ignore_callback(inbox_id, ADDS_NOTHING).await {
+        Ok(changed) if changed.is_written() => changed.into_outcome(&partners.orders).await,
+        Ok(unchanged) => match partners.orders.rows.ignore_callback(inbox_id, ADDS_NOTHING).await {
             Ok(true) => {
-                let mut s = *s;
+                let mut s = *unchanged.after;
                 s.callbacks.retain(|c| c.id != inbox_id);
                 Outcome::then_enqueue(timers::derive_jobs(&s))
             }
@@ -146,7 +163,7 @@ pub async fn process_body(
         },
         Err(ChangeError::NotFound) => Outcome::done(),
         Err(ChangeError::Refused(refusal)) => Outcome::Retry(refusal.to_string()),
-        Err(ChangeError::Busy) => Outcome::Snooze { delay: BUSY_PAUSE },
+        Err(ChangeError::Busy | ChangeError::NoRoom) => Outcome::Snooze { delay: BUSY_PAUSE },
         Err(ChangeError::Database(e)) => db::database_failed(&*partners.core.rng, &e),
     }
 }

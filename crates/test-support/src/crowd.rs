@@ -5,16 +5,13 @@ use std::collections::HashSet;
 use futures_util::{StreamExt, stream};
 use tokio_util::sync::CancellationToken;
 
-use crate::{id, millis};
+use crate::{id, millis, update_order};
 use app::App;
 use model::{
     decide::actions,
     ids::{DriverId, OfferId},
 };
-use orders::{
-    fleet::drivers::{self, NewDriver},
-    update::update_order,
-};
+use orders::fleet::drivers::{self, NewDriver};
 
 /// Maximum number of drivers that answer at the same time.
 const AT_ONCE: usize = 8;

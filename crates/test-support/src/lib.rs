@@ -62,7 +62,7 @@ pub use self::{
     log_lines::LogLines,
     mail::{Mail, MailServer},
     oidc::OidcServer,
-    orders::id,
+    orders::{id, update_for_offer, update_order},
     payments::{PAYMENT_SECRET, PaymentSim},
     providers::{OTP_KEY, ProviderStage, binding_id},
     receiver::{Received, Receiver},

@@ -1,6 +1,6 @@
 //! Creates orders and drivers, answers offers, and reads the results.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, mem};
 
 use chrono::{DateTime, Utc};
 use jobs::OrderId;
@@ -17,11 +17,14 @@ use model::{
 };
 use orders::{
     accept,
-    commit::{ChangeError, ChangeOutcome},
+    capability::Orders,
+    change::ChangeError,
+    changed::Changed,
     create::{self, CreateError, NewOrder},
     fleet::drivers::{self, NewDriver},
-    query, store,
-    update::update_order,
+    query,
+    seen::Basis,
+    store,
 };
 use queue::store::JobState;
 
@@ -30,6 +33,17 @@ const METRES_PER_DEGREE: f64 = 111_195.0;
 
 pub fn id(text: &str) -> OrderId {
     text.parse().unwrap()
+}
+
+/// Changes an order and runs the effects, as a request does. The returned effects are empty.
+pub async fn update_order(
+    orders: &Orders,
+    id: &OrderId,
+    decide: impl FnMut(&Snapshot) -> Decision,
+) -> Result<Changed, ChangeError> {
+    let mut changed = orders.change(id, Basis::Fresh, decide).await?;
+    mem::take(&mut changed.effects).run(orders).await;
+    Ok(changed)
 }
 
 /// Returns a request for an order of this service type, without contents.
@@ -53,6 +67,18 @@ fn new_order(order: &str, service_type: &str, payment: &str) -> NewOrder {
         requires: None,
         pickup_at: None,
     }
+}
+
+/// Changes an order like [`update_order`], for a decision about this offer.
+pub async fn update_for_offer(
+    orders: &Orders,
+    id: &OrderId,
+    offer: OfferId,
+    decide: impl FnMut(&Snapshot) -> Decision,
+) -> Result<Changed, ChangeError> {
+    let mut changed = orders.change(id, Basis::Offer(offer), decide).await?;
+    mem::take(&mut changed.effects).run(orders).await;
+    Ok(changed)
 }
 
 impl TestApp {
@@ -153,15 +179,11 @@ impl TestApp {
         self.live_offer(order).await.driver_id
     }
 
-    pub async fn act(
-        &self,
-        order: &str,
-        decide: impl FnMut(&Snapshot) -> Decision,
-    ) -> Result<ChangeOutcome, ChangeError> {
+    pub async fn act(&self, order: &str, decide: impl FnMut(&Snapshot) -> Decision) -> Result<Changed, ChangeError> {
         update_order(&self.app.orders, &id(order), decide).await
     }
 
-    pub async fn accept(&self, order: &str, driver: &str, offer: OfferId) -> Result<ChangeOutcome, ChangeError> {
+    pub async fn accept(&self, order: &str, driver: &str, offer: OfferId) -> Result<Changed, ChangeError> {
         let driver = driver.into();
         accept::accept_offer(&self.app.orders, &id(order), &driver, offer, &Actor::for_driver(&driver)).await
     }
@@ -180,7 +202,7 @@ impl TestApp {
         offer.driver_id
     }
 
-    pub async fn cancel(&self, order: &str) -> Result<ChangeOutcome, ChangeError> {
+    pub async fn cancel(&self, order: &str) -> Result<Changed, ChangeError> {
         self.act(order, |s| actions::cancel_order(s, &by("producer:test"), None)).await
     }
 

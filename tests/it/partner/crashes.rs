@@ -6,12 +6,12 @@ use partner_sim::{PartnerKnobs, PartnerSim, PartnerSimOptions, values::EventRate
 use serde_json::{Value, json};
 
 use crate::support::partnership::{PARTNER, SECRET, SERVICE};
-use crate::support::{Child, Fleet, by, eventually, id, millis, secs};
+use crate::support::{Child, Fleet, by, eventually, id, millis, secs, update_order};
 use accounts::{api_keys::AccountRole, key_admin};
 use foundation::outbound;
 use maintenance::audit;
 use model::{decide::actions, partner::observation::CallbackBody};
-use orders::{create, update::update_order};
+use orders::create;
 use partner::inbox;
 
 /// Knobs with which six of ten bookings find a driver quickly, half of the callbacks are lost, and one in five arrives

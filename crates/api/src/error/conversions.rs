@@ -5,14 +5,14 @@ use jobs::InvalidOrderId;
 use super::ApiError;
 use areas::table::TableError;
 use model::admission::answer::ReplyLanguage;
-use orders::{commit::ChangeError, contents::EditError, create::CreateError, search::SearchError};
+use orders::{change::ChangeError, contents::EditError, create::CreateError, search::SearchError};
 
 impl From<ChangeError> for ApiError {
     fn from(error: ChangeError) -> Self {
         match error {
             ChangeError::NotFound => Self::NoSuchOrder,
             ChangeError::Refused(refusal) => Self::Refused(refusal),
-            ChangeError::Busy => Self::Busy,
+            ChangeError::Busy | ChangeError::NoRoom => Self::Busy,
             ChangeError::Database(e) => Self::Database(e),
         }
     }

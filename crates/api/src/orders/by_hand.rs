@@ -25,7 +25,7 @@ use desk::{
     operator::order::{self, OrderAction},
 };
 use model::{ids::DriverId, view::OrderView};
-use orders::commit::ChangeError;
+use orders::change::ChangeError;
 
 /// Roles that decide on orders that wait for a person.
 pub(super) const DISPATCHERS: [AccountRole; 2] = [AccountRole::Dispatcher, AccountRole::Operator];
@@ -71,7 +71,7 @@ async fn act_once(call: ReasonedCall, action: OrderAction) -> Result<Response, A
         let body = if is_ours {
             order_json_for(&app.core, caller, &load_order(&app.core, &id).await?).await
         } else {
-            order_json_for(&app.core, caller, acted?.snapshot()).await
+            order_json_for(&app.core, caller, &acted?).await
         };
         Ok::<_, ApiError>((StatusCode::OK, body))
     };

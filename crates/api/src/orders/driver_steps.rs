@@ -29,7 +29,7 @@ use model::{
     order::Snapshot,
     view::OrderView,
 };
-use orders::{accept, commit::ChangeError, update};
+use orders::{accept, change::ChangeError, changed::Changed, seen::Basis};
 
 #[derive(Debug, Deserialize, ToSchema)]
 pub(super) struct OfferAnswer {
@@ -68,8 +68,8 @@ pub(super) async fn accept_offer(
         }
         accepted => accepted.map_err(|error| tell_late_driver(&app.config, &headers, error))?,
     };
-    let details = details_after_change(&app.core, &accepted.snapshot().order).await;
-    Ok((StatusCode::OK, Json(json!(view_with_contact(&caller, accepted.snapshot(), details)))))
+    let details = details_after_change(&app.core, &accepted.after.order).await;
+    Ok((StatusCode::OK, Json(json!(view_with_contact(&caller, &accepted.after, details)))))
 }
 
 /// Translates the refusal that another driver has the order. The error code does not change, because the other driver's
@@ -102,8 +102,9 @@ pub(super) async fn decline_offer(
         let decision = actions::decline_offer(s, &driver, answer.offer_id, reason.clone());
         hide_from_stranger(&caller, s, decision).signed_by(&actor)
     };
-    let declined = update::update_for_offer(&app.orders, &id, answer.offer_id, decide).await?;
-    Ok((StatusCode::OK, Json(order_json_for(&app.core, &caller, declined.snapshot()).await)))
+    let Changed { after, effects, .. } = app.orders.change(&id, Basis::Offer(answer.offer_id), decide).await?;
+    effects.run(&app.orders).await;
+    Ok((StatusCode::OK, Json(order_json_for(&app.core, &caller, &after).await)))
 }
 
 #[derive(Debug, Deserialize, ToSchema)]

@@ -52,7 +52,7 @@ use model::{
     view::OrderView,
 };
 use notify::alerts::{self, AlertFilter, RaisedAlert};
-use orders::{query::TimelineEvent, update};
+use orders::{query::TimelineEvent, seen::Basis};
 use settings::ConsoleConfig;
 
 const REFRESH_S: u32 = 3;
@@ -488,6 +488,6 @@ pub(crate) async fn cancel_order(
     let reason = given_text(tr("common.reason"), &read_form(form)?.reason)?;
     let actor = person.actor();
     let decide = |s: &model::order::Snapshot| actions::cancel_order(s, &actor, Some(reason.clone())).signed_by(&actor);
-    update::update_order(&app.orders, &id, decide).await?;
+    app.orders.change(&id, Basis::Fresh, decide).await?.effects.run(&app.orders).await;
     Ok(go_back(&app.config, &format!("/orders/{id}"), "cancel").into_response())
 }

@@ -42,7 +42,7 @@ use model::{
 use notify::tickets::{self, AlertTicket};
 use orders::{
     search::{self, TimedPlace},
-    update,
+    seen::Basis,
 };
 
 const PAGE: u32 = 50;
@@ -307,7 +307,7 @@ pub(crate) async fn start_refund(
     let note = optional_text(tr("common.note"), Some(&note))?;
     let actor = person.actor();
     let decide = |s: &Snapshot| money::start_refund(s, &actor, note.clone()).signed_by(&actor);
-    update::update_order(&app.orders, &id, decide).await?;
+    app.orders.change(&id, Basis::Fresh, decide).await?.effects.run(&app.orders).await;
     let usual = format!("/orders/{id}");
     Ok(go_back(&app.config, safe_path(back.as_deref(), &usual), "refund-start").into_response())
 }
@@ -325,7 +325,7 @@ pub(crate) async fn finish_refund(
     let note = given_text(tr("common.note"), &note)?;
     let actor = person.actor();
     let decide = |s: &Snapshot| money::finish_refund(s, &actor, Some(note.clone())).signed_by(&actor);
-    update::update_order(&app.orders, &id, decide).await?;
+    app.orders.change(&id, Basis::Fresh, decide).await?.effects.run(&app.orders).await;
     let usual = format!("/orders/{id}");
     Ok(go_back(&app.config, safe_path(back.as_deref(), &usual), "refund-done").into_response())
 }

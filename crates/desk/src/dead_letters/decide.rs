@@ -24,10 +24,7 @@ use foundation::{
 };
 use model::decide::requeue::{RequeuePermission, RequeueRefusal};
 use notify::{alerts, outbox};
-use orders::{
-    commit::{self, ChangeError, ChangeOutcome},
-    store,
-};
+use orders::{change::ChangeError, seen::Basis, store};
 use queue::{Job, JobId, store::DeadEntry};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -147,20 +144,22 @@ async fn requeue_timer(
     by: &DecisionAuthor,
 ) -> Result<DecisionOutcome, ServiceError> {
     let mut answer = DecisionOutcome::NotDead;
-    let changed = commit::change_order(&desk.orders, order, |s: &Snapshot| {
-        answer = match requeue_policy::check_timer(s, job) {
-            _ if dead.is_none() && s.order.dead_timer().as_ref() != Some(job) => DecisionOutcome::NotDead,
-            RequeuePermission::Refused(refused) => DecisionOutcome::Refused(refused),
-            RequeuePermission::Wanted | RequeuePermission::Held => {
-                return requeue_policy::requeue_change(s, job, &by.who, by.why.as_deref()).into();
-            }
-        };
-        Decision::Unchanged
-    })
-    .await;
+    let changed = desk
+        .orders
+        .change(order, Basis::Fresh, |s: &Snapshot| {
+            answer = match requeue_policy::check_timer(s, job) {
+                _ if dead.is_none() && s.order.dead_timer().as_ref() != Some(job) => DecisionOutcome::NotDead,
+                RequeuePermission::Refused(refused) => DecisionOutcome::Refused(refused),
+                RequeuePermission::Wanted | RequeuePermission::Held => {
+                    return requeue_policy::requeue_change(s, job, &by.who, by.why.as_deref()).into();
+                }
+            };
+            Decision::Unchanged
+        })
+        .await;
     let after = match changed {
-        Ok(ChangeOutcome::Yes(changed)) => changed.after,
-        Ok(ChangeOutcome::No(_)) => return Ok(answer),
+        Ok(changed) if changed.is_written() => changed.publish(&desk.orders).await,
+        Ok(_) => return Ok(answer),
         Err(ChangeError::NotFound) if dead.is_some() => {
             return Ok(DecisionOutcome::Refused(RequeueRefusal::NoOrder { order: order.clone() }));
         }
@@ -234,12 +233,15 @@ async fn run_again(
     by: &DecisionAuthor,
 ) -> Result<(), ServiceError> {
     if let Some(order) = order {
-        let noted = commit::change_order(&desk.orders, order, |s| {
-            requeue_policy::requeue_change(s, job, &by.who, by.why.as_deref()).into()
-        });
+        let noted = desk
+            .orders
+            .change(order, Basis::Fresh, |s| requeue_policy::requeue_change(s, job, &by.who, by.why.as_deref()).into());
         match noted.await {
+            Ok(noted) => {
+                noted.publish(&desk.orders).await;
+            }
             // An order that does not exist has no history.
-            Ok(_) | Err(ChangeError::NotFound) => {}
+            Err(ChangeError::NotFound) => {}
             Err(error) => return Err(error.into()),
         }
     }

@@ -11,10 +11,11 @@ use model::{
 use crate::capability::Desk;
 use foundation::core::Core;
 use orders::{
-    commit::{ChangeError, ChangeOutcome},
+    change::ChangeError,
+    changed::Changed,
     fleet::drivers,
     query::{self, TimelineEvent},
-    update::update_order,
+    seen::Basis,
 };
 
 #[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr)]
@@ -73,7 +74,7 @@ impl OrderAction {
     }
 }
 
-/// Applies an action to an order for this person, and enqueues the following jobs.
+/// Applies an action to an order for this person, and enqueues the following jobs. Returns the order after the action.
 ///
 /// # Errors
 /// Fails if the order or an active driver with the id does not exist, or if the order does not allow the action.
@@ -83,13 +84,15 @@ pub async fn act_on_order(
     action: &OrderAction,
     actor: &Actor,
     why: Option<&str>,
-) -> Result<ChangeOutcome, ChangeError> {
+) -> Result<Snapshot, ChangeError> {
     if let OrderAction::Assign(driver) = action
         && !drivers::driver_exists(&desk.core.db, driver).await?
     {
         return Err(ChangeError::Refused(OrderRefusal::NoSuchDriver));
     }
-    update_order(&desk.orders, id, |s| action.decide(s, actor, why)).await
+    let Changed { after, effects, .. } = desk.orders.change(id, Basis::Fresh, |s| action.decide(s, actor, why)).await?;
+    effects.run(&desk.orders).await;
+    Ok(*after)
 }
 
 /// Returns whether the latest event that a person caused on this order is this action by the same person. If so, an

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::capability::Maintenance;
 use foundation::{error::ServiceError, loops::report_progress};
-use orders::{commit, compensation, fleet};
+use orders::{compensation, fleet, seen::Basis};
 use queue::NewJob;
 
 /// Time after the end of the lifetime at which an order is ended here, without a job.
@@ -59,15 +59,17 @@ pub async fn end_far_overdue(maintenance: &Maintenance) -> Result<u64, ServiceEr
 
 /// Ends an order without its job. Returns the jobs that it must have now, or `None` if it did not have to end.
 async fn end_order(maintenance: &Maintenance, id: &OrderId) -> Result<Option<Vec<NewJob>>, ServiceError> {
-    let ended = commit::change_order(&maintenance.orders, id, |s| {
-        if !is_far_overdue(&s.order, s.now) {
-            Decision::Unchanged
-        } else if s.order.status == OrderStatus::Compensating {
-            compensation::decide::compensate_order(s).into()
-        } else {
-            fleet::decide::end_lifetime(s).into()
-        }
-    })
-    .await;
-    changed_jobs(ended)
+    let ended = maintenance
+        .orders
+        .change(id, Basis::Fresh, |s| {
+            if !is_far_overdue(&s.order, s.now) {
+                Decision::Unchanged
+            } else if s.order.status == OrderStatus::Compensating {
+                compensation::decide::compensate_order(s).into()
+            } else {
+                fleet::decide::end_lifetime(s).into()
+            }
+        })
+        .await;
+    changed_jobs(&maintenance.orders, ended).await
 }

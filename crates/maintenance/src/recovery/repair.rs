@@ -31,7 +31,7 @@ use foundation::{
     queue_pauses,
     shard_map::{self, ShardGeneration, tolerate_failed},
 };
-use orders::commit;
+use orders::{capability::Orders, change::ChangeError, changed::Changed, seen::Basis};
 use queue::{JobId, NewJob, Shards, Store, StoreError, store::RepairVerdict};
 
 /// Maximum age of an unmatched callback in a normal repair. A callback can arrive while its booking is being written,
@@ -324,17 +324,19 @@ async fn hold_order(maintenance: &Maintenance, job: &NewJob) -> Result<bool, Ser
     }
     let Some(id) = timers::order_of(&job.id) else { return Ok(false) };
     let why = HoldCause::dead_timer_reason(&job.id);
-    let held = commit::change_order(&maintenance.orders, &id, |s: &Snapshot| {
-        if s.order.held_for_review || !timers::derive_timers(s).iter().any(|t| *t.id() == job.id) {
-            return Decision::Unchanged;
-        }
-        let mut change = Change::new(s, Actor::RECONCILER);
-        change.hold_for_review(s, HoldCause::DeadTimer(job.id.clone()), why.clone());
-        change.notify(messages::timer_dead(&change.order, &why, s.now));
-        change.into()
-    })
-    .await;
-    let Some(follow_ups) = changed_jobs(held)? else { return Ok(false) };
+    let held = maintenance
+        .orders
+        .change(&id, Basis::Fresh, |s: &Snapshot| {
+            if s.order.held_for_review || !timers::derive_timers(s).iter().any(|t| *t.id() == job.id) {
+                return Decision::Unchanged;
+            }
+            let mut change = Change::new(s, Actor::RECONCILER);
+            change.hold_for_review(s, HoldCause::DeadTimer(job.id.clone()), why.clone());
+            change.notify(messages::timer_dead(&change.order, &why, s.now));
+            change.into()
+        })
+        .await;
+    let Some(follow_ups) = changed_jobs(&maintenance.orders, held).await? else { return Ok(false) };
     maintenance.core.queue().enqueue(&follow_ups).await?;
     Ok(true)
 }
@@ -363,13 +365,15 @@ async fn give_up(core: &Core, job: &JobId) -> Result<(), sqlx::Error> {
     Ok(())
 }
 
-/// Returns the jobs that follow from a change, or `None` if nothing was changed.
-pub(super) fn changed_jobs(
-    result: Result<commit::ChangeOutcome, commit::ChangeError>,
+/// Runs the effects of a change except its timers. Returns the jobs that the order must have, or `None` if nothing was
+/// changed.
+pub(super) async fn changed_jobs(
+    orders: &Orders,
+    result: Result<Changed, ChangeError>,
 ) -> Result<Option<Vec<NewJob>>, ServiceError> {
     match result {
-        Ok(commit::ChangeOutcome::Yes(changed)) => Ok(Some(timers::derive_jobs(&changed.after))),
-        Ok(commit::ChangeOutcome::No(_)) | Err(commit::ChangeError::NotFound | commit::ChangeError::Busy) => Ok(None),
+        Ok(changed) if changed.is_written() => Ok(Some(timers::derive_jobs(&changed.publish(orders).await))),
+        Ok(_) | Err(ChangeError::NotFound | ChangeError::Busy) => Ok(None),
         Err(e) => Err(e.into()),
     }
 }

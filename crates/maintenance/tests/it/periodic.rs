@@ -8,9 +8,8 @@ use maintenance::{
     recovery::reconciler,
 };
 use model::{decide::actions, order::OrderStatus};
-use orders::update::update_order;
 use settings::{ScheduledTask, TaskSchedule};
-use test_support::{TestApp, by, secs};
+use test_support::{TestApp, by, secs, update_order};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 

@@ -7,8 +7,13 @@ use std::{
 
 use foundation::{queue_pauses, staff_actions::ActionAuthor};
 use maintenance::recovery::reconciler;
-use model::{decide::actions, ids::LatLng, messages::MANUAL_REFUND_REQUIRED, order::OrderStatus};
-use orders::{commit, fleet::driver_index};
+use model::{
+    decide::actions,
+    ids::LatLng,
+    messages::MANUAL_REFUND_REQUIRED,
+    order::{OrderStatus, Snapshot},
+};
+use orders::{fleet::driver_index, seen::Basis};
 use queue::ScriptClock;
 use test_support::{Counting, Scrape, TestApp, by, eventually, ids, secs};
 
@@ -29,9 +34,8 @@ async fn declined_offer_continues_after_lost_enqueue() {
     t.advance(secs(70)).await;
     let offer = t.live_offer("ORD-1").await;
     let order = "ORD-1".parse().unwrap();
-    commit::change_order(&t.app.orders, &order, |s| actions::decline_offer(s, &offer.driver_id, offer.id, None))
-        .await
-        .unwrap();
+    let decline = |s: &Snapshot| actions::decline_offer(s, &offer.driver_id, offer.id, None);
+    t.app.orders.change(&order, Basis::Fresh, decline).await.unwrap().publish(&t.app.orders).await;
     assert!(t.timers().await["timeout:ORD-1:1"] > t.now_ms() + 40_000);
     t.advance(secs(4)).await;
     assert_eq!(reconciler::reconcile_once(&t.app.maintenance).await.unwrap().unwrap().moved, 1);

@@ -1,6 +1,6 @@
 //! The result of a decision, as a value.
 //!
-//! Decisions are pure: they take a [`Snapshot`] and return a [`Change`]. `orders::store` writes the change in one
+//! Decisions are pure: they take a [`Snapshot`] and return a [`Change`]. `Orders::change` writes the change in one
 //! transaction, on the condition that the row still has the version that the decision used. If another change was
 //! written first, nothing is written and the caller decides again.
 
@@ -9,6 +9,7 @@ use chrono::{DateTime, Utc};
 use crate::{
     actor::Actor,
     details::OrderDetails,
+    ids::AreaId,
     messages::{self, CancelCause, Message, MessageKind, PaymentTopic},
     order::{
         ArrivedCallback, AskedRefund, Booking, EventReason, HoldCause, KnownPayment, Offer, OfferState, Order,
@@ -112,6 +113,14 @@ pub struct ContentsChange {
     pub details: OrderDetails,
 }
 
+/// Room that the area of an order must have for a change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AreaRoom {
+    pub area: AreaId,
+    /// The change is written only while fewer orders wait.
+    pub limit: i64,
+}
+
 /// Everything that one transaction writes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Change {
@@ -140,6 +149,8 @@ pub struct Change {
     pub messages: Vec<Message>,
     /// Alerts that this change settles. The open ones are acknowledged.
     pub settles: Vec<AlertSettlement>,
+    /// Condition of the write. Postgres counts under the lock of the area.
+    pub room: Option<AreaRoom>,
 }
 
 impl Change {
@@ -168,6 +179,7 @@ impl Change {
             contents: None,
             messages: unknown.into_iter().collect(),
             settles: Vec::new(),
+            room: None,
         }
     }
 

@@ -12,10 +12,9 @@ use model::{
     decide::actions,
     messages::{DISPATCH_FAILED, ESCALATION, OFFER},
 };
-use orders::update::update_order;
 use queue::{JobId, NewJob, retry::add_jitter, store::JobState};
 use settings::ChannelConfig;
-use test_support::{Receiver, TestApp, by, id, millis, secs};
+use test_support::{Receiver, TestApp, by, id, millis, secs, update_order};
 
 async fn with_receiver() -> (Receiver, TestApp) {
     let receiver = Receiver::start().await;

@@ -15,7 +15,7 @@ use std::{
 
 use jobs::OrderId;
 use model::{
-    decide::{superseded::superseded_timers, timers},
+    decide::timers,
     fleet::{
         deal::{OpenPair, deal_drivers},
         decide,
@@ -28,12 +28,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     capability::Orders,
-    commit,
+    change::{ChangeError, decided},
     fleet::candidates,
     freed_drivers,
     offers::free_drivers::{self, SearchTerms},
-    store::write::ApplyError,
-    timer_sending,
+    seen::{Basis, SeenOrder},
 };
 use areas::admission::check;
 use foundation::{db, error::ServiceError, loops::report_progress};
@@ -184,7 +183,7 @@ async fn offer_orders(orders: &Orders, pairs: &[OpenPair]) -> Result<Vec<(Driver
 async fn offer_order(orders: Orders, pair: OpenPair) -> Result<(DriverId, OfferAttemptEnd), sqlx::Error> {
     let end = match try_offer_order(&orders, &pair).await {
         Ok(end) => end,
-        Err(ApplyError::Database(error)) if db::ends_the_pass(&error) => return Err(error),
+        Err(ChangeError::Database(error)) if db::ends_the_pass(&error) => return Err(error),
         Err(error) => {
             tracing::debug!(order.id = %pair.order_id, %error, "A freed driver could not get an offer; orders continue to search.");
             OfferAttemptEnd::NotWritable
@@ -193,7 +192,7 @@ async fn offer_order(orders: Orders, pair: OpenPair) -> Result<(DriverId, OfferA
     Ok((pair.driver_id, end))
 }
 
-async fn try_offer_order(orders: &Orders, pair: &OpenPair) -> Result<OfferAttemptEnd, ApplyError> {
+async fn try_offer_order(orders: &Orders, pair: &OpenPair) -> Result<OfferAttemptEnd, ChangeError> {
     let Some(s) = orders.rows.load_order(&pair.order_id).await? else { return Ok(OfferAttemptEnd::LookAgain) };
     if !decide::awaits_driver(&s) {
         return Ok(OfferAttemptEnd::LookAgain);
@@ -204,14 +203,12 @@ async fn try_offer_order(orders: &Orders, pair: &OpenPair) -> Result<OfferAttemp
         // The driver is recorded as freed again when the current order or offer ends.
         return Ok(OfferAttemptEnd::Settled);
     }
-    match commit::apply_change(orders, &s, decide::offer_to_freed(&s, ranking, &policy)).await {
-        Ok(after) => {
-            let superseded = superseded_timers(&s, &after);
-            timer_sending::send_jobs(orders, &pair.order_id, timers::derive_jobs(&after), superseded).await;
-            Ok(if policy.offers_per_driver > 1 { OfferAttemptEnd::LookAgain } else { OfferAttemptEnd::Settled })
-        }
+    let offer = decided(decide::offer_to_freed(&s, ranking, &policy));
+    let changed = orders.change(&pair.order_id, Basis::Seen(Box::new(SeenOrder::new(s))), offer).await?;
+    if !changed.is_written() {
         // The order has changed or the driver is taken; the next check decides.
-        Err(ApplyError::Conflict) => Ok(OfferAttemptEnd::LookAgain),
-        Err(error) => Err(error),
+        return Ok(OfferAttemptEnd::LookAgain);
     }
+    changed.effects.run(orders).await;
+    Ok(if policy.offers_per_driver > 1 { OfferAttemptEnd::LookAgain } else { OfferAttemptEnd::Settled })
 }

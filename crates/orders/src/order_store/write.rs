@@ -28,7 +28,7 @@ use super::statement::WriteParts;
 use super::values::{
     ArrivalValues, BookingValues, EventValues, OfferValues, OrderValues, OutboxValues, RankingValues, json_of,
 };
-use crate::kept::AssumedTime;
+use crate::seen::AssumedTime;
 use foundation::{
     crash,
     db::{Pool, write_or_halve},

@@ -24,12 +24,13 @@ use super::{contents::write_contents, offers::insert_offers};
 use crate::{
     capability::Orders,
     feed,
-    kept::AssumedTime,
     message_sending::send_claimed,
     order_store::{
         self,
         write::{OrderWrite, WriteVerdict, WrittenRows},
     },
+    seen::AssumedTime,
+    write_error::WriteError,
 };
 use foundation::{crash, db::Connection};
 use notify::{alerts, outbox};
@@ -41,17 +42,6 @@ const MAX_PAYMENT_EVENTS: usize = 100;
 /// it is written alone, which tries all remaining drivers without a pause.
 const MOST_BATCHES: usize = 8;
 
-#[derive(Debug, thiserror::Error)]
-pub enum ApplyError {
-    /// Another transaction changed the order or took the driver first: decide again.
-    #[error("another change was written first")]
-    Conflict,
-    #[error(transparent)]
-    Refused(#[from] OrderRefusal),
-    #[error(transparent)]
-    Database(#[from] sqlx::Error),
-}
-
 /// Writes a change in a batch: one statement and one commit. Returns `None` if [`write_change`] must write it alone.
 pub(crate) async fn write_with_others(
     orders: &Orders,
@@ -59,7 +49,7 @@ pub(crate) async fn write_with_others(
     change: &Arc<Change>,
     assumed: Option<AssumedTime>,
     write_id: Uuid,
-) -> Option<Result<Snapshot, ApplyError>> {
+) -> Option<Result<Snapshot, WriteError>> {
     let routes = &orders.config.notifications;
     if let Err(refusal) = check_transitions(change) {
         return Some(Err(refusal.into()));
@@ -77,7 +67,7 @@ pub(crate) async fn write_with_others(
                 send_claimed(orders, claimed, &rows.written_messages);
                 return Some(Ok(after_change(before, change, rows)));
             }
-            Ok(WriteVerdict::Conflict) => return Some(Err(ApplyError::Conflict)),
+            Ok(WriteVerdict::Conflict) => return Some(Err(WriteError::Conflict)),
             Ok(WriteVerdict::Locked) => return None,
             // A driver got another offer since the statement started; the next statement sees it.
             Err(error) if violated_constraint(&error) == Some("offers_live_by_driver") => {}
@@ -96,7 +86,7 @@ pub(crate) async fn write_change(
     change: &Arc<Change>,
     assumed: Option<AssumedTime>,
     write_id: Uuid,
-) -> Result<Snapshot, ApplyError> {
+) -> Result<Snapshot, WriteError> {
     check_transitions(change)?;
     let subscription = told_subscription(routes, before, change);
     if subscription.is_none()
@@ -112,7 +102,7 @@ pub(crate) async fn write_change(
     let mut tx = db.begin().await?;
     let item = OrderWrite::new(write_id, before, change.clone()).assuming(assumed);
     let mut rows = write_core(&mut tx, &item).await?;
-    let offered = insert_offers(&mut tx, change).await?.ok_or(ApplyError::Conflict)?;
+    let offered = insert_offers(&mut tx, change).await?.ok_or(WriteError::Conflict)?;
     write_payment_event(&mut tx, before, change).await?;
     write_refund(&mut tx, change).await?;
     write_contents(&mut tx, before, change, &rows.steps).await?;
@@ -193,12 +183,12 @@ fn after_change(before: &Snapshot, change: &Change, rows: WrittenRows) -> Snapsh
 }
 
 /// Writes the part that fits in one statement. Waits for sessions that have locked the row.
-async fn write_core(db: &mut Connection, item: &OrderWrite) -> Result<WrittenRows, ApplyError> {
-    order_store::write::write_alone(db, item).await.map_err(driver_busy)?.ok_or(ApplyError::Conflict)
+async fn write_core(db: &mut Connection, item: &OrderWrite) -> Result<WrittenRows, WriteError> {
+    order_store::write::write_alone(db, item).await.map_err(driver_busy)?.ok_or(WriteError::Conflict)
 }
 
 /// Returns the refusal if a unique index prevents a second active order of the driver.
-fn driver_busy(error: sqlx::Error) -> ApplyError {
+fn driver_busy(error: sqlx::Error) -> WriteError {
     match violated_constraint(&error) {
         Some("orders_one_active_per_driver") => OrderRefusal::DriverBusy.into(),
         _ => error.into(),
@@ -226,7 +216,7 @@ pub async fn outdate_decisions(db: impl PgExecutor<'_>, id: &OrderId, offer: Off
 
 /// Stores the producer's payment event, so that a repeated event changes nothing. Keeps the latest
 /// [`MAX_PAYMENT_EVENTS`] events and the first one that reported a payment.
-async fn write_payment_event(tx: &mut Connection, before: &Snapshot, change: &Change) -> Result<(), ApplyError> {
+async fn write_payment_event(tx: &mut Connection, before: &Snapshot, change: &Change) -> Result<(), WriteError> {
     let Some((event_id, status)) = &change.payment_event else { return Ok(()) };
     let inserted = sqlx::query(
         "-- insert payment event
@@ -240,7 +230,7 @@ async fn write_payment_event(tx: &mut Connection, before: &Snapshot, change: &Ch
     .execute(&mut *tx)
     .await?;
     if inserted.rows_affected() == 0 {
-        return Err(ApplyError::Conflict);
+        return Err(WriteError::Conflict);
     }
     if before.payments.len() >= MAX_PAYMENT_EVENTS {
         sqlx::query(
@@ -262,7 +252,7 @@ async fn write_payment_event(tx: &mut Connection, before: &Snapshot, change: &Ch
 }
 
 /// Writes the refund's progress: a new request to the payment service, or its result.
-async fn write_refund(tx: &mut Connection, change: &Change) -> Result<(), ApplyError> {
+async fn write_refund(tx: &mut Connection, change: &Change) -> Result<(), WriteError> {
     let order = change.order.id.as_str();
     let write = match &change.refund {
         None => return Ok(()),

@@ -12,10 +12,10 @@ use model::{
     decide::actions,
     ids::{DriverId, OfferId},
 };
-use orders::{accept, update::update_order};
+use orders::accept;
 use serde_json::json;
 use servers::WorkCounts;
-use test_support::{Api, Receiver, TestApp, eventually, http_client, id, secs};
+use test_support::{Api, Receiver, TestApp, eventually, http_client, id, secs, update_order};
 
 /// Number of counted orders. One order before them is not counted.
 const COUNTED: u64 = 8;

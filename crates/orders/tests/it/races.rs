@@ -13,13 +13,13 @@ use model::{
     decide::{OrderRefusal, actions},
     order::OrderStatus,
 };
-use orders::commit::{ChangeError, ChangeOutcome};
+use orders::{change::ChangeError, changed::Changed};
 use test_support::{TestApp, by, millis};
 
-type Answer = Result<ChangeOutcome, ChangeError>;
+type Answer = Result<Changed, ChangeError>;
 
 fn won(answer: &Answer) -> bool {
-    matches!(answer, Ok(ChangeOutcome::Yes(_)))
+    matches!(answer, Ok(changed) if changed.is_written())
 }
 
 /// Runs the due jobs, each in its own task.
@@ -196,7 +196,11 @@ async fn of_accept_and_decline_one_counts() {
         };
         assert_eq!(answers.iter().filter(|a| won(a)).count(), 1, "{answers:?}");
         // A repeat of the winning answer succeeds; the other answer is refused.
-        assert_eq!(answers.iter().filter(|a| matches!(a, Ok(ChangeOutcome::No(_)))).count(), 1, "{answers:?}");
+        assert_eq!(
+            answers.iter().filter(|a| matches!(a, Ok(changed) if !changed.is_written())).count(),
+            1,
+            "{answers:?}"
+        );
         let accepted = t.status(&order).await == OrderStatus::DriverAssigned;
         *winners.entry(if accepted { "accept" } else { "decline" }).or_default() += 1;
         t.cancel(&order).await.unwrap();

@@ -22,13 +22,15 @@ use model::{
 };
 use orders::{
     accept,
-    commit::{self, ChangeError, ChangeOutcome},
-    store::write::ApplyError,
-    update::update_order,
+    change::{ChangeError, decided},
+    changed::Changed,
+    seen::{Basis, SeenOrder},
 };
 use queue::Store;
 use settings::DispatchOverrides;
-use test_support::{Api, TestApp, by, eventually, id, is_slow_profile, lasting_transaction, millis, secs};
+use test_support::{
+    Api, TestApp, by, eventually, id, is_slow_profile, lasting_transaction, millis, secs, update_order,
+};
 
 const DRIVERS: usize = 30;
 
@@ -142,8 +144,8 @@ async fn dead_process_blocks_the_gate_ten_seconds() {
     assert!(matches!(answer, Err(ChangeError::Refused(OrderRefusal::ReservationInProgress))), "{answer:?}");
     // The driver's own lock does not block it.
     let _: () = t.redis(&["SET", "trip_lock:ORD-1", "D1", "EX", "10"]).await;
-    assert!(matches!(t.accept("ORD-1", "D1", offer.id).await.unwrap(), ChangeOutcome::Yes(_)));
-    assert!(matches!(t.accept("ORD-1", "D1", offer.id).await.unwrap(), ChangeOutcome::No(_)), "twice is once");
+    assert!(t.accept("ORD-1", "D1", offer.id).await.unwrap().is_written());
+    assert!(!t.accept("ORD-1", "D1", offer.id).await.unwrap().is_written(), "twice is once");
 
     t.order("ORD-2").await;
     t.act("ORD-1", |s| actions::record_pickup(s, &"D1".into())).await.unwrap();
@@ -246,7 +248,7 @@ async fn perform(app: &App, order: &OrderId, deed: Deed) -> bool {
             return false;
         }
     };
-    matches!(done, Ok(ChangeOutcome::Yes(_)))
+    matches!(done, Ok(changed) if changed.is_written())
 }
 
 /// Returns random actions that fit the state of the order. Returns none when only timers may change it.
@@ -444,7 +446,8 @@ async fn stalled_accept_is_refused_like_its_repeat() {
         let refused = t.accept("ORD-1", &offer.driver_id, offer.id).await;
         assert!(matches!(refused, Err(ChangeError::Refused(OrderRefusal::OfferExpired))), "{refused:?}");
     }
-    let written = commit::apply_change(&t.app.orders, &before, *in_time).await;
-    assert!(matches!(written, Err(ApplyError::Conflict)), "{written:?}");
+    let basis = Basis::Seen(Box::new(SeenOrder::new(before)));
+    let written = t.app.orders.change(&id("ORD-1"), basis, decided(*in_time)).await.unwrap();
+    assert!(!written.is_written(), "{written:?}");
     assert_eq!(t.snapshot("ORD-1").await.order.driver_id, None);
 }

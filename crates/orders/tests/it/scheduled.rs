@@ -10,7 +10,8 @@ use model::{
     order::{OrderStatus, Snapshot},
 };
 use orders::{
-    commit::{ChangeError, ChangeOutcome},
+    change::ChangeError,
+    changed::Changed,
     create::CreateError,
     reschedule::{MoveError, PickupMove},
 };
@@ -38,7 +39,7 @@ async fn scheduled(t: &TestApp, order: &str) -> Snapshot {
 }
 
 /// Moves the pickup to this many minutes from now.
-async fn move_to(t: &TestApp, order: &str, to: i64) -> Result<ChangeOutcome, ChangeError> {
+async fn move_to(t: &TestApp, order: &str, to: i64) -> Result<Changed, ChangeError> {
     let pickup_at = in_minutes(t, to).to_rfc3339().parse().unwrap();
     let wanted = PickupMove::new(&t.app.orders, &t.snapshot(order).await.order, pickup_at).await.unwrap();
     t.act(order, |s| wanted.decide(s, &by("producer:test"))).await
@@ -200,7 +201,7 @@ async fn held_order_resumes_its_schedule() {
     t.run_for(minutes(71)).await;
     assert_eq!(t.status("ORD-1").await, OrderStatus::Dispatching);
     let refused = t.act("ORD-1", |s| actions::redispatch_order(s, &by("dispatcher:anna"))).await.unwrap();
-    assert!(matches!(refused, ChangeOutcome::No(_)));
+    assert!(!refused.is_written());
     t.assert_sound().await;
 }
 

@@ -10,13 +10,13 @@ use model::{
 use orders::{
     accept,
     fleet::drivers::{self, NewDriver},
-    update::update_order,
 };
 use test_support::{
     Api, TestApp,
     costs::{ORDERS, assert_no_timer_left, assert_shared, count_statements, create_orders, latitudes, timer_kinds},
     eventually, id, millis,
     partnership::work,
+    update_order,
 };
 
 #[tokio::test]

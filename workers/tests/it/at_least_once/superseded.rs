@@ -3,10 +3,11 @@
 
 use maintenance::recovery::repair;
 use model::{
-    decide::{Decision, actions, timers},
+    decide::{Decision, actions},
     order::{OrderStatus, Snapshot},
 };
-use orders::commit::{self, ChangeOutcome, ChangedOrder};
+use orders::seen::Basis;
+use queue::{JobAddress, NewJob, Outcome};
 use test_support::{TestApp, by, id, secs};
 
 async fn waiting(t: &TestApp) -> Vec<String> {
@@ -44,18 +45,25 @@ async fn a_job_takes_along_the_timers_its_change_leaves_behind() {
     t.assert_sound().await;
 }
 
+/// Timers that follow a change.
+struct ChangedTimers {
+    jobs: Vec<NewJob>,
+    superseded: Vec<JobAddress>,
+}
+
 /// Changes ORD-1 and does not update its timers.
-async fn change_alone(t: &TestApp, decide: impl FnMut(&Snapshot) -> Decision) -> ChangedOrder {
-    match commit::change_order(&t.app.orders, &id("ORD-1"), decide).await.unwrap() {
-        ChangeOutcome::Yes(changed) => *changed,
-        ChangeOutcome::No(s) => panic!("it was so already: {s:?}"),
+async fn change_alone(t: &TestApp, decide: impl FnMut(&Snapshot) -> Decision) -> ChangedTimers {
+    let changed = t.app.orders.change(&id("ORD-1"), Basis::Fresh, decide).await.unwrap();
+    assert!(changed.is_written(), "it was so already: {changed:?}");
+    match changed.into_outcome(&t.app.orders).await {
+        Outcome::Done { then, superseded } => ChangedTimers { jobs: then, superseded },
+        outcome => panic!("{outcome:?}"),
     }
 }
 
 /// Sends the enqueue call that follows a change.
-async fn follow_up(t: &TestApp, changed: &ChangedOrder) {
-    let jobs = timers::derive_jobs(&changed.after);
-    t.app.core.store.enqueue_superseding(&jobs, &changed.superseded).await.unwrap();
+async fn follow_up(t: &TestApp, changed: &ChangedTimers) {
+    t.app.core.store.enqueue_superseding(&changed.jobs, &changed.superseded).await.unwrap();
 }
 
 /// Returns every order in which this many calls may arrive.

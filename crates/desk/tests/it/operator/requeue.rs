@@ -13,9 +13,9 @@ use maintenance::recovery::reconciler;
 use model::{
     decide::{actions, requeue::RequeueRefusal},
     messages::MANUAL_REFUND_REQUIRED,
-    order::OrderStatus,
+    order::{OrderStatus, Snapshot},
 };
-use orders::commit;
+use orders::seen::Basis;
 use queue::{NewJob, store::JobState};
 use test_support::{Receiver, TestApp, by, id, ids, secs};
 
@@ -307,11 +307,9 @@ async fn an_offer_nobody_can_answer_stays_dead() {
 /// Changes only the order, as if the process died afterwards.
 async fn only_the_order(t: &TestApp) {
     let dispatch = job(DISPATCH);
-    commit::change_order(&t.app.orders, &id("ORD-1"), |s| {
-        requeue_policy::requeue_change(s, &dispatch, &by("operator:anna"), None).into()
-    })
-    .await
-    .unwrap();
+    let requeue = |s: &Snapshot| requeue_policy::requeue_change(s, &dispatch, &by("operator:anna"), None).into();
+    let changed = t.app.orders.change(&id("ORD-1"), Basis::Fresh, requeue).await.unwrap();
+    changed.publish(&t.app.orders).await;
 }
 
 /// Changes the order and its copy, as if the process died afterwards.

@@ -33,8 +33,8 @@ use model::{
 use orders::{
     create::{self, NewOrder},
     metrics::UPDATES,
+    seen::Basis,
     store,
-    update::update_order,
 };
 use queue::{Outcome, Store};
 
@@ -138,8 +138,11 @@ impl AcceptStage {
     pub(super) async fn finish_trip(&self, id: &OrderId) -> anyhow::Result<Option<DriverId>> {
         let s = store::load_order(&self.app.core.db, id).await?.context("the order does not exist")?;
         let Some(driver) = s.order.driver_id else { return Ok(None) };
-        update_order(&self.app.orders, id, |s| actions::record_pickup(s, &driver)).await?;
-        update_order(&self.app.orders, id, |s| actions::complete_trip(s, &driver)).await?;
+        let orders = &self.app.orders;
+        let picked_up = orders.change(id, Basis::Fresh, |s| actions::record_pickup(s, &driver)).await?;
+        picked_up.effects.run(orders).await;
+        let completed = orders.change(id, Basis::Fresh, |s| actions::complete_trip(s, &driver)).await?;
+        completed.effects.run(orders).await;
         Ok(Some(driver))
     }
 

@@ -18,8 +18,9 @@ use model::{
     actor::{Actor, ActorRole},
     decide::actions,
     ids::LatLng,
+    order::Snapshot,
 };
-use orders::update::update_order;
+use orders::seen::Basis;
 
 const PRODUCERS: u32 = 64;
 /// Pause of a producer before it retries: the Retry-After of a server that sheds load.
@@ -137,7 +138,10 @@ async fn create_and_cancel(stage: Arc<AdmissionStage>, counters: Arc<CreationCou
                     && let Ok(order) = format!("ORD-{n}").parse()
                 {
                     let by = Actor::with_fixed_name(ActorRole::Producer, "bench");
-                    let _ = update_order(&stage.app.orders, &order, |s| actions::cancel_order(s, &by, None)).await;
+                    let cancel = |s: &Snapshot| actions::cancel_order(s, &by, None);
+                    if let Ok(cancelled) = stage.app.orders.change(&order, Basis::Fresh, cancel).await {
+                        cancelled.effects.run(&stage.app.orders).await;
+                    }
                 }
                 &counters.refused
             }

@@ -15,11 +15,11 @@ use model::{
     ranking::RankedDriver,
 };
 use orders::{
-    commit::ChangeOutcome,
+    change::ChangeError,
+    changed::Changed,
     order_store::write::{OrderWrite, WriteVerdict},
-    update::update_order,
 };
-use test_support::{TestApp, app_behind, by, eventually, id, lasting_transaction};
+use test_support::{TestApp, app_behind, by, eventually, id, lasting_transaction, update_order};
 
 /// Id of the lock that a COMMIT waits for. The number is arbitrary.
 const LOCK: i64 = 4712;
@@ -189,7 +189,7 @@ async fn waiting_change_locks_no_driver() {
     let locked = sqlx::query("SELECT 1 FROM drivers WHERE id = 'D1' FOR UPDATE NOWAIT").execute(&mut *other).await;
     assert!(locked.is_ok(), "each would wait for the other: {locked:?}");
     other.commit().await.unwrap();
-    assert!(matches!(cancel.await.unwrap().unwrap(), ChangeOutcome::Yes(_)));
+    assert!(cancel.await.unwrap().unwrap().is_written());
     assert_eq!(t.snapshot("ORD-1").await.order.driver_id, None);
     t.assert_sound().await;
 }
@@ -211,7 +211,7 @@ async fn rolled_back_change_is_retried_at_once() {
          CREATE TRIGGER roll_back BEFORE UPDATE ON orders FOR EACH ROW EXECUTE FUNCTION roll_back()",
     )
     .await;
-    assert!(matches!(t.cancel("ORD-1").await.unwrap(), ChangeOutcome::Yes(_)));
+    assert!(t.cancel("ORD-1").await.unwrap().is_written());
     assert_eq!(t.count("SELECT last_value FROM updates").await, 3);
     assert_eq!(t.reasons("ORD-1").await, ["ORDER_CREATED", "CANCELLED_BY_USER"]);
     t.assert_sound().await;
@@ -242,7 +242,7 @@ async fn release_commits(holder: &mut sqlx::PgConnection) {
 async fn cancelled_slowly(
     t: &TestApp,
     proxy: &TcpProxy,
-) -> (sqlx::PgConnection, Vec<tokio::task::JoinHandle<Result<ChangeOutcome, sqlx::Error>>>) {
+) -> (sqlx::PgConnection, Vec<tokio::task::JoinHandle<Result<Changed, sqlx::Error>>>) {
     let holder = hold_commits(t).await;
     let app = app_behind(t, proxy, LoopRegistry::default()).await;
     let cancel = |order: &'static str| {
@@ -251,7 +251,7 @@ async fn cancelled_slowly(
             let order = id(order);
             let cancelled = update_order(&app.orders, &order, |s| actions::cancel_order(s, &by("producer:test"), None));
             cancelled.await.map_err(|error| match error {
-                orders::commit::ChangeError::Database(error) => error,
+                ChangeError::Database(error) => error,
                 other => panic!("{other}"),
             })
         })
@@ -272,7 +272,7 @@ async fn lost_batch_commit_is_found_by_write_ids() {
     release_commits(&mut holder).await;
     for cancel in cancels {
         let changed = cancel.await.unwrap().unwrap();
-        assert!(matches!(changed, ChangeOutcome::Yes(_)), "it was decided twice: {changed:?}");
+        assert!(changed.is_written(), "it was decided twice: {changed:?}");
     }
     for order in ["ORD-1", "ORD-2"] {
         assert_eq!(t.reasons(order).await, ["ORDER_CREATED", "CANCELLED_BY_USER"]);

@@ -4,7 +4,7 @@ use model::{
     decide::actions,
     order::{OfferState, OrderStatus},
 };
-use orders::commit::ChangeError;
+use orders::change::ChangeError;
 use test_support::{TestApp, by, ids, millis, retry_as_shipped, secs};
 
 #[tokio::test]

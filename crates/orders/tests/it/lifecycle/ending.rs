@@ -5,7 +5,7 @@ use model::{
     messages::{MANUAL_REFUND_REQUIRED, ORDER_CANCELLED, UNEXPECTED_STATE},
     order::OrderStatus,
 };
-use orders::commit::ChangeError;
+use orders::change::ChangeError;
 use settings::ChannelConfig;
 use test_support::{TestApp, by, millis, secs};
 

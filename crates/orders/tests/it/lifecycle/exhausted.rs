@@ -2,7 +2,7 @@
 
 use accounts::api_keys::AccountRole;
 use model::{decide::actions, messages::DISPATCH_FAILED, order::OrderStatus};
-use orders::commit::ChangeError;
+use orders::change::ChangeError;
 use test_support::{TestApp, by, secs};
 
 const PENDING_HISTORY: [&str; 2] = ["ORDER_CREATED", "NO_CANDIDATES"];

@@ -11,10 +11,7 @@ use model::{
     decide::{OrderRefusal, actions},
     order::Offer,
 };
-use orders::{
-    accept,
-    commit::{ChangeError, ChangeOutcome},
-};
+use orders::{accept, change::ChangeError, changed::Changed};
 use test_support::{Api, Counting, TestApp, by, eventually, id};
 
 const LOCK: &str = "trip_lock:ORD-1";
@@ -35,7 +32,7 @@ fn offer_to<'a>(offers: &'a [Offer], driver: &str) -> &'a Offer {
     offers.iter().find(|offer| offer.driver_id.as_str() == driver).unwrap()
 }
 
-fn refusal(answer: Result<ChangeOutcome, ChangeError>) -> OrderRefusal {
+fn refusal(answer: Result<Changed, ChangeError>) -> OrderRefusal {
     match answer {
         Err(ChangeError::Refused(refusal)) => refusal,
         other => panic!("{other:?}"),
@@ -101,8 +98,8 @@ async fn single_offer_passes_gate_without_reading_row() {
     assert_eq!(t.redis::<i64>(&["EXISTS", LOCK, KNOWN]).await, 0, "who fails at the row gives the gate back");
 
     // Redis knows no offer, as after a flush.
-    assert!(matches!(t.accept("ORD-1", "D1", offer.id).await.unwrap(), ChangeOutcome::Yes(_)));
-    assert!(matches!(t.accept("ORD-1", "D1", offer.id).await.unwrap(), ChangeOutcome::No(_)), "twice is once");
+    assert!(t.accept("ORD-1", "D1", offer.id).await.unwrap().is_written());
+    assert!(!t.accept("ORD-1", "D1", offer.id).await.unwrap().is_written(), "twice is once");
     t.assert_sound().await;
 }
 
@@ -202,7 +199,7 @@ async fn winner_is_answered_before_redis_is_updated() {
         accept::accept_offer_at_once(&app.orders, &id("ORD-1"), driver_id, *offer, &Actor::for_driver(driver_id)).await
     };
     let begun = Instant::now();
-    assert!(matches!(press(1).await.unwrap(), ChangeOutcome::Yes(_)));
+    assert!(press(1).await.unwrap().is_written());
     let _: () = t.redis(&["DEL", LOCK, KNOWN]).await;
     app.core.close().await;
     let second = press(2).await;

@@ -7,9 +7,9 @@ use model::{fleet::decide, ids::DriverId, ranking::DriverRanking};
 use orders::{
     commit,
     fleet::{driver_index, drivers, waiting_orders},
-    store::write::ApplyError,
+    seen::{Basis, SeenOrder},
 };
-use test_support::{TestApp, eventually, lasting_transaction, retry_as_shipped, secs};
+use test_support::{TestApp, eventually, id, lasting_transaction, retry_as_shipped, secs};
 
 /// Makes Postgres refuse offers of these orders.
 async fn refuse_offers(t: &TestApp, orders: &str, sqlstate: &str) {
@@ -112,8 +112,9 @@ async fn freed_driver_supersedes_the_pending_search() {
     driver_index::upsert_driver(&t.app.core, &place).await;
     assert_eq!(match_drivers(&t).await, 1);
     assert_eq!(asked(&t, "ORD-1").await, ["D2"]);
-    let written = commit::apply_change(&t.app.orders, &read, found_none).await;
-    assert!(matches!(written, Err(ApplyError::Conflict)), "{written:?}");
+    let basis = Basis::Seen(Box::new(SeenOrder::new(read)));
+    let written = t.app.orders.change(&id("ORD-1"), basis, decided(found_none)).await.unwrap();
+    assert!(!written.is_written(), "{written:?}");
     t.run_due().await;
     assert_eq!(asked(&t, "ORD-1").await, ["D2"], "the timeout of the first attempt is superseded");
     assert_eq!(t.reasons("ORD-1").await, ["ORDER_CREATED", "ATTEMPT_STARTED", "ATTEMPT_TIMEOUT", "ATTEMPT_STARTED"]);
