@@ -223,9 +223,8 @@ fn one_place_writes_orders() {
         writers,
         [
             "crates/orders/src/order_store/insert.sql",
-            "crates/orders/src/order_store/statement.rs",
-            "crates/orders/src/store/write.rs",
-            "crates/orders/src/store/write_contents.sql"
+            "crates/orders/src/order_store/offers.rs",
+            "crates/orders/src/order_store/statement.rs"
         ]
         .map(PathBuf::from)
     );

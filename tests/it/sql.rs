@@ -45,9 +45,9 @@ fn fill_placeholders(text: &str) -> String {
     // The events of a change determine the type of the second parameter.
     let text = text.replace("o.has_details){parts}", "o.has_details), e AS (SELECT $2::json)");
     let parts =
-        ["{lock_wait}", "{first}", "{unlocked_driver}", "{checks}", "{parts}", "{schedule_columns}", "{schedule}"];
+        ["{lock_wait}", "{first}", "{unlocked_driver}", "{checks}", "{parts}", "{more_columns}", "{more_values}"];
     let bare = parts.iter().fold(text, |text, part| text.replace(part, ""));
-    let answers = ["{free_drivers}", "{messages}", "{callbacks}", "{steps}"];
+    let answers = ["{free_drivers}", "{messages}", "{callbacks}", "{steps}", "{settled}", "{raised}", "{has_room}"];
     answers.iter().fold(bare, |text, answer| text.replace(answer, "NULL"))
 }
 

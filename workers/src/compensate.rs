@@ -14,7 +14,7 @@ use model::{
 use foundation::db;
 use model::compensation;
 use notify::{alerts, outbox};
-use orders::{capability::Orders, compensation::alarm, step, store};
+use orders::{capability::Orders, compensation::alarm, order_store::load, step};
 use queue::{Job, Outcome};
 
 pub async fn perform_compensate(orders: Orders, job: CompensateOrder) -> Outcome {
@@ -37,7 +37,7 @@ pub async fn write_compensation(orders: &Orders, order: &OrderId) -> Result<Outc
 /// Raises an alert if the order no longer exists, because a payment may be affected.
 async fn alert_if_missing(orders: &Orders, job: &CompensateOrder) -> Outcome {
     let alert = async {
-        if store::load_order(&orders.core.db, &job.order).await?.is_some() {
+        if load::load_order(&orders.core.db, &job.order).await?.is_some() {
             return Ok(Vec::new());
         }
         let mut tx = orders.core.db.begin().await?;

@@ -46,9 +46,9 @@ use model::{
 use orders::{
     changed::Changed,
     details::{StoredContents, load_contents, load_details},
+    order_store::load,
     query::{self, TimelineEvent},
     seen::Basis,
-    store,
 };
 
 /// Roles that may read any order.
@@ -280,7 +280,7 @@ fn as_response(answer: Result<Answer, ApiError>) -> Result<(StatusCode, Json<Val
 }
 
 async fn load_order(core: &Core, id: &OrderId) -> Result<Snapshot, ApiError> {
-    store::load_order(&core.db, id).await?.ok_or(ApiError::NoSuchOrder)
+    load::load_order(&core.db, id).await?.ok_or(ApiError::NoSuchOrder)
 }
 
 /// Returns whether the caller may know of the order. A producer may know only of its own orders, unless all producers

@@ -1,17 +1,17 @@
 //! Alerts: messages that a person must act on, with the time they were raised and their acknowledgement. Design:
 //! docs/design/alerts-and-desk.md.
 //!
-//! An alert is raised in the transaction that writes its messages. It is acknowledged by a person or by a change that
-//! resolves it: a refund that starts, a hold that is released, an order that no longer waits for a dispatcher. Its row
-//! stores the next escalation, which is a timer of the order like every other deadline. An alert about a binding is
-//! sent once and does not escalate; the crate `bindings` raises and closes it.
+//! An alert is raised together with its messages. It is acknowledged by a person or by a change that resolves it: a
+//! refund that starts, a hold that is released, an order that no longer waits for a dispatcher. Its row stores the next
+//! escalation, which is a timer of the order like every other deadline. An alert about a binding is sent once and does
+//! not escalate; the crate `bindings` raises and closes it.
 
 use chrono::{DateTime, Utc};
 use jobs::{BindingId, OrderId};
 use metrics::{counter, histogram};
 use model::{
     actor::Actor,
-    decide::{AlertSettlement, timers},
+    decide::timers,
     messages::{self, ChannelRoutes, StoredMessage},
     order::{PendingAlert, PendingMessage},
 };
@@ -114,32 +114,6 @@ pub fn record_raised(kind: &str) {
 /// Records the time from raising an alert to its acknowledgement.
 pub fn record_response(kind: &str, waited_s: f64) {
     histogram!("dispatchq_alert_response_seconds", "alert" => kind.to_owned()).record(waited_s.max(0.0));
-}
-
-/// Acknowledges the alerts of an order that this settlement resolves. Returns their ids and how many seconds each was
-/// open.
-pub async fn settle_alerts(
-    tx: &mut Connection,
-    order: &OrderId,
-    settlement: &AlertSettlement,
-    actor: &Actor,
-) -> Result<Vec<(i64, f64)>, sqlx::Error> {
-    // The time comes from this statement, not from the decision, because the alert may have escalated in between.
-    sqlx::query_as(
-        "-- settle alerts
-         UPDATE alerts SET acked_at = dispatchq_now(), acked_by = $3, ack_note = $4, acked_key_id = $6,
-                next_escalation_at = NULL
-         WHERE order_id = $1 AND kind = $2 AND ($5::text IS NULL OR payload->>'reason' = $5) AND acked_at IS NULL
-         RETURNING id, extract(epoch FROM acked_at - raised_at)::float8",
-    )
-    .bind(order.as_str())
-    .bind(settlement.kind.as_str())
-    .bind(actor.to_string())
-    .bind(&settlement.note)
-    .bind(&settlement.reason)
-    .bind(actor.key)
-    .fetch_all(tx)
-    .await
 }
 
 /// Selection of alerts to acknowledge.

@@ -4,7 +4,7 @@
 //!
 //! * [`capability`]: the struct through which other crates use this one.
 //! * [`outbox`]: message rows, written in the transaction of the change that causes them.
-//! * `recipients`: the rows of a message, from its route or one per dispatcher.
+//! * [`recipients`]: the rows of a message, from its route or one per dispatcher.
 //! * [`channels`]: delivery of one message: log, webhook, Slack, e-mail, ticket, call.
 //! * [`deliveries`]: delivery tries, many in one statement. [`failed_tries`]: what follows a failed try.
 //! * [`alerts`]: messages that a person acknowledges. [`tickets`]: tickets that alerts opened in ticket systems.
@@ -20,5 +20,5 @@ pub mod deliveries;
 pub mod escalation;
 pub mod failed_tries;
 pub mod outbox;
-mod recipients;
+pub mod recipients;
 pub mod tickets;

@@ -13,7 +13,10 @@ use model::{
 };
 use uuid::Uuid;
 
-use crate::{alerts, recipients::find_recipients};
+use crate::{
+    alerts,
+    recipients::{find_recipients, load_dispatchers},
+};
 use foundation::db::{Connection, Pool};
 
 /// Rows that were inserted.
@@ -33,6 +36,7 @@ pub async fn insert_messages(
     messages: &[Message],
     at: DateTime<Utc>,
 ) -> Result<WrittenMessages, sqlx::Error> {
+    let dispatchers = load_dispatchers(&mut *tx, messages).await?;
     let mut written = WrittenMessages::default();
     let (mut kinds, mut channels, mut keys) = (Vec::new(), Vec::new(), Vec::new());
     let (mut payloads, mut expiries) = (Vec::new(), Vec::new());
@@ -45,7 +49,7 @@ pub async fn insert_messages(
             let kind = stored.kind.clone();
             written.alerts.extend(next.map(|(id, next_escalation_at)| PendingAlert { id, kind, next_escalation_at }));
         }
-        for recipient in find_recipients(tx, routes, message, &stored).await? {
+        for recipient in find_recipients(routes, message, &stored, &dispatchers) {
             kinds.push(stored.kind.clone());
             channels.push(recipient.channel);
             keys.push(recipient.dedupe_key);

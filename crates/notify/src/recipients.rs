@@ -2,45 +2,56 @@
 
 use model::messages::{ChannelRoutes, Message, MessageAudience, StoredMessage};
 use serde_json::Value;
-
-use foundation::db::Connection;
+use sqlx::PgExecutor;
 
 /// Values of one outbox row of a message.
-pub(super) struct MessageRecipient {
-    pub(super) channel: String,
-    pub(super) dedupe_key: String,
-    pub(super) payload: Value,
+pub struct MessageRecipient {
+    pub channel: String,
+    pub dedupe_key: String,
+    pub payload: Value,
+}
+
+/// A user who gets the messages to dispatchers.
+#[derive(Debug, Clone, sqlx::FromRow)]
+pub struct Dispatcher {
+    id: String,
+    name: String,
+    channel: String,
+}
+
+/// Returns the dispatchers, if one of these messages is for them. Otherwise runs no statement.
+pub async fn load_dispatchers(db: impl PgExecutor<'_>, messages: &[Message]) -> Result<Vec<Dispatcher>, sqlx::Error> {
+    if messages.iter().all(|message| message.audience != MessageAudience::Dispatchers) {
+        return Ok(Vec::new());
+    }
+    sqlx::query_as(
+        "-- dispatchers
+         SELECT id, name, channel FROM users WHERE role = 'dispatcher' AND disabled_at IS NULL ORDER BY id",
+    )
+    .fetch_all(db)
+    .await
 }
 
 /// Returns the rows of a message. A message to dispatchers has one row per dispatcher, which names the user. The user's
-/// address is read when the message is sent.
-pub(super) async fn find_recipients(
-    tx: &mut Connection,
+/// address is read when the message is sent. If there is no dispatcher, the message uses its route.
+pub fn find_recipients(
     routes: &ChannelRoutes,
     message: &Message,
     stored: &StoredMessage,
-) -> Result<Vec<MessageRecipient>, sqlx::Error> {
-    if message.audience == MessageAudience::Dispatchers {
-        let users: Vec<(String, String, String)> = sqlx::query_as(
-            "-- dispatchers
-             SELECT channel, id, name FROM users WHERE role = 'dispatcher' AND disabled_at IS NULL ORDER BY id",
-        )
-        .fetch_all(tx)
-        .await?;
-        // If there is no dispatcher, the message uses its route.
-        if !users.is_empty() {
-            let recipients = users.into_iter().map(|(channel, id, name)| MessageRecipient {
-                channel,
-                dedupe_key: format!("{}:{id}", message.dedupe_key),
-                payload: stored.addressed_to(&id, &name).payload,
-            });
-            return Ok(recipients.collect());
-        }
+    dispatchers: &[Dispatcher],
+) -> Vec<MessageRecipient> {
+    if message.audience == MessageAudience::Dispatchers && !dispatchers.is_empty() {
+        let addressed = dispatchers.iter().map(|user| MessageRecipient {
+            channel: user.channel.clone(),
+            dedupe_key: format!("{}:{}", message.dedupe_key, user.id),
+            payload: stored.addressed_to(&user.id, &user.name).payload,
+        });
+        return addressed.collect();
     }
     let by_route = routes.channels_for(&message.audience).iter().map(|channel| MessageRecipient {
         channel: channel.clone(),
         dedupe_key: message.dedupe_key.clone(),
         payload: stored.payload.clone(),
     });
-    Ok(by_route.collect())
+    by_route.collect()
 }

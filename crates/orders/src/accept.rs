@@ -30,8 +30,8 @@ use crate::{
     capability::Orders,
     change::ChangeError,
     changed::{Changed, RestOfChange},
+    order_store::offers::outdate_decisions,
     seen::{Basis, SeenOrder},
-    store::write,
 };
 use foundation::crash;
 
@@ -141,7 +141,7 @@ async fn take_order(
     let decide = |s: &Snapshot| actions::accept_offer(s, driver, offer).signed_by(by);
     let mut taken = orders.change(id, basis, decide).await;
     if matches!(taken, Err(ChangeError::Refused(OrderRefusal::OfferExpired))) {
-        write::outdate_decisions(&orders.core.db, id, offer).await?;
+        outdate_decisions(&orders.core.db, id, offer).await?;
         taken = orders.change(id, Basis::Offer(offer), decide).await;
     }
     let mut taken = taken?;

@@ -13,19 +13,20 @@ use crate::{
     capability::Orders,
     changed::{Changed, Effects},
     metrics, retrieval_log,
-    seen::{AssumedTime, SeenOrder},
-    store::write::{write_change, write_with_others},
+    seen::SeenOrder,
     write_error::WriteError,
+    writing::Decided,
 };
 use foundation::db::{DatabaseFailure, Transaction, classify_error};
 
-/// Commits a change decided on `seen`, completely or not at all. It shares a statement with other changes if possible.
+/// Commits a change decided on `seen`, completely or not at all.
 pub(crate) async fn commit(orders: &Orders, seen: SeenOrder, change: Change) -> Result<Changed, WriteError> {
     let assumed = seen.assumed;
     let before = seen.into_snapshot();
     let change = Arc::new(with_settings(orders, &before, change));
-    let write_id = Uuid::now_v7();
-    let written = match write(orders, &before, &change, assumed, write_id).await {
+    let decided = Decided { before: &before, change: &change, assumed, write_id: Uuid::now_v7() };
+    let write_id = decided.write_id;
+    let written = match decided.write(orders).await {
         // The connection was lost, possibly after the commit. The row shows whether it was written.
         Err(WriteError::Database(error)) if classify_error(&error) == DatabaseFailure::OutcomeUnknown => {
             match orders.rows.find_written(&before.order.id, write_id).await {
@@ -38,53 +39,18 @@ pub(crate) async fn commit(orders: &Orders, seen: SeenOrder, change: Change) -> 
     follow_up(orders, before, &change, write_id, written)
 }
 
-/// Writes a change in this transaction and commits the transaction.
+/// Writes a change in this transaction, which has locked the row, and commits the transaction.
 pub(crate) async fn within(
     orders: &Orders,
-    mut tx: Transaction<'_>,
+    tx: Transaction<'_>,
     before: Snapshot,
     change: Change,
 ) -> Result<Changed, WriteError> {
     let change = Arc::new(with_settings(orders, &before, change));
-    let write_id = Uuid::now_v7();
-    let written = match write_change(&mut tx, &orders.config.notifications, &before, &change, None, write_id).await {
-        Ok(after) => tx.commit().await.map(|()| after).map_err(WriteError::from),
-        Err(error) => Err(error),
-    };
+    let decided = Decided { before: &before, change: &change, assumed: None, write_id: Uuid::now_v7() };
+    let write_id = decided.write_id;
+    let written = decided.write_locked(orders, tx).await;
     follow_up(orders, before, &change, write_id, written)
-}
-
-async fn write(
-    orders: &Orders,
-    before: &Snapshot,
-    change: &Arc<Change>,
-    assumed: Option<AssumedTime>,
-    write_id: Uuid,
-) -> Result<Snapshot, WriteError> {
-    let routes = &orders.config.notifications;
-    if let Some(room) = &change.room {
-        let mut tx = orders.core.db.begin().await?;
-        let has_room: bool = sqlx::query_scalar(
-            "-- take place at start
-             SELECT dispatchq_take_place($1, $2, $3, $4)",
-        )
-        .bind(before.order.id.as_str())
-        .bind(&room.area)
-        .bind(&before.order.service_type)
-        .bind(room.limit)
-        .fetch_one(&mut *tx)
-        .await?;
-        if !has_room {
-            return Err(WriteError::NoRoom);
-        }
-        let after = write_change(&mut tx, routes, before, change, assumed, write_id).await?;
-        tx.commit().await?;
-        return Ok(after);
-    }
-    match write_with_others(orders, before, change, assumed, write_id).await {
-        Some(written) => written,
-        None => write_change(&mut orders.core.db.acquire().await?, routes, before, change, assumed, write_id).await,
-    }
 }
 
 /// Completes a change from the settings. A change that starts a trip or a leg of one gets the time at which it is

@@ -31,8 +31,10 @@ use uuid::Uuid;
 use crate::{
     capability::Orders,
     feed,
-    order_store::create::{self, CreateVerdict, CreationKey, OrderCreation},
-    store,
+    order_store::{
+        create::{self, CreateVerdict, CreationKey, OrderCreation},
+        load::load_order,
+    },
     timer_sending::enqueue_jobs,
 };
 use areas::admission::place::{self, PlaceSeeker};
@@ -240,7 +242,7 @@ async fn write_creation(orders: &Orders, creation: OrderCreation) -> Result<Crea
     let mut tx = orders.core.db.begin().await?;
     let verdict = create::create_alone(&mut *tx, &creation).await?;
     if matches!(verdict, CreateVerdict::Created(_)) {
-        for body in feed::load_creation(&mut tx, &creation.id).await? {
+        for body in feed::load_creation(&mut *tx, &creation.id).await? {
             if wanted.has_step(body.event) {
                 let (at, message) = (body.timestamp, messages::order_step(producer, body));
                 outbox::insert_messages(&mut tx, routes, &creation.id, &[message], at).await?;
@@ -380,9 +382,7 @@ async fn admit_and_create(
     let held = held.begin_write();
     let snapshot = match write_creation(orders, creation).await {
         Ok(CreateVerdict::Created(Some(snapshot))) => *snapshot,
-        Ok(CreateVerdict::Created(None)) => {
-            store::load_order(&orders.core.db, &id).await?.ok_or(sqlx::Error::RowNotFound)?
-        }
+        Ok(CreateVerdict::Created(None)) => load_order(&orders.core.db, &id).await?.ok_or(sqlx::Error::RowNotFound)?,
         Ok(CreateVerdict::Exists) => return Err(CreateError::Exists(id)),
         Ok(CreateVerdict::NoRoom) => {
             let area = place.area.as_ref().ok_or(sqlx::Error::RowNotFound)?;

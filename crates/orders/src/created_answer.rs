@@ -13,7 +13,7 @@ use model::{
 };
 use serde::Deserialize;
 
-use crate::{details::load_details, store};
+use crate::{details::load_details, order_store::load::load_order};
 use foundation::db::Pool;
 
 /// Values of a creation, as `order_store/kept_answers.sql` stores them. No other answer has exactly these members.
@@ -36,7 +36,7 @@ struct CreatedValues {
 
 /// Returns the order as its creation answered. `None` if it does not exist.
 pub async fn render_creation(db: &Pool, stored: StoredCreation) -> Result<Option<OrderView>, sqlx::Error> {
-    let Some(now) = store::load_order(db, &stored.order_id).await? else { return Ok(None) };
+    let Some(now) = load_order(db, &stored.order_id).await? else { return Ok(None) };
     let CreatedValues { payment_status, partner, pickup_at, starts_at, lifetime_deadline } = stored.created;
     // A scheduled order may have been moved since.
     let schedule = CreatedSchedule {

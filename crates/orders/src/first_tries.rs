@@ -30,7 +30,8 @@ impl FirstTries {
         if !self.0.load(Ordering::Relaxed) {
             return Vec::new();
         }
-        let sends_alone = |m: &&mut OutboxValues| !notify.channels.needs_recipient(&m.channel);
+        // A message about a step is complete only in Postgres.
+        let sends_alone = |m: &&mut OutboxValues| m.step_no.is_none() && !notify.channels.needs_recipient(&m.channel);
         let claim = |message: &mut OutboxValues| {
             let place = notify.channels.try_enter_lane(&message.channel)?;
             message.claim();

@@ -8,7 +8,8 @@
 //!   commits one change. [`changed`]: the result, with the updates of Redis that follow.
 //! * [`timer_sending`], [`timer_calls`]: calls to Redis for timers, in batches. [`unsent`], [`unsent_timers`]: orders
 //!   whose timers Redis did not accept.
-//! * [`store`], [`order_store`]: load and write rows, singly and in batches. No other code writes to `orders`.
+//! * [`order_store`]: loads and writes rows in batches. `writing`: writes one change, in a batch if possible. No other
+//!   code writes to `orders`.
 //! * [`start`]: starts dispatch of scheduled orders. [`reschedule`]: changes their pickup time.
 //! * [`step`]: the common part of all timers of orders.
 //! * [`accept`]: assigns an order to one of the drivers who accept it. `accept_gate` refuses the others; [`gate_views`]
@@ -56,9 +57,9 @@ pub mod sent_contents;
 pub mod service_types;
 pub mod start;
 pub mod step;
-pub mod store;
 pub mod timer_calls;
 pub mod timer_sending;
 pub mod unsent;
 pub mod unsent_timers;
 pub(crate) mod write_error;
+pub(crate) mod writing;

@@ -22,9 +22,9 @@ use orders::{
     changed::Changed,
     create::{self, CreateError, NewOrder},
     fleet::drivers::{self, NewDriver},
+    order_store::load,
     query,
     seen::Basis,
-    store,
 };
 use queue::store::JobState;
 
@@ -146,7 +146,7 @@ impl TestApp {
     }
 
     pub async fn snapshot(&self, order: &str) -> Snapshot {
-        store::load_order(&self.app.core.db, &id(order)).await.unwrap().expect("the order exists")
+        load::load_order(&self.app.core.db, &id(order)).await.unwrap().expect("the order exists")
     }
 
     pub async fn status(&self, order: &str) -> OrderStatus {

@@ -33,7 +33,8 @@ use model::{
 use orders::{
     contents::{self, ContentsEdit, EditError},
     details::{StoredContents, load_contents},
-    query, store,
+    order_store::load,
+    query,
 };
 
 /// Field with the version of the contents that the form was loaded with.
@@ -67,7 +68,7 @@ struct ChangeableOrder {
 }
 
 async fn load_changeable(app: &App, id: &OrderId) -> Result<ChangeableOrder, PageError> {
-    let snapshot = store::load_order(&app.core.db, id).await?.ok_or(PageError::NotFound(tr("problem.no_order_id")))?;
+    let snapshot = load::load_order(&app.core.db, id).await?.ok_or(PageError::NotFound(tr("problem.no_order_id")))?;
     check_changeable(&snapshot.order).map_err(|refusal| PageError::Conflict(describe_refusal(&refusal)))?;
     let stored = load_contents(&app.core.db, &snapshot.order).await?;
     let shown = FilledForm::of_contents(&stored.contents).with_pickup_time(&snapshot.order);

@@ -38,7 +38,7 @@ use model::{
     actor::Actor,
     order::{OrderStatus, Snapshot},
 };
-use orders::{search, store};
+use orders::{order_store::load, search};
 
 const PAGE: u32 = 100;
 const REFRESH_S: u32 = 5;
@@ -169,7 +169,7 @@ pub(crate) async fn show_page(
         id => {
             let id = parse_order(Path(id.to_owned()))?;
             let snapshot =
-                store::load_order(&app.core.db, &id).await?.ok_or(PageError::NotFound(tr("problem.no_order_id")))?;
+                load::load_order(&app.core.db, &id).await?.ok_or(PageError::NotFound(tr("problem.no_order_id")))?;
             (snapshot.now, Some(choose_order(&app.desk, &snapshot).await?))
         }
     };

@@ -24,7 +24,7 @@ use foundation::{
 };
 use model::decide::requeue::{RequeuePermission, RequeueRefusal};
 use notify::{alerts, outbox};
-use orders::{change::ChangeError, seen::Basis, store};
+use orders::{change::ChangeError, order_store::load, seen::Basis};
 use queue::{Job, JobId, store::DeadEntry};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,7 +89,7 @@ pub async fn preview_requeue(core: &Core, job: &JobId) -> Result<DecisionOutcome
     let is_dead = find_dead(core, job).await?.is_some();
     let (verdict, given_up) = match subject_of(job) {
         DeadJobSubject::Other => (RequeuePermission::Wanted, false),
-        DeadJobSubject::Timer(order) => match store::load_order(&core.db, &order).await? {
+        DeadJobSubject::Timer(order) => match load::load_order(&core.db, &order).await? {
             Some(s) => {
                 let verdict = requeue_policy::check_timer(&s, job);
                 let held = s.order.dead_timer().as_ref() == Some(job);

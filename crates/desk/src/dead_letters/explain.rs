@@ -16,7 +16,7 @@ use foundation::{
     error::ServiceError,
 };
 use notify::outbox::{self, DeliveryTry};
-use orders::store;
+use orders::order_store::load;
 use queue::{JobId, store::DeadEntry};
 
 /// A dead letter and its subject.
@@ -76,7 +76,7 @@ pub async fn explain_job(core: &Core, job: &JobId) -> Result<Option<ExplainedJob
     };
     if let Some(order) = order {
         let now = db::database_now(&core.db).await?;
-        let order_row = store::load_order(&core.db, &order).await?.map(|s| s.order);
+        let order_row = load::load_order(&core.db, &order).await?.map(|s| s.order);
         if order_row.as_ref().and_then(Order::dead_timer).as_ref() == Some(job) {
             explained.note = Some(format!("its death put {order} under review; a requeue resumes both"));
         }

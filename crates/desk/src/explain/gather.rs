@@ -14,7 +14,7 @@ use model::{
 use super::{JobStanding, LatestRanking, NextJob, OpenPartner, OrderExplanation, OrderSurroundings, words};
 use crate::capability::Desk;
 use foundation::{core::Core, error::ServiceError};
-use orders::{details::load_details, query, store};
+use orders::{details::load_details, order_store::load, query};
 use queue::store::{JobDetail, JobState, WorkerEntry};
 
 /// Maximum number of latest searches that are shown.
@@ -42,7 +42,7 @@ pub async fn explain_order_even_without_redis(
     desk: &Desk,
     id: &OrderId,
 ) -> Result<Option<(OrderExplanation, Option<ServiceError>)>, ServiceError> {
-    let Some(snapshot) = store::load_order(&desk.core.db, id).await? else { return Ok(None) };
+    let Some(snapshot) = load::load_order(&desk.core.db, id).await? else { return Ok(None) };
     let timeline = query::load_timeline_of(&desk.core.db, &snapshot.order).await?;
     let mut rankings = list_rankings(&desk.core, id).await?.into_iter();
     let offers = query::list_offers(&desk.core.db, id).await?;

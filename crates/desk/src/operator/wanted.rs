@@ -13,7 +13,7 @@ use super::error::OperateError;
 use crate::{capability::Desk, tick_schedule::next_job};
 use foundation::db;
 use notify::outbox;
-use orders::store;
+use orders::order_store::load;
 use queue::{Job, JobId};
 use settings::ScheduledTask;
 
@@ -54,7 +54,7 @@ pub async fn find_wanted_job(desk: &Desk, job: &JobId) -> Result<Option<WantedJo
         return next_run(desk, job).await;
     }
     let Some(order) = timers::order_of(job) else { return Ok(None) };
-    let Some(s) = store::load_order(&desk.core.db, &order).await? else { return Ok(None) };
+    let Some(s) = load::load_order(&desk.core.db, &order).await? else { return Ok(None) };
     let timer = timers::derive_timers(&s).into_iter().find(|timer| timer.id() == job);
     Ok(timer.map(|timer| WantedJob { by: JobAsker::Order { id: order, status: s.order.status }, due: timer.due }))
 }

@@ -365,9 +365,6 @@ async fn busy_drivers_are_looked_up_individually() {
     let mut db = PgConnection::connect(&t.postgres.url()).await.unwrap();
     sqlx::raw_sql(RUSH_HOUR).execute(&mut db).await.unwrap();
     let offer = "'{00000000-0000-0000-0000-000000000001}'";
-    let new_offer =
-        "'{00000000-0000-0000-0000-000000000002}', '{D2}', '{0}', '{1}', 'WAITING-1', 2, 1, 0, dispatchq_now(),
-                     dispatchq_now(), 1, 7, 1";
     let source = |file: &str, name: &str| statement(&format!("orders/src/{file}"), name);
     let planned = r#"'[{"order_id": "WAITING-1", "driver_id": "D2", "per_driver": 1}]', 7"#;
     let candidates = r#"'[{"place": 0, "ids": ["D1", "D2", "D3"], "service_type": "RIDE", "order_id": "WAITING-1",
@@ -403,7 +400,6 @@ async fn busy_drivers_are_looked_up_individually() {
             1,
             30,
         ),
-        ("insert offers", source("store/offers.rs", "insert offers"), new_offer, 1, 30),
         ("write change", free_drivers_of_write(), planned, 1, 30),
     ] {
         // Places are bound as numbers and subtracted from each other.

@@ -1,6 +1,6 @@
 //! Allowed transitions between order states, in one table. docs/STATES.md draws it, and a test compares the two.
 //!
-//! `orders::store` refuses every other transition. `check history` checks old histories against the same table.
+//! `Orders::change` refuses every other transition. `check history` checks old histories against the same table.
 
 use super::OrderStatus::{self, *};
 

@@ -1,5 +1,5 @@
 //! Invariants of fleet orders under random sequences of requests and timers. No servers: the decisions are pure, and a
-//! model applies them as `orders::store` does.
+//! model applies them as `Orders::change` does.
 
 mod orders;
 

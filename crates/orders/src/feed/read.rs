@@ -24,7 +24,7 @@ use serde::Serialize;
 use sqlx::PgExecutor;
 
 use crate::details::load_event_contents;
-use foundation::db::{Connection, Pool};
+use foundation::db::Pool;
 
 /// Steps that one statement checks when a driver is erased.
 const ERASED_AT_ONCE: i64 = 5_000;
@@ -262,7 +262,7 @@ type CreationRow = (i64, String, OrderStatus, DateTime<Utc>, bool);
 
 /// Returns the steps of an order's creation for its producer. A scheduled order has two. Returns none if the order is
 /// older than the feed.
-pub async fn load_creation(tx: &mut Connection, order: &OrderId) -> Result<Vec<StepBody>, sqlx::Error> {
+pub async fn load_creation(db: impl PgExecutor<'_>, order: &OrderId) -> Result<Vec<StepBody>, sqlx::Error> {
     let rows: Vec<CreationRow> = sqlx::query_as(
         "-- creation in feed
          SELECT seq, kind, status, at, has_details FROM order_feed
@@ -270,7 +270,7 @@ pub async fn load_creation(tx: &mut Connection, order: &OrderId) -> Result<Vec<S
          ORDER BY seq LIMIT 2",
     )
     .bind(order.as_str())
-    .fetch_all(tx)
+    .fetch_all(db)
     .await?;
     let body = |(seq, kind, status, timestamp, has_contents): CreationRow| StepBody {
         event: if kind == OrderStep::Scheduled.as_str() { OrderStep::Scheduled } else { OrderStep::Created },

@@ -1,7 +1,7 @@
 p AS MATERIALIZED (
     SELECT p.*, free.slot FROM json_to_recordset($10::json) AS p (
         order_id text, id uuid, attempt_no integer, wave integer, round integer, driver_id text, distance_m float8, score float8,
-        rank integer, per_driver integer, offered_at timestamptz, expires_at timestamptz)
+        rank integer, per_driver integer, offered_at timestamptz, expires_at timestamptz, is_spare boolean)
     CROSS JOIN LATERAL (
         SELECT s.n AS slot FROM generate_series(1, p.per_driver) AS s (n)
         WHERE NOT EXISTS (SELECT 1 FROM offers y

@@ -2,8 +2,8 @@
 //! docs/design/order-writes.md.
 //!
 //! * [`load`]: loads orders with everything that decisions need.
-//! * [`write`]: writes changes of many orders, each under its own condition. `statement`: the SQL statement, `values`:
-//!   its parameters, `planned`: the offers that changes create.
+//! * [`write`]: writes changes of many orders, each under its own condition. `statement`: the SQL statement, `values` and
+//!   `side_values`: its parameters, `planned`: the offers that changes create, `outgoing`: their messages and alerts.
 //! * [`create`]: new orders. [`inbox`]: callbacks of partners. `offers`: whether offers are live.
 //!
 //! Items that arrive while a batch runs form the next batch: see [`batch`](foundation::batch). A batch never contains
@@ -12,8 +12,10 @@
 pub mod create;
 pub mod inbox;
 pub mod load;
-mod offers;
+pub(crate) mod offers;
+pub(crate) mod outgoing;
 pub(crate) mod planned;
+mod side_values;
 mod statement;
 pub(crate) mod values;
 pub mod write;

@@ -1,10 +1,11 @@
 //! Finds out whether offers can still be accepted, many in one statement. Without Redis a hundred drivers may ask at
-//! once.
+//! once. Also makes decisions on a live offer obsolete.
 
 use std::collections::HashSet;
 
 use jobs::OrderId;
 use model::ids::{DriverId, OfferId};
+use sqlx::PgExecutor;
 
 use foundation::db::{Pool, copy_error};
 
@@ -40,4 +41,19 @@ pub(super) async fn find_live(db: &Pool, queries: &[OfferQuery]) -> Vec<Result<b
         }
         Err(error) => queries.iter().map(|_| Err(copy_error(&error))).collect(),
     }
+}
+
+/// Prevents changes of this order that were decided while the offer was live from being written later: a running write
+/// is awaited, and a later one must decide again. Does nothing if the offer has ended.
+pub async fn outdate_decisions(db: impl PgExecutor<'_>, id: &OrderId, offer: OfferId) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "-- outdate decisions
+         UPDATE orders SET version = version + 1
+         WHERE id = $1 AND EXISTS (SELECT 1 FROM offers WHERE order_id = $1 AND id = $2 AND state || '' = 'offered')",
+    )
+    .bind(id.as_str())
+    .bind(offer)
+    .execute(db)
+    .await
+    .map(drop)
 }

@@ -1,18 +1,22 @@
-//! Values of a change, as JSON for the statement that writes changes. A missing value is null.
+//! Values of a change, as JSON for the statement that writes changes. A missing value is null. `side_values` has those
+//! of payments, refunds, contents and alerts.
 
 use chrono::{DateTime, Utc};
 use jobs::OrderId;
 use model::{
     decide::Change,
-    ids::{DriverId, OfferId, PartnerName},
-    messages::{ChannelRoutes, Message},
+    ids::{AreaId, DriverId, OfferId, PartnerName, ServiceType},
+    messages::{ChannelRoutes, Message, body::MessageBody},
     order::{Booking, HoldCause, OrderStep},
     ranking::{DriverRanking, ExclusionReason},
 };
 use serde::Serialize;
 use uuid::Uuid;
 
-use notify::deliveries::CLAIM;
+use notify::{
+    deliveries::CLAIM,
+    recipients::{Dispatcher, find_recipients},
+};
 
 /// Values for `orders`: every column that a change may set, and the conditions.
 #[derive(Serialize)]
@@ -67,6 +71,18 @@ pub(super) struct OrderValues<'a> {
     /// Verdict of the area at the start of a scheduled order.
     #[serde(skip_serializing_if = "Option::is_none")]
     admission: Option<&'a str>,
+    /// Pickup location. `None` if the contents stay.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pickup_lat: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pickup_lng: Option<f64>,
+    /// Area and service type that must have room, and the limit. `None` if the change needs none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    room_area: Option<&'a AreaId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    room_type: Option<&'a ServiceType>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    room_limit: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     callback: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -93,6 +109,7 @@ impl<'a> OrderValues<'a> {
     ) -> Self {
         let order = &change.order;
         let (callback, result) = change.callback.unzip();
+        let room = change.room.as_ref();
         Self {
             id: order.id.as_str(),
             expected: change.version,
@@ -125,6 +142,11 @@ impl<'a> OrderValues<'a> {
             warn_at: order.warn_at,
             lifetime_deadline: order.pickup_at.map(|_| order.lifetime_deadline),
             admission: order.admission.as_deref().filter(|_| order.starts_at.is_some()),
+            pickup_lat: change.contents.as_ref().map(|_| order.pickup_lat),
+            pickup_lng: change.contents.as_ref().map(|_| order.pickup_lng),
+            room_area: room.map(|room| &room.area),
+            room_type: room.map(|_| &order.service_type),
+            room_limit: room.map(|room| room.limit),
             callback,
             result,
             ended_offers: change.offers.len(),
@@ -154,6 +176,9 @@ pub(super) struct EventValues<'a> {
     /// Step that is reported to the order's producer.
     #[serde(skip_serializing_if = "Option::is_none")]
     step: Option<&'static str>,
+    /// Members of the order that the step changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    changed: Option<&'a [&'static str]>,
 }
 
 impl<'a> EventValues<'a> {
@@ -169,6 +194,7 @@ impl<'a> EventValues<'a> {
             detail: event.detail.as_deref(),
             at: change.at,
             step: step.map(OrderStep::as_str),
+            changed: change.contents.as_ref().filter(|_| step == Some(OrderStep::Updated)).map(|c| c.fields.as_slice()),
         })
     }
 
@@ -297,28 +323,45 @@ pub(crate) struct OutboxValues {
     pub(crate) expires_at: DateTime<Utc>,
     /// Tries that the row counts: 1 if this process sends the message after the commit.
     attempts: i32,
+    /// Number of the change's step that the message reports, from 1. The statement adds the step's number in the feed to
+    /// the message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) step_no: Option<i64>,
 }
 
 impl OutboxValues {
-    /// Builds one row per channel.
-    pub(super) fn from_message<'a>(
-        change: &'a Change,
-        message: &'a Message,
-        routes: &'a ChannelRoutes,
-    ) -> impl Iterator<Item = Self> + 'a {
+    /// Builds one row per recipient.
+    pub(super) fn from_message(
+        change: &Change,
+        message: &Message,
+        routes: &ChannelRoutes,
+        dispatchers: &[Dispatcher],
+    ) -> impl Iterator<Item = Self> {
         let stored = message.to_stored_in(&routes.texts);
-        routes.channels_for(&message.audience).iter().map(move |channel| Self {
+        let recipients = find_recipients(routes, message, &stored, dispatchers);
+        let (order_id, at, expires_at) = (change.order.id.clone(), change.at, message.expires_at);
+        recipients.into_iter().map(move |recipient| Self {
             message_id: Uuid::now_v7(),
-            order_id: change.order.id.clone(),
+            order_id: order_id.clone(),
             kind: stored.kind.clone(),
-            channel: channel.clone(),
-            dedupe_key: message.dedupe_key.clone(),
-            payload: stored.payload.clone(),
-            at: change.at,
-            due_at: change.at,
-            expires_at: message.expires_at,
+            channel: recipient.channel,
+            dedupe_key: recipient.dedupe_key,
+            payload: recipient.payload,
+            at,
+            due_at: at,
+            expires_at,
             attempts: 0,
+            step_no: None,
         })
+    }
+
+    /// Builds the rows of a message about a step of this change, whose `seq` is the number of the step in the change.
+    pub(super) fn from_step(change: &Change, message: &Message, routes: &ChannelRoutes) -> impl Iterator<Item = Self> {
+        let step_no = match &message.body {
+            MessageBody::Step(body) => Some(body.seq),
+            _ => None,
+        };
+        Self::from_message(change, message, routes, &[]).map(move |row| Self { step_no, ..row })
     }
 
     /// Claims the first try for this process.

@@ -5,9 +5,12 @@
 //! driver: see `planned`.
 //!
 //! Rows are locked first, in the order of their ids, and drivers after them. A batch skips rows that another session
-//! has locked, so it never waits; the change of such a row is written alone. All other rows depend on the updated row,
-//! whose lock orders them: events and steps, bookings, callbacks and outbox rows. The `seq` of events thus orders the
-//! history of one order.
+//! has locked, so it never waits; the change of such a row is written alone, by the same statement. All other rows
+//! depend on the updated row, whose lock orders them: events and steps, bookings, callbacks, payments, refunds, contents,
+//! alerts and outbox rows. The `seq` of events thus orders the history of one order.
+//!
+//! If the process dies before the commit, nothing has happened. If it dies after the commit, the follow-up jobs are
+//! missing. The repeated job or the reconciler enqueues them again.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -16,14 +19,18 @@ use jobs::OrderId;
 use model::{
     decide::Change,
     ids::{DriverId, PartnerName},
-    messages::{self, ChannelRoutes, Message, MessageAudience},
-    order::{Booking, Offer, Order, PendingCallback, PendingMessage, Snapshot},
+    messages::ChannelRoutes,
+    order::{Booking, Offer, Order, PendingAlert, PendingCallback, PendingMessage, Snapshot},
 };
 use serde::Deserialize;
 use sqlx::{AssertSqlSafe, PgExecutor, types::Json};
 use uuid::Uuid;
 
-use super::planned::{NewOfferValues, OFFERING, PlannedOffer};
+use super::outgoing::{MessageContext, OutgoingMessages};
+use super::planned::{NewOfferValues, OFFERING, OfferPlan};
+use super::side_values::{
+    AlertValues, ContentsValues, PaymentValues, RefundValues, SettlementValues, drops_payment_event,
+};
 use super::statement::WriteParts;
 use super::values::{
     ArrivalValues, BookingValues, EventValues, OfferValues, OrderValues, OutboxValues, RankingValues, json_of,
@@ -44,10 +51,15 @@ pub struct OrderWrite {
     pub(super) newly_known: Vec<Booking>,
     /// Driver of our own fleet who no longer has an order.
     pub(super) freed_driver: Option<DriverId>,
-    pub(super) planned: Vec<PlannedOffer>,
+    pub(super) plan: OfferPlan,
     pub(crate) messages: Vec<OutboxValues>,
+    alerts: Vec<AlertValues>,
     /// Whether the change writes the times of a scheduled order.
     is_rescheduled: bool,
+    /// Whether the change moves the pickup location.
+    is_moved: bool,
+    /// Whether an old payment event is removed.
+    drops_payment: bool,
     /// Time that the decision assumed, if its order was kept.
     assumed: Option<AssumedTime>,
 }
@@ -70,6 +82,8 @@ pub enum WriteVerdict {
     Taken(Vec<DriverId>),
     /// Another session has locked the row or its driver, or the row does not exist. The change must be written alone.
     Locked,
+    /// The area has no room for the change.
+    NoRoom,
 }
 
 /// Values of a written change that only Postgres knows.
@@ -82,16 +96,68 @@ pub struct WrittenRows {
     /// Numbers of the change's steps in the feed, in their order.
     pub steps: Vec<i64>,
     pub offers: Vec<Offer>,
+    /// Alerts that the change acknowledged.
+    pub(crate) settled: Vec<SettledAlert>,
+    /// Alerts that the change raised.
+    pub(crate) raised: Vec<RaisedAlert>,
     /// Time of Postgres at the write.
     pub now: DateTime<Utc>,
 }
 
-pub(super) type WriteResult = Result<WriteVerdict, sqlx::Error>;
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub(crate) struct SettledAlert {
+    pub(crate) id: i64,
+    pub(crate) kind: String,
+    /// Seconds from raising the alert to its acknowledgement.
+    pub(crate) waited_s: f64,
+}
+
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub(crate) struct RaisedAlert {
+    id: i64,
+    pub(crate) kind: String,
+    next_escalation_at: Option<DateTime<Utc>>,
+}
+
+impl RaisedAlert {
+    /// Returns the alert as decisions see it. `None` if it is never repeated.
+    pub(crate) fn to_pending(&self) -> Option<PendingAlert> {
+        let next_escalation_at = self.next_escalation_at?;
+        Some(PendingAlert { id: self.id, kind: self.kind.clone(), next_escalation_at })
+    }
+}
+
+pub(crate) type WriteResult = Result<WriteVerdict, sqlx::Error>;
 
 impl OrderWrite {
-    /// Creates a write of the row, its events, bookings and callbacks, the ended offers, the ranking, and the freed
-    /// driver.
-    pub fn new(id: Uuid, before: &Snapshot, change: Arc<Change>) -> Self {
+    /// Creates a write of the change with its messages and its offers to the best drivers, skipping those in `taken`.
+    /// Either all offers are created or the change is not written. Returns `None` if all drivers are taken.
+    pub fn whole(
+        id: Uuid,
+        before: &Snapshot,
+        change: &Arc<Change>,
+        taken: &[DriverId],
+        routes: &ChannelRoutes,
+    ) -> Option<Self> {
+        Self::in_context(id, before, change, taken, routes, &MessageContext::default())
+    }
+
+    /// Creates a write like [`whole`](Self::whole), whose messages need these rows.
+    pub(crate) fn in_context(
+        id: Uuid,
+        before: &Snapshot,
+        change: &Arc<Change>,
+        taken: &[DriverId],
+        routes: &ChannelRoutes,
+        context: &MessageContext,
+    ) -> Option<Self> {
+        let plan = OfferPlan::new(change, taken)?;
+        let OutgoingMessages { rows, alerts } = OutgoingMessages::of_change(change, &plan, routes, context);
+        Some(Self { plan, messages: rows, alerts, ..Self::new(id, before, change.clone()) })
+    }
+
+    /// Creates a write without messages and offers.
+    fn new(id: Uuid, before: &Snapshot, change: Arc<Change>) -> Self {
         let is_known = |b: &&Booking| before.booking_of_attempt(b.attempt_no).is_some_and(|b| b.booking_id.is_some());
         let with_id = change.bookings.iter().filter(|b| b.booking_id.is_some());
         let newly_known = with_id.filter(|b| !is_known(b)).cloned().collect();
@@ -101,8 +167,19 @@ impl OrderWrite {
         let times = |o: &Order| (o.pickup_at, o.starts_at, o.warn_at);
         let is_admitted = change.order.admission != before.order.admission;
         let is_rescheduled = times(&before.order) != times(&change.order) || is_admitted;
-        let (planned, messages) = (Vec::new(), Vec::new());
-        Self { id, change, newly_known, freed_driver, planned, messages, is_rescheduled, assumed: None }
+        Self {
+            id,
+            newly_known,
+            freed_driver,
+            plan: OfferPlan::default(),
+            messages: Vec::new(),
+            alerts: Vec::new(),
+            is_rescheduled,
+            is_moved: before.order.pickup() != change.order.pickup(),
+            drops_payment: drops_payment_event(before, &change),
+            assumed: None,
+            change,
+        }
     }
 
     /// Requires that the time of Postgres agrees with the time that the decision assumed.
@@ -111,35 +188,11 @@ impl OrderWrite {
         Self { assumed, ..self }
     }
 
-    /// Creates a write like [`new`](Self::new), with the change's messages and its offers to the best drivers, skipping
-    /// those in `taken`. Either all offers are created or the change is not written. Returns `None` if the change needs
-    /// more than one statement, or all drivers are taken.
-    pub fn whole(
-        id: Uuid,
-        before: &Snapshot,
-        change: &Arc<Change>,
-        taken: &[DriverId],
-        routes: &ChannelRoutes,
-    ) -> Option<Self> {
-        let is_routed = |m: &Message| !m.is_alert() && m.audience != MessageAudience::Dispatchers;
-        let is_plain = change.payment_event.is_none()
-            && change.refund.is_none()
-            && change.contents.is_none()
-            && change.settles.is_empty()
-            && change.messages.iter().all(is_routed);
-        let planned = PlannedOffer::plan_all(change, taken).filter(|_| is_plain)?;
-        let asked = planned.iter().map(|p| messages::offer_created(&change.order, &p.offer, p.distance_m));
-        let told: Vec<Message> =
-            change.messages.iter().cloned().chain(change.subscriber_copies(routes)).chain(asked).collect();
-        let messages = told.iter().flat_map(|message| OutboxValues::from_message(change, message, routes)).collect();
-        Some(Self { planned, messages, ..Self::new(id, before, change.clone()) })
-    }
-
     pub(super) fn keys(&self) -> Vec<WriteKey> {
         let order = &self.change.order;
         let mut keys = vec![WriteKey::Order(order.id.clone())];
         let own_driver = order.driver_id.iter().filter(|_| order.partner.is_none() && order.status.occupies_driver());
-        let asked = self.planned.iter().map(|planned| &planned.offer.driver_id);
+        let asked = self.plan.offers.iter().map(|planned| &planned.offer.driver_id);
         keys.extend(own_driver.chain(&self.freed_driver).chain(asked).cloned().map(WriteKey::Driver));
         let with_id = |b: &Booking| Some(WriteKey::Booking(b.partner.clone(), b.booking_id.clone()?));
         keys.extend(self.change.bookings.iter().filter_map(with_id));
@@ -153,7 +206,7 @@ impl OrderWrite {
 
     fn to_values(&self) -> OrderValues<'_> {
         let mut values =
-            OrderValues::from_change(self.id, &self.change, self.planned.len(), self.freed_driver.as_ref());
+            OrderValues::from_change(self.id, &self.change, self.plan.offers.len(), self.freed_driver.as_ref());
         values.assumed_now = self.assumed.map(AssumedTime::now);
         values.basis_write = self.assumed.map(|assumed| assumed.write_id);
         values
@@ -163,8 +216,9 @@ impl OrderWrite {
         match rows.remove(self.order_id()) {
             None | Some(WrittenRow { is_current: None, .. }) => WriteVerdict::Locked,
             Some(WrittenRow { is_current: Some(false), .. }) => WriteVerdict::Conflict,
+            Some(row) if row.has_room == Some(false) => WriteVerdict::NoRoom,
             Some(row) if !row.is_ready => {
-                let asked = self.planned.iter().map(|planned| &planned.offer.driver_id);
+                let asked = self.plan.drivers();
                 let taken: Vec<_> = asked.filter(|driver| !row.free_drivers.contains(driver)).cloned().collect();
                 if taken.is_empty() { WriteVerdict::Locked } else { WriteVerdict::Taken(taken) }
             }
@@ -181,8 +235,10 @@ impl OrderWrite {
                     written_messages: row.messages.0,
                     callbacks: row.callbacks.0,
                     steps: row.steps,
+                    settled: row.settled.0,
+                    raised: row.raised.0,
                     now: row.now,
-                    offers: self.planned.iter().map(|planned| planned.offer.clone()).collect(),
+                    offers: self.plan.offers.iter().map(|planned| planned.offer.clone()).collect(),
                 })
             }
         }
@@ -212,14 +268,13 @@ fn reach_point(items: &[Arc<OrderWrite>], stage: &'static str) {
     }
 }
 
-/// Writes one change on `db`. Waits for sessions that have locked its row. Returns `None` if another change was written
-/// first.
-pub async fn write_alone(db: impl PgExecutor<'_>, item: &OrderWrite) -> Result<Option<WrittenRows>, sqlx::Error> {
+/// Writes one change on `db`. Waits for sessions that have locked its row, and for the lock of its area if it needs
+/// room there. Returns [`WriteVerdict::Locked`] only if the order does not exist.
+pub(crate) async fn write_alone(db: impl PgExecutor<'_>, item: &OrderWrite) -> WriteResult {
+    crash::reach_point("update", "commits");
     let mut rows = write_rows(db, false, std::iter::once(item)).await?;
-    Ok(match item.verdict_of(&mut rows) {
-        WriteVerdict::Written(rows) => Some(rows),
-        WriteVerdict::Conflict | WriteVerdict::Locked | WriteVerdict::Taken(_) => None,
-    })
+    crash::reach_point("update", "committed");
+    Ok(item.verdict_of(&mut rows))
 }
 
 /// Returns whether this write was committed and is the latest. Waits for a session that has locked the row.
@@ -258,6 +313,10 @@ struct WrittenRow {
     messages: Json<Vec<WrittenMessage>>,
     callbacks: Json<Vec<PendingCallback>>,
     steps: Vec<i64>,
+    settled: Json<Vec<SettledAlert>>,
+    raised: Json<Vec<RaisedAlert>>,
+    /// Whether the area has room. `None` if the change needs none, or the row has another version.
+    has_room: Option<bool>,
     now: DateTime<Utc>,
 }
 
@@ -277,8 +336,14 @@ async fn write_rows<'a>(
     let rankings: Vec<_> = changes().filter_map(RankingValues::from_change).collect();
     let arrivals: Vec<_> = changes().filter_map(ArrivalValues::from_change).collect();
     let messages: Vec<_> = items.clone().flat_map(|item| &item.messages).collect();
-    let new_offers = items.clone().flat_map(|item| NewOfferValues::from_offers(item.order_id(), &item.planned));
+    let new_offers = items.clone().flat_map(|item| NewOfferValues::from_plan(item.order_id(), &item.plan));
     let new_offers: Vec<_> = new_offers.collect();
+    let payments: Vec<_> = changes().filter_map(PaymentValues::from_change).collect();
+    let refunds: Vec<_> = changes().filter_map(RefundValues::from_change).collect();
+    let contents = items.clone().filter_map(|item| ContentsValues::from_change(&item.change, item.is_moved));
+    let contents: Vec<_> = contents.collect();
+    let settlements: Vec<_> = changes().flat_map(SettlementValues::from_change).collect();
+    let alerts: Vec<_> = items.clone().flat_map(|item| &item.alerts).collect();
     let freed: Vec<&str> = items.clone().filter_map(|item| item.freed_driver.as_deref()).collect();
     let parts = WriteParts {
         passes_over,
@@ -294,6 +359,14 @@ async fn write_rows<'a>(
         messages: !messages.is_empty(),
         schedule: items.clone().any(|item| item.is_rescheduled),
         steps: events.iter().any(EventValues::is_step),
+        told_steps: messages.iter().any(|message| message.step_no.is_some()),
+        payments: !payments.is_empty(),
+        old_payments: items.clone().any(|item| item.drops_payment),
+        refunds: !refunds.is_empty(),
+        contents: !contents.is_empty(),
+        settlements: !settlements.is_empty(),
+        alerts: !alerts.is_empty(),
+        room: changes().any(|change| change.room.is_some()),
     };
     let rows: Vec<WrittenRow> = sqlx::query_as(AssertSqlSafe(parts.statement()))
         .bind(json_of(&orders)?)
@@ -307,6 +380,11 @@ async fn write_rows<'a>(
         .bind(json_of(&arrivals)?)
         .bind(json_of(&new_offers)?)
         .bind(OFFERING)
+        .bind(json_of(&payments)?)
+        .bind(json_of(&refunds)?)
+        .bind(json_of(&contents)?)
+        .bind(json_of(&settlements)?)
+        .bind(json_of(&alerts)?)
         .fetch_all(db)
         .await?;
     Ok(rows.into_iter().map(|row| (row.id.clone(), row)).collect())

@@ -33,8 +33,8 @@ use model::{
 use orders::{
     create::{self, NewOrder},
     metrics::UPDATES,
+    order_store::load,
     seen::Basis,
-    store,
 };
 use queue::{Outcome, Store};
 
@@ -125,7 +125,7 @@ impl AcceptStage {
         ensure!(matches!(outcome, Outcome::Done { .. }), "the order was not offered: {outcome:?}");
         // The delivery of offers is not measured, so the messages are marked as delivered.
         sqlx::query("UPDATE outbox SET state = 'delivered' WHERE state = 'pending'").execute(&self.app.core.db).await?;
-        let s = store::load_order(&self.app.core.db, id).await?.context("the order does not exist")?;
+        let s = load::load_order(&self.app.core.db, id).await?.context("the order does not exist")?;
         let offers: Vec<_> = s
             .live_offers()
             .filter_map(|o| Some((self.drivers.iter().find(|d| d.id == o.driver_id.as_str())?.clone(), o.id)))
@@ -136,7 +136,7 @@ impl AcceptStage {
 
     /// Completes the winner's trip. Returns the winner in the order's row.
     pub(super) async fn finish_trip(&self, id: &OrderId) -> anyhow::Result<Option<DriverId>> {
-        let s = store::load_order(&self.app.core.db, id).await?.context("the order does not exist")?;
+        let s = load::load_order(&self.app.core.db, id).await?.context("the order does not exist")?;
         let Some(driver) = s.order.driver_id else { return Ok(None) };
         let orders = &self.app.orders;
         let picked_up = orders.change(id, Basis::Fresh, |s| actions::record_pickup(s, &driver)).await?;

@@ -190,7 +190,7 @@ impl Model {
         DriverRanking { ranked: ranked.collect(), excluded: Vec::new() }
     }
 
-    /// Applies a change with the same function as `orders::store`. Creates offers as the store does if all drivers are
+    /// Applies a change with the same function as `Orders::change`. Creates offers as the store does if all drivers are
     /// free.
     fn apply(&mut self, change: Change) {
         assert_eq!((change.version, change.at), (self.s.order.version, self.s.now));

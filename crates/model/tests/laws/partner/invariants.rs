@@ -9,7 +9,7 @@ use model::{
 use super::orders::{Luck, Model, Step};
 
 impl Model {
-    /// Applies a change with the same function as `orders::store`.
+    /// Applies a change with the same function as `Orders::change`.
     pub(super) fn apply(&mut self, change: Change) {
         assert_eq!((change.version, change.at), (self.s.order.version, self.s.now));
         let mut at = self.s.order.status;
