@@ -5,6 +5,7 @@ use serde_json::Value;
 use sqlx::PgExecutor;
 
 /// Values of one outbox row of a message.
+#[derive(Debug)]
 pub struct MessageRecipient {
     pub channel: String,
     pub dedupe_key: String,

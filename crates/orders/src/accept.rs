@@ -194,7 +194,7 @@ async fn withdraw_offer(orders: &Orders, order: &OrderId, offer: OfferId) {
     match orders.change(order, Basis::Offer(offer), decide).await {
         Ok(withdrawn) => withdrawn.effects.run(orders).await,
         Err(error) => {
-            tracing::warn!(order.id = %order, %error, "The offer of a driver who took another order could not be withdrawn; it stays until it expires.")
+            tracing::warn!(order.id = %order, %error, "The offer of a driver who took another order could not be withdrawn; it stays until it expires.");
         }
     }
 }

@@ -3,6 +3,8 @@
 //! The row is committed when a caller gets the effects. A lost effect is repaired later: the reconciler enqueues missing
 //! timers, and everything else in Redis is a hint.
 
+use std::time::Duration;
+
 use futures_util::{FutureExt, future::BoxFuture};
 use jobs::OrderId;
 use model::{
@@ -31,7 +33,6 @@ pub type RestOfChange = BoxFuture<'static, ()>;
 
 /// Result of a decision on an order.
 #[derive(Debug)]
-#[must_use = "it has the effects of the change"]
 pub struct Changed {
     /// The order that the decision used.
     pub before: Box<Snapshot>,
@@ -171,7 +172,7 @@ impl Hints {
                 accept_gate::send_update(orders, update).await;
             }
         };
-        tokio::join!(waiting, gate, freed_drivers::record_freed(&orders.core, &self.freed));
+        tokio::join!(waiting, gate, freed_drivers::record_freed(&orders.core, &self.freed, Duration::ZERO));
     }
 }
 

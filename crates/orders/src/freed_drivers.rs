@@ -19,12 +19,8 @@ static RECORD: LuaScript = LuaScript::new(include_str!("scripts/record_freed.lua
 
 static TAKE: LuaScript = LuaScript::new(include_str!("scripts/take_freed.lua"));
 
-/// Records drivers to check immediately.
-pub(crate) async fn record_freed(core: &Core, drivers: &[DriverId]) {
-    record_freed_in(core, drivers, Duration::ZERO).await;
-}
-
-pub(crate) async fn record_freed_in(core: &Core, drivers: &[DriverId], delay: Duration) {
+/// Records drivers to check after `delay`.
+pub(crate) async fn record_freed(core: &Core, drivers: &[DriverId], delay: Duration) {
     if drivers.is_empty() {
         return;
     }

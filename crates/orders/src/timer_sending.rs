@@ -2,23 +2,28 @@
 
 use jobs::OrderId;
 use model::{decide::timers, order::Snapshot};
-use tokio::{task::JoinHandle, time::timeout};
+use tokio::time::timeout;
 use tracing::Instrument;
 
-use crate::{capability::Orders, unsent};
+use crate::{capability::Orders, timer_calls::TimerCallError, unsent};
 use foundation::crash;
 use queue::{JobAddress, NewJob};
 
 /// Enqueues and cancels jobs of an order, in one call. A failure is logged and not returned: this process retries, or
-/// the reconciler enqueues the jobs. The caller waits no longer than `core.patience`.
+/// the reconciler enqueues the jobs. The caller waits no longer than `core.patience`; the call then continues in the
+/// background. The jobs are queued before this function returns.
 pub fn send_jobs(
     orders: &Orders,
     order: &OrderId,
     jobs: Vec<NewJob>,
     superseded: Vec<JobAddress>,
 ) -> impl Future<Output = ()> + Send + use<> {
-    let has_any = !jobs.is_empty() || !superseded.is_empty();
-    let sent = has_any.then(|| begin_sending(orders, order.clone(), jobs, superseded));
+    let only_cancels = jobs.is_empty();
+    let sent = (!only_cancels || !superseded.is_empty()).then(|| {
+        crash::reach_point("request", "enqueues");
+        let sending = orders.timer_calls.send(order, jobs, superseded);
+        tokio::spawn(finish_call(orders.clone(), order.clone(), only_cancels, sending).in_current_span())
+    });
     let patience = orders.core.patience;
     async move {
         if let Some(sent) = sent {
@@ -27,25 +32,23 @@ pub fn send_jobs(
     }
 }
 
-fn begin_sending(orders: &Orders, order: OrderId, jobs: Vec<NewJob>, superseded: Vec<JobAddress>) -> JoinHandle<()> {
-    crash::reach_point("request", "enqueues");
-    let only_cancels = jobs.is_empty();
-    let sending = orders.timer_calls.send(&order, jobs, superseded);
-    let orders = orders.clone();
-    let send = async move {
-        match sending.await {
-            Ok(()) => {}
-            // They fire and find that the row does not require them.
-            Err(error) if only_cancels => {
-                tracing::debug!(order.id = %order, %error, "Superseded timers of an order could not be cancelled.");
-            }
-            Err(error) => {
-                tracing::warn!(order.id = %order, %error, "The timers of an order could not be enqueued; retrying.");
-                unsent::remember_unsent(&orders, order);
-            }
+async fn finish_call(
+    orders: Orders,
+    order: OrderId,
+    only_cancels: bool,
+    sending: impl Future<Output = Result<(), TimerCallError>>,
+) {
+    match sending.await {
+        Ok(()) => {}
+        // They fire and find that the row does not require them.
+        Err(error) if only_cancels => {
+            tracing::debug!(order.id = %order, %error, "Superseded timers of an order could not be cancelled.");
         }
-    };
-    tokio::spawn(send.in_current_span())
+        Err(error) => {
+            tracing::warn!(order.id = %order, %error, "The timers of an order could not be enqueued; retrying.");
+            unsent::remember_unsent(&orders, order);
+        }
+    }
 }
 
 /// Enqueues the jobs that an order must have.

@@ -21,8 +21,7 @@ const DEADLINE: Duration = Duration::from_secs(15);
 
 /// Remembers an order whose timers Redis did not accept.
 pub fn remember_unsent(orders: &Orders, order: OrderId) {
-    orders.unsent.put_back(order);
-    if orders.unsent.begin_retrying() {
+    if orders.unsent.put_back(order) {
         tokio::spawn(retry_all(orders.clone()));
     }
 }

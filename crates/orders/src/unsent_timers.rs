@@ -31,15 +31,12 @@ impl UnsentTimers {
         next
     }
 
-    pub(crate) fn put_back(&self, order: OrderId) {
+    /// Adds an order. Returns whether the caller must start the retry task, because none is running.
+    pub(crate) fn put_back(&self, order: OrderId) -> bool {
         let mut unsent = self.lock_orders();
         if unsent.orders.len() < MOST {
             unsent.orders.insert(order);
         }
-    }
-
-    /// Returns whether the caller must start the retry task, because none is running.
-    pub(crate) fn begin_retrying(&self) -> bool {
-        !mem::replace(&mut self.lock_orders().is_retrying, true)
+        !mem::replace(&mut unsent.is_retrying, true)
     }
 }

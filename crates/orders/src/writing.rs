@@ -17,7 +17,7 @@ use crate::{
     order_store::{
         outgoing::MessageContext,
         planned,
-        write::{OrderWrite, WriteVerdict, WrittenRows, write_alone},
+        write::{OrderWrite, RaisedAlert, WriteVerdict, WrittenRows, write_alone},
     },
     seen::AssumedTime,
     write_error::WriteError,
@@ -107,7 +107,7 @@ impl Decided<'_> {
         }
         let mut after = self.before.apply(self.change);
         after.alerts.retain(|open| rows.settled.iter().all(|settled| settled.id != open.id));
-        after.alerts.extend(rows.raised.iter().filter_map(|raised| raised.to_pending()));
+        after.alerts.extend(rows.raised.iter().filter_map(RaisedAlert::to_pending));
         after.offers.extend(rows.offers);
         after.messages.extend(rows.messages);
         after.callbacks.extend(rows.callbacks);

@@ -188,7 +188,7 @@ async fn review_end_closes_only_its_own_alert() {
     assert_eq!(open(&t, UNEXPECTED_STATE).await.len(), 2);
     let after = t.act("ORD-1", |s| actions::redispatch_order(s, &by("operator:test"))).await.unwrap();
     assert_eq!(open(&t, UNEXPECTED_STATE).await, ["the partner will not cancel a booking"]);
-    assert_eq!(after.snapshot().alerts.len(), 1, "and it escalates still");
+    assert_eq!(after.after.alerts.len(), 1, "and it escalates still");
     t.assert_sound().await;
 }
 

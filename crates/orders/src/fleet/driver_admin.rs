@@ -1,5 +1,7 @@
 //! Driver administration by staff: add, change, disable, list. Each change and its audit record are one transaction.
 
+use std::time::Duration;
+
 use model::{
     field_error::FieldError,
     ids::{DriverId, ServiceType},
@@ -139,7 +141,7 @@ pub async fn change_driver(
         finish_change(orders, tx, id, StaffAction::DriverChanged, recorded_values(&before, change), by).await?;
     if change.skills.is_some() {
         // Orders that wait may require one of the new labels.
-        freed_drivers::record_freed(&orders.core, std::slice::from_ref(id)).await;
+        freed_drivers::record_freed(&orders.core, std::slice::from_ref(id), Duration::ZERO).await;
     }
     Ok(changed)
 }

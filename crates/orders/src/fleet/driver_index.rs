@@ -134,7 +134,7 @@ async fn search_postgres(
 pub async fn upsert_driver(core: &Core, place: &DriverPlace) {
     let freed = if place.available { std::slice::from_ref(&place.id) } else { &[] };
     // Run both at once, so that an unresponsive Redis delays the caller by one timeout only.
-    tokio::join!(freed_drivers::record_freed(core, freed), update_indexes(core, place));
+    tokio::join!(freed_drivers::record_freed(core, freed, Duration::ZERO), update_indexes(core, place));
 }
 
 async fn update_indexes(core: &Core, place: &DriverPlace) {

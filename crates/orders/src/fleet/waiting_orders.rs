@@ -104,7 +104,7 @@ pub async fn match_freed_drivers(orders: &Orders) -> Result<usize, ServiceError>
     match offer_waiting_orders(orders, &drivers).await {
         Ok(()) => Ok(drivers.len()),
         Err(error) => {
-            freed_drivers::record_freed(&orders.core, &drivers).await;
+            freed_drivers::record_freed(&orders.core, &drivers, Duration::ZERO).await;
             Err(error.into())
         }
     }
@@ -120,7 +120,7 @@ async fn offer_waiting_orders(orders: &Orders, drivers: &[DriverId]) -> Result<(
     let near = free_drivers::orders_near(&orders.core.batches, drivers, &terms).await?;
     for (driver, secs) in near.cooling {
         let delay = Duration::try_from_secs_f64(secs).unwrap_or_default();
-        freed_drivers::record_freed_in(&orders.core, &[driver], delay).await;
+        freed_drivers::record_freed(&orders.core, &[driver], delay).await;
     }
     let (mut open, mut again) = (near.pairs, BTreeSet::new());
     // If an order cannot be written, its driver is matched with the remaining orders. An order that can never be
@@ -146,7 +146,7 @@ async fn offer_waiting_orders(orders: &Orders, drivers: &[DriverId]) -> Result<(
         open.retain(|pair| without.contains(&pair.driver_id) && !orders.contains(&pair.order_id));
     }
     let again: Vec<DriverId> = again.into_iter().collect();
-    freed_drivers::record_freed(&orders.core, &again).await;
+    freed_drivers::record_freed(&orders.core, &again, Duration::ZERO).await;
     Ok(())
 }
 

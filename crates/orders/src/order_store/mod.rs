@@ -181,21 +181,24 @@ impl OrderStore {
     }
 
     async fn find_by(&self, order: &OrderId, mark: WriteMark) -> Result<Option<Snapshot>, sqlx::Error> {
-        for _ in 1..FIND_TRIES {
-            match self.try_find_by(order, mark).await {
-                Err(error) if classify_error(&error) == DatabaseFailure::OutcomeUnknown => {}
+        let mut tries = 1;
+        loop {
+            let is_committed = match mark {
+                WriteMark::Latest(write) => write::was_written(&self.db, order, write).await,
+                WriteMark::First(creation) => create::was_created(&self.db, order, creation).await,
+            };
+            let found = match is_committed {
+                Ok(true) => self.load_order(order).await,
+                Ok(false) => Ok(None),
+                Err(error) => Err(error),
+            };
+            match found {
+                Err(error) if tries < FIND_TRIES && classify_error(&error) == DatabaseFailure::OutcomeUnknown => {
+                    tries += 1;
+                }
                 found => return found,
             }
         }
-        self.try_find_by(order, mark).await
-    }
-
-    async fn try_find_by(&self, order: &OrderId, mark: WriteMark) -> Result<Option<Snapshot>, sqlx::Error> {
-        let is_committed = match mark {
-            WriteMark::Latest(write) => write::was_written(&self.db, order, write).await?,
-            WriteMark::First(creation) => create::was_created(&self.db, order, creation).await?,
-        };
-        if is_committed { self.load_order(order).await } else { Ok(None) }
     }
 
     /// Creates an order, completely or not at all.

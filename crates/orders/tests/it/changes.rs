@@ -5,3 +5,4 @@ mod commits;
 mod creations;
 mod hang_ups;
 mod outages;
+mod side_rows;

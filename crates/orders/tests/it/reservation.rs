@@ -23,7 +23,6 @@ use model::{
 use orders::{
     accept,
     change::{ChangeError, decided},
-    changed::Changed,
     seen::{Basis, SeenOrder},
 };
 use queue::Store;

@@ -3,7 +3,7 @@
 
 use maintenance::recovery::repair;
 use model::{
-    decide::{Decision, actions},
+    decide::{Decision, actions, timers},
     order::{OrderStatus, Snapshot},
 };
 use orders::seen::Basis;

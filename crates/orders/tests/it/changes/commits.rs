@@ -10,7 +10,6 @@ use foundation::{db, loops::LoopRegistry};
 use model::{decide::actions, order::OrderStatus};
 use orders::{
     change::ChangeError,
-    changed::Changed,
     create::{self, CreateError, NewOrder},
 };
 use test_support::{Counting, PATIENCE, TestApp, app_behind, by, config_behind, eventually, id, update_order};
@@ -60,7 +59,7 @@ async fn lost_commit_is_found_by_write_id() {
     // The answer was lost, but the change was committed exactly once.
     let changed = cancel.await.unwrap().unwrap();
     assert!(changed.is_written(), "it was decided twice: {changed:?}");
-    assert_eq!(changed.snapshot().order.status, OrderStatus::CancelledByUser);
+    assert_eq!(changed.after.order.status, OrderStatus::CancelledByUser);
     assert_eq!(t.reasons("ORD-1").await, ["ORDER_CREATED", "CANCELLED_BY_USER"]);
     assert_eq!(t.messages_of("ORD-1", "MANUAL_REFUND_REQUIRED").await, 1);
 }

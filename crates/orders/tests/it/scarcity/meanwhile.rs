@@ -5,7 +5,7 @@ use tokio::task::JoinSet;
 use super::{PICKUP, asked, match_drivers, move_driver, wait_for_drivers};
 use model::{fleet::decide, ids::DriverId, ranking::DriverRanking};
 use orders::{
-    commit,
+    change::decided,
     fleet::{driver_index, drivers, waiting_orders},
     seen::{Basis, SeenOrder},
 };
