@@ -221,6 +221,15 @@ BEGIN
     RETURN box(point(west * 1e6, south * 1e6), point(east * 1e6, north * 1e6));
 END $$;
 
+-- Returns the first letters of the geohash of a cell. `x` counts the columns of geohash-6 cells from the west and `y` their rows
+-- from the south, both from 0 to 32767.
+CREATE FUNCTION dispatchq_geohash(x integer, y integer, letters integer) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT left(string_agg(substr('0123456789bcdefghjkmnpqrstuvwxyz', letter + 1, 1), '' ORDER BY place DESC), letters)
+    FROM (SELECT bit / 5 AS place,
+                 sum(((CASE bit % 2 WHEN 1 THEN x ELSE y END >> (bit / 2)) & 1) << (bit % 5))::integer AS letter
+          FROM generate_series(0, 29) AS bit GROUP BY bit / 5) AS word
+$$;
+
 -- Replaces the parts of an area. -180 and 180 are the same meridian, and locations at 180 are searched at -180. So a polygon that
 -- touches 180 is also stored 360 degrees further west. An area with an invalid shape gets no parts; the programs ignore it as well.
 CREATE FUNCTION dispatchq_area_parts(area text, geometry jsonb, geohashes text[]) RETURNS void LANGUAGE plpgsql AS $$

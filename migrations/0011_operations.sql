@@ -1,4 +1,5 @@
--- Dead letters, the reconciler's log, schedules, queues and shards, plans, desk claims, and the curves on the page Now.
+-- Dead letters, the reconciler's log, schedules, queues and shards, plans, desk claims, the curves on the page Now, and
+-- the supply log.
 
 -- Copies of the dead jobs in Redis, which survive a loss of Redis' data, with the decision on each. A job that is requeued and dies
 -- again has another row.
@@ -190,3 +191,46 @@ COMMENT ON COLUMN glance_snapshots.refunds_owed IS 'owed or started refunds; at 
 COMMENT ON COLUMN glance_snapshots.lateness_p99_ms IS 'lateness of jobs that started since the last full hour, 99th percentile';
 COMMENT ON COLUMN glance_snapshots.oldest_due_ms IS 'how long the oldest due job had waited; 0: no job was due';
 COMMENT ON COLUMN glance_snapshots.servers_left_alone IS 'provider servers that were not called, after failures or because they asked for a pause';
+
+-- The supply log: drivers and their offers, once a minute, without ids. Each driver is counted in exactly one row of each service
+-- type, and no row of a geohash cell is about fewer than three drivers. docs/design/supply-log.md says why.
+CREATE TABLE supply_minutes (
+    minute     timestamptz(3) PRIMARY KEY,
+    counted_at timestamptz(3) NOT NULL
+);
+COMMENT ON TABLE supply_minutes IS 'minutes of the supply log; a minute without a row was not counted';
+COMMENT ON COLUMN supply_minutes.minute IS 'start of the minute';
+
+CREATE TABLE supply_counts (
+    minute          timestamptz(3) NOT NULL,
+    service_type    text NOT NULL,
+    area_id         text NOT NULL,
+    cell            text NOT NULL CHECK (length(cell) IN (0, 5, 6)),
+    free            integer NOT NULL,
+    busy            integer NOT NULL,
+    off_duty        integer NOT NULL,
+    made_500m       integer NOT NULL DEFAULT 0,
+    made_1km        integer NOT NULL DEFAULT 0,
+    made_3km        integer NOT NULL DEFAULT 0,
+    made_far        integer NOT NULL DEFAULT 0,
+    accepted_500m   integer NOT NULL DEFAULT 0,
+    accepted_1km    integer NOT NULL DEFAULT 0,
+    accepted_3km    integer NOT NULL DEFAULT 0,
+    accepted_far    integer NOT NULL DEFAULT 0,
+    declined_500m   integer NOT NULL DEFAULT 0,
+    declined_1km    integer NOT NULL DEFAULT 0,
+    declined_3km    integer NOT NULL DEFAULT 0,
+    declined_far    integer NOT NULL DEFAULT 0,
+    unanswered_500m integer NOT NULL DEFAULT 0,
+    unanswered_1km  integer NOT NULL DEFAULT 0,
+    unanswered_3km  integer NOT NULL DEFAULT 0,
+    unanswered_far  integer NOT NULL DEFAULT 0,
+    PRIMARY KEY (minute, service_type, area_id, cell),
+    CHECK (cell = '' OR free + busy + off_duty >= 3)
+);
+COMMENT ON COLUMN supply_counts.area_id IS 'area at the centre of the geohash-5 cell; empty: outside all areas';
+COMMENT ON COLUMN supply_counts.cell IS 'geohash-6 cell; five letters: the other drivers of that geohash-5 cell; empty: the other drivers of the area';
+COMMENT ON COLUMN supply_counts.free IS 'drivers on duty without an active order, when the minute was counted';
+COMMENT ON COLUMN supply_counts.busy IS 'drivers with an active order';
+COMMENT ON COLUMN supply_counts.made_500m IS 'offers made in the minute to these drivers, less than 500 m from the pickup; then less than 1 km, less than 3 km, and farther';
+COMMENT ON COLUMN supply_counts.unanswered_500m IS 'offers that expired in the minute';

@@ -32,6 +32,16 @@ CREATE VIEW audit_admissions AS
 CREATE VIEW audit_shadow_refusals AS
     SELECT id, at, source, order_id, area_id, service_type, waiting, threshold, channel, loyalty_level FROM shadow_refusals;
 
+-- The supply log contains no ids.
+CREATE VIEW audit_supply AS
+    SELECT minute, service_type, area_id, cell, free, busy, off_duty,
+           made_500m, made_1km, made_3km, made_far,
+           accepted_500m, accepted_1km, accepted_3km, accepted_far,
+           declined_500m, declined_1km, declined_3km, declined_far,
+           unanswered_500m, unanswered_1km, unanswered_3km, unanswered_far,
+           counted_at
+    FROM supply_counts JOIN supply_minutes USING (minute);
+
 -- Only messages about orders.
 CREATE VIEW audit_notifications AS
     SELECT id, order_id, kind, channel, state, attempts, created_at, delivered_at

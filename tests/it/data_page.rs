@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use accounts::api_keys::AccountRole;
+use maintenance::periodic::supply;
 use model::{decide::actions, order::OrderStatus};
 use test_support::{
     TestApp,
@@ -128,6 +129,10 @@ pub(crate) async fn make_orders(p: &Partnership) {
     assert_eq!(refused.status, 503, "{refused:?}");
     p.app.areas.tally.write_counts(&p.app.core.db).await.unwrap();
     p.sql(BINDING).await;
+    // The drivers of the last whole minute.
+    let slot = p.now_ms() / 60_000 * 60 + 60;
+    p.move_clock_to(slot * 1000).await;
+    supply::run(&p.app.maintenance, slot.cast_signed()).await.unwrap();
 }
 
 #[tokio::test]
@@ -169,6 +174,7 @@ async fn sample_queries_answer_on_real_orders() {
         ("10", json!({ "cancelled_in": "DISPATCHING", "cancels": 1, "p50_waited_s": 10.0 })),
         ("11", json!({ "driver_id": "D-2", "returned": 1, "orders": 1 })),
         ("12", json!({ "server_id": "S1", "transactions": 2, "succeeded": 1, "failed": 1, "typical_p90_ms": 20.0 })),
+        ("13", json!({ "area": "JKT", "service_type": "RIDE", "minutes": 1, "free": 2.0, "busy": 0.0 })),
     ];
     assert_eq!(rows.len(), expected.len());
     for (query, wanted) in expected {

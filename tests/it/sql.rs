@@ -282,6 +282,9 @@ async fn the_columns_of_the_audit_views_are_a_promise() {
             "audit_shadow_refusals(id, at, source, order_id, area_id, service_type, waiting, threshold, channel, loyalty_level)",
             "audit_staff_actions(id, at, actor, key_id, action, subject, reason, old_value, new_value)",
             "audit_staff_requests(id, at, key_id, address, request)",
+            "audit_supply(minute, service_type, area_id, cell, free, busy, off_duty, made_500m, made_1km, made_3km, made_far, \
+             accepted_500m, accepted_1km, accepted_3km, accepted_far, declined_500m, declined_1km, declined_3km, \
+             declined_far, unanswered_500m, unanswered_1km, unanswered_3km, unanswered_far, counted_at)",
             "audit_transactions(trx_id, binding_id, cycle, server_id, account_id, status, reason, provider_ref, started_at, \
              ended_at)",
         ]

@@ -16,7 +16,7 @@ use foundation::{
 };
 use maintenance::{
     capability::Maintenance,
-    periodic::{cleanup, statistics},
+    periodic::{cleanup, statistics, supply},
 };
 use queue::{NewJob, Outcome};
 use settings::ScheduledTask;
@@ -46,6 +46,7 @@ async fn run_task(
                 serde_json::to_value(cleanup::run(maintenance, cleanup::CleanupMode::Remove).await?)
             }
             ScheduledTask::Statistics => serde_json::to_value(statistics::run(maintenance).await?),
+            ScheduledTask::Supply => serde_json::to_value(supply::run(maintenance, job.slot).await?),
         };
         let result = result.map_err(|error| ServiceError::Incomplete(error.to_string()))?;
         record_result(&maintenance.core.db, job, result).await?;

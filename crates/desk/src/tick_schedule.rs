@@ -11,7 +11,7 @@ use settings::{ScheduledTask, TaskSchedule, TaskScheduleError};
 pub fn next_job(schedule: &TaskSchedule, task: ScheduledTask, now: DateTime<Utc>) -> Result<NewJob, TaskScheduleError> {
     let slot = schedule.next_after(now)?;
     let tick = PeriodicTick { schedule: task.name().to_owned(), slot: slot.timestamp() };
-    Ok(NewJob::after(&tick, time_until(slot, now)))
+    Ok(NewJob::after(&tick, time_until(slot, now) + task.delay()))
 }
 
 #[cfg(test)]

@@ -37,6 +37,9 @@ pub struct RetentionConfig {
     #[serde(with = "duration")]
     #[garde(custom(time_within(DAY..=CENTURY)))]
     pub contact: Duration,
+    #[serde(with = "duration")]
+    #[garde(custom(time_within(DAY..=CENTURY)))]
+    pub supply: Duration,
 }
 
 impl RetentionConfig {

@@ -14,15 +14,27 @@ pub enum ScheduledTask {
     Cleanup,
     /// Stores snapshots of the queues.
     Statistics,
+    /// Counts the drivers and offers of the last minute.
+    Supply,
 }
 
 impl ScheduledTask {
-    pub const ALL: [Self; 2] = [Self::Cleanup, Self::Statistics];
+    pub const ALL: [Self; 3] = [Self::Cleanup, Self::Statistics, Self::Supply];
 
     pub fn name(self) -> &'static str {
         match self {
             Self::Cleanup => "cleanup",
             Self::Statistics => "statistics",
+            Self::Supply => "supply",
+        }
+    }
+
+    /// Returns the time between a slot and its run. Offers of the minute before the slot may still be in a transaction
+    /// when it ends, so the supply log waits for them as long as a statement may take.
+    pub fn delay(self) -> Duration {
+        match self {
+            Self::Cleanup | Self::Statistics => Duration::ZERO,
+            Self::Supply => Duration::from_secs(10),
         }
     }
 }

@@ -12,7 +12,7 @@ const fn view(name: &'static str, day_column: &'static str) -> View {
     View { name, day_column }
 }
 
-pub(super) const VIEWS: [View; 16] = [
+pub(super) const VIEWS: [View; 17] = [
     view("audit_orders", "created_at"),
     view("audit_events", "at"),
     view("audit_event_keys", "at"),
@@ -20,6 +20,7 @@ pub(super) const VIEWS: [View; 16] = [
     view("audit_bookings", "created_at"),
     view("audit_admissions", "hour"),
     view("audit_shadow_refusals", "at"),
+    view("audit_supply", "minute"),
     view("audit_notifications", "created_at"),
     view("audit_binding_notifications", "created_at"),
     view("audit_bindings", "created_at"),

@@ -69,5 +69,5 @@ async fn next_run(desk: &Desk, job: &JobId) -> Result<Option<WantedJob>, Operate
     if next_job(schedule, task, now)?.id != *job {
         return Ok(None);
     }
-    Ok(Some(WantedJob { by: JobAsker::Schedule(task.name()), due: schedule.next_after(now)? }))
+    Ok(Some(WantedJob { by: JobAsker::Schedule(task.name()), due: schedule.next_after(now)? + task.delay() }))
 }

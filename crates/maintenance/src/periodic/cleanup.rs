@@ -49,8 +49,8 @@ pub struct CleanupReport {
     pub rankings: u64,
     pub idempotency_keys: u64,
     /// Steps of orders, runs of schedules, snapshots of queues, areas and totals, admission counts, shadow refusals,
-    /// reconciler log entries, callbacks without an order, decided dead letters, plans with their items, and expired
-    /// desk claims.
+    /// the supply log, reconciler log entries, callbacks without an order, decided dead letters, plans with their items,
+    /// and expired desk claims.
     pub records: u64,
     pub dead_jobs: u64,
     /// Final transactions of bindings, with their calls. The newest transaction of a binding is kept, and so are those
@@ -163,6 +163,9 @@ fn list_steps(keep: &RetentionConfig, mode: CleanupMode) -> Vec<(CleanupStep, Co
     }
     steps.push((Walk(&binding_sweeps::TRANSACTIONS, keep.transactions), |report| &mut report.transactions));
     steps.push((Sweep(&binding_sweeps::DELETED_BINDINGS, keep.transactions), |report| &mut report.bindings));
+    for table in [&sweeps::SUPPLY_COUNTS, &sweeps::SUPPLY_MINUTES] {
+        steps.push((Sweep(table, keep.supply), records));
+    }
     steps.push((Sweep(&sweeps::ERASURES, keep.erasures), records));
     // The record in `staff_actions` remains.
     steps.push((Sweep(&sweeps::DESK_TAKES, Duration::ZERO), records));

@@ -13,7 +13,7 @@ pub struct TableSweep {
 }
 
 /// All sweeps; public for tests of their query plans.
-pub const SWEEPS: [&TableSweep; 27] = [
+pub const SWEEPS: [&TableSweep; 29] = [
     &ORDERS,
     &DETAILS,
     &OFFERS,
@@ -35,6 +35,8 @@ pub const SWEEPS: [&TableSweep; 27] = [
     &GLANCE_SNAPSHOTS,
     &ADMISSION_COUNTS,
     &SHADOW_REFUSALS,
+    &SUPPLY_COUNTS,
+    &SUPPLY_MINUTES,
     &RECONCILE_LOG,
     &CALLBACKS,
     &DEAD_LETTERS,
@@ -265,6 +267,27 @@ pub(super) const SHADOW_REFUSALS: TableSweep = TableSweep {
     remove: "-- remove old shadow refusals
              DELETE FROM shadow_refusals WHERE id IN (
                  SELECT id FROM shadow_refusals WHERE at < $1 ORDER BY at LIMIT $2)",
+};
+
+pub(super) const SUPPLY_COUNTS: TableSweep = TableSweep {
+    what: "supply log",
+    count: "-- count old supply log
+            SELECT count(*) FROM supply_counts WHERE minute < $1",
+    remove: "-- remove old supply log
+             DELETE FROM supply_counts WHERE (minute, service_type, area_id, cell) IN (
+                 SELECT minute, service_type, area_id, cell FROM supply_counts WHERE minute < $1 ORDER BY minute LIMIT $2)",
+};
+
+// Minutes without rows, because all rows were removed or there never were any.
+pub(super) const SUPPLY_MINUTES: TableSweep = TableSweep {
+    what: "minutes of the supply log",
+    count: "-- count old minutes of the supply log
+            SELECT count(*) FROM supply_minutes WHERE minute < $1",
+    remove: "-- remove old minutes of the supply log
+             DELETE FROM supply_minutes WHERE minute IN (
+                 SELECT minute FROM supply_minutes m
+                 WHERE minute < $1 AND (SELECT c.minute FROM supply_counts c WHERE c.minute = m.minute LIMIT 1) IS NULL
+                 ORDER BY minute LIMIT $2)",
 };
 
 pub(super) const RECONCILE_LOG: TableSweep = TableSweep {

@@ -29,7 +29,7 @@ const MESSAGES: &str =
     "{of order} OR created_at < dispatchq_now() - interval '30 days' AND (kind = 'OFFER' OR binding_id IS NOT NULL)";
 
 /// Tables with the rows that cleanup removes. The days are those of `[retention]`.
-const LEAVING: [(&str, &str); 37] = [
+const LEAVING: [(&str, &str); 39] = [
     ("admission_audit", "at < dispatchq_now() - interval '400 days'"),
     ("admission_counts", "hour < dispatchq_now() - interval '30 days'"),
     ("alerts", "{of order} OR binding_id IS NOT NULL AND raised_at < dispatchq_now() - interval '30 days'"),
@@ -67,6 +67,8 @@ const LEAVING: [(&str, &str); 37] = [
     ("shadow_refusals", "at < dispatchq_now() - interval '30 days'"),
     ("staff_actions", "at < dispatchq_now() - interval '400 days'"),
     ("staff_requests", "at < dispatchq_now() - interval '400 days'"),
+    ("supply_counts", "minute < dispatchq_now() - interval '30 days'"),
+    ("supply_minutes", "minute < dispatchq_now() - interval '30 days'"),
     // The latest rows of a binding that is not deleted are kept.
     ("transaction_snapshots", "{of binding}"),
     ("transactions", "{of binding}"),

@@ -4,6 +4,7 @@
 //! * `periodic`: schedules run once, cleanup keeps required rows, pauses persist. `checker`: every invariant can fail.
 //! * `retention`, `every_table`: removed and kept rows. `days`: daily partitions are added and dropped while readers
 //!   are open.
+//! * `supply`: the supply log.
 //! * `plans`: every sweep and every search reads an index. `schemas`: two installations in two schemas.
 
 // Request futures are nested deeper than the default allows.
@@ -17,4 +18,5 @@ mod plans;
 mod recovery;
 mod retention;
 mod schemas;
+mod supply;
 mod timers;

@@ -1,6 +1,6 @@
 //! The cost of sweeps and searches does not grow with the tables: the planner chooses an index without hints.
 
-use std::fs;
+use std::{fs, time::Instant};
 
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
@@ -451,4 +451,45 @@ async fn driver_search_cost_ignores_waiting_orders() {
     add_waiting(&mut db, "CELL-", 5_000, (-6.249, 106.849), "1 second").await;
     let read = orders_read_for(&mut db, "NEAR").await;
     assert!(read < 450, "{read} orders were read, {few} before 5,000 more waited in the cell");
+}
+
+/// The minute that the supply log counts now.
+const LAST_MINUTE: &str = "dispatchq_now() - interval '1 minute'";
+
+fn supply_statement() -> String {
+    statement("maintenance/src/periodic/supply.rs", "count supply of a minute")
+}
+
+// Fault F5
+#[tokio::test]
+async fn supply_count_scans_only_the_drivers() {
+    let (_t, mut db) = filled().await;
+    let plan = plan(&mut db, &supply_statement(), &[LAST_MINUTE]).await;
+    let scanned: Vec<&str> = plan.lines().filter(|line| line.contains("Seq Scan")).collect();
+    assert!(scanned.iter().all(|line| line.contains("Seq Scan on drivers")), "{scanned:?}:\n{plan}");
+    for index in ["offers_live_by_driver", "offers_unwanted", "offers_settled", "orders_one_active_per_driver"] {
+        assert!(plan.contains(index), "{index}:\n{plan}");
+    }
+}
+
+/// Answers of an hour ago: five of each of 10,000 drivers.
+const OLD_ANSWERS: &str = "
+    INSERT INTO offers (id, order_id, attempt_no, round, driver_id, state, offered_at, expires_at, responded_at)
+        SELECT gen_random_uuid(), 'O000001', n / 10000 + 2, 1, 'D' || n % 10000 + 1,
+               CASE WHEN n % 2 = 0 THEN 'declined' ELSE 'withdrawn' END, at, at, at
+        FROM generate_series(0, 49999) n, (SELECT dispatchq_now() - interval '1 hour' AS at) t";
+
+// Fault F5
+#[tokio::test]
+async fn supply_count_of_10000_drivers_is_bounded() {
+    let (_t, mut db) = filled().await;
+    let fleet = "DELETE FROM drivers WHERE substr(id, 2)::integer > 10000; SET jit = off";
+    sqlx::raw_sql(fleet).execute(&mut db).await.unwrap();
+    let begun = Instant::now();
+    let (read, minutes) = orders_read_by(&mut db, &supply_statement(), LAST_MINUTE).await;
+    println!("The count of 10,000 drivers took {:?}.", begun.elapsed());
+    assert_eq!(minutes, 1);
+    assert!(read <= 30_000, "{read} reads of orders and offers: more than three for a driver");
+    sqlx::raw_sql(OLD_ANSWERS).execute(&mut db).await.unwrap();
+    assert_eq!(orders_read_by(&mut db, &supply_statement(), LAST_MINUTE).await, (read, 1), "with older answers");
 }
