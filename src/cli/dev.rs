@@ -58,6 +58,9 @@ pub(super) struct Args {
     /// Speed of the simulated partner; 20 finds drivers and finishes rides 20 times as fast as real time
     #[arg(long, value_name = "X", default_value_t = 20.0, value_parser = partner_sim::options::parse_speed)]
     partner_speed: f64,
+    /// Divides the times of orders: attempts, pauses, lifetimes, polls, reminders and escalations; from 1 to 1000
+    #[arg(long, value_name = "N", default_value_t = 1.0, value_parser = parse_speed)]
+    speed: f64,
 }
 
 impl Args {
@@ -83,6 +86,7 @@ impl Args {
         let sim = self.start_partner(&mut config).await?;
         let bank = start_provider(&mut config).await?;
         ensure_otp_key(&mut config, data.join("otp-key"))?;
+        config.divide_order_times(self.speed);
         let pool = db::connect_pool(&config.database).await?;
         if let SchemaState::Changed(_) = db::read_schema_state(&pool).await? {
             let folder = quote_word(&self.data.display().to_string());
@@ -125,12 +129,15 @@ impl Args {
             println!(
                 "Partner   {} (simulated, {} times real time; {}/_sim/state)",
                 sim.url(),
-                self.partner_speed,
+                self.partner_speed * self.speed,
                 sim.control_url()
             );
         }
         if let Some((bank, _)) = &bank {
             println!("Provider  {} (simulated; {}/_sim/state)", bank.url(), bank.control_url());
+        }
+        if self.speed > 1.0 {
+            println!("Speed     {} (times of orders are divided by it)", self.speed);
         }
         println!("Areas     {} (dispatchq area list)", app.areas.rules.get().geofence.areas().len());
         println!("Data      {}", data.display());
@@ -160,7 +167,8 @@ impl Args {
         app.orders.first_tries.start();
         api::server::raise_open_files();
         // Serve the console on the printed address, whatever `console.bind` is.
-        let serve = serve::serve_requests(&app, listener, true, &stop);
+        let pages = serve::NextToApi { console: true, test_clock: true };
+        let serve = serve::serve_requests(&app, listener, pages, &stop);
         let work = process::run(app.clone(), queues, stop.clone());
         let (served, worked) = tokio::join!(serve, work);
         if let Some(admin) = admin {
@@ -182,12 +190,19 @@ impl Args {
         if config.partners.contains_key(NAME) || config.service_types.contains_key(SERVICE_TYPE) {
             return Ok(None);
         }
-        let options =
-            partner_sim::PartnerSimOptions { speed: self.partner_speed, ..partner_sim::PartnerSimOptions::default() };
+        let options = partner_sim::PartnerSimOptions {
+            speed: self.partner_speed * self.speed,
+            ..partner_sim::PartnerSimOptions::default()
+        };
         let sim = partner::start(&options).await?;
         partner::served_by(&sim, &options).add_to(config);
         Ok(Some(sim))
     }
+}
+
+fn parse_speed(text: &str) -> Result<f64, String> {
+    let speed = text.parse().ok().filter(|speed| (1.0..=1000.0).contains(speed));
+    speed.ok_or_else(|| "expected a number from 1 to 1000".to_owned())
 }
 
 /// Listens for metrics on `address`, or on another free port of the same host if that port is in use. Returns `None` if

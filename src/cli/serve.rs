@@ -6,7 +6,7 @@ use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use super::{build_info, service_manager, signals};
-use api::ProcessKind;
+use api::{ProcessKind, orders::test_clock::test_clock_routes};
 use app::{App, metrics_list};
 use foundation::telemetry;
 use settings::Config;
@@ -42,7 +42,8 @@ impl Args {
         // The warnings also end when the listener fails.
         let served = stop.child_token();
         let requests = async {
-            let result = serve_requests(app, listener, apart.is_none(), stop).await;
+            let pages = NextToApi { console: apart.is_none(), test_clock: false };
+            let result = serve_requests(app, listener, pages, stop).await;
             served.cancel();
             result
         };
@@ -70,15 +71,25 @@ async fn warn_while_unheard(config: &Config, every: Duration, stop: &Cancellatio
     }
 }
 
+/// Routes that a process serves next to the API.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct NextToApi {
+    pub(super) console: bool,
+    /// Only for `dispatchq dev`.
+    pub(super) test_clock: bool,
+}
+
 /// Serves requests until `stop`, and writes their statistics: the last use of keys, and admission results.
-/// `has_console` adds the console's pages.
 pub(super) async fn serve_requests(
     app: &App,
     listener: TcpListener,
-    has_console: bool,
+    next_to_api: NextToApi,
     stop: &CancellationToken,
 ) -> anyhow::Result<()> {
-    let pages = if has_console { staff_console::console_pages(app) } else { Default::default() };
+    let mut pages = if next_to_api.console { staff_console::console_pages(app) } else { Default::default() };
+    if next_to_api.test_clock {
+        pages = pages.merge(test_clock_routes());
+    }
     let key_use = tokio::spawn(app.accounts.key_use.clone().keep_written(app.core.db.clone(), stop.clone()));
     // Cancelled after the last request is answered, because that request may have been refused and must be counted.
     let answered = CancellationToken::new();

@@ -13,6 +13,7 @@ mod bindings;
 mod clock;
 mod console;
 mod dev;
+mod dev_clock;
 mod faults;
 mod first_tries;
 mod healing;

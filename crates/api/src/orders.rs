@@ -8,6 +8,7 @@ mod edit;
 mod list;
 mod payments;
 mod takes;
+pub mod test_clock;
 
 use axum::{
     Json,

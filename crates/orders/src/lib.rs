@@ -19,6 +19,7 @@
 //! * [`compensation`]: alerts when the end of an order cannot be written. [`payments`]: client of the payment service.
 //! * [`query`]: timelines and single orders for people. [`search`]: paged lists for staff. [`feed`]: steps of orders
 //!   for producers.
+//! * [`test_clock`]: the test clock of `dispatchq dev`.
 //! * [`late_work`]: refuses creations while due jobs are late.
 //! * [`metrics`]: counters of changes. [`retrieval_log`]: log lines about missing job ids.
 
@@ -57,6 +58,7 @@ pub mod sent_contents;
 pub mod service_types;
 pub mod start;
 pub mod step;
+pub mod test_clock;
 pub mod timer_calls;
 pub mod timer_sending;
 pub mod unsent;

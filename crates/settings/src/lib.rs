@@ -24,6 +24,7 @@ mod rules;
 mod scale;
 mod schedule;
 mod slip;
+mod speed;
 mod worker;
 
 #[cfg(test)]
@@ -67,6 +68,7 @@ pub use producers::ProducerConfig;
 pub use retention::RetentionConfig;
 pub use scale::ScaleConfig;
 pub use schedule::{ScheduledTask, TaskSchedule, TaskScheduleError};
+pub use speed::divide_time;
 pub use worker::WorkerConfig;
 
 /// The shipped file, with every setting and its default.

@@ -67,6 +67,12 @@ impl Api {
         Self::serve(api::router_with_pages(app.clone(), pages), app.config.http.clone()).await
     }
 
+    /// Starts the API with the test clock, as `dispatchq dev` does.
+    pub async fn with_test_clock(app: &App) -> Self {
+        let router = api::router_with_pages(app.clone(), api::orders::test_clock::test_clock_routes());
+        Self::serve(router, app.config.http.clone()).await
+    }
+
     /// Starts a load balancer in front of this API that checks /readyz.
     pub async fn behind_balancer(&self, app: &App) -> Self {
         Self::serve(balancer::balance_to(&self.base), app.config.http.clone()).await

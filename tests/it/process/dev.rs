@@ -14,7 +14,7 @@ use sqlx::{Connection, PgConnection};
 use crate::support::{Child, eventually, run_binary, run_binary_with_input, secs, send_until_answered};
 
 /// Returns the value of a line such as `Key       dq_...`.
-fn line(child: &Child, name: &str) -> String {
+pub(super) fn line(child: &Child, name: &str) -> String {
     let log = child.log();
     let line = log.lines().find(|l| l.starts_with(name)).unwrap_or_else(|| panic!("no {name} in {log}"));
     line.split_whitespace().nth(1).unwrap().to_owned()

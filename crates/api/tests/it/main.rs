@@ -7,6 +7,7 @@
 //! * `stream`: the event feed. `audit`: the record of each change. `seen`: each request has an id and is counted.
 //! * `outages`: servers that are down. `waits`: every wait on a server ends. `connections`: sockets that send nothing.
 //! * `scheduled`: orders with a pickup time.
+//! * `test_clock`: the test clock of `dispatchq dev`.
 //! * `late_work`: creations while jobs are late.
 //! * `metrics`: gauges read at each scrape, also while a server is down.
 
@@ -33,5 +34,6 @@ mod scheduled;
 mod seen;
 mod staff;
 mod stream;
+mod test_clock;
 mod texts;
 mod waits;

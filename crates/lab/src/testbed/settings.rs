@@ -2,12 +2,11 @@
 //!
 //! Nothing is read from the environment or a file, so that a testbed never touches another installation.
 
-use std::time::Duration;
-
 use foundation::db::UPKEEP_CONNECTIONS;
-use model::{ids::PartnerName, partner::PollConfig, policy::DispatchPolicy};
+use model::{ids::PartnerName, policy::DispatchPolicy};
 pub(crate) use servers::free_port;
-pub use settings::{BreakerConfig, ChannelConfig, Config, PartnerConfig};
+use settings::divide_time;
+pub use settings::{ChannelConfig, Config, PartnerConfig};
 use toml::Table;
 
 /// Search radius, somewhat larger than the default: rides are spread over a city and drivers do not move.
@@ -81,7 +80,7 @@ impl TestbedSettings {
         config.http.bind = format!("127.0.0.1:{}", free_port());
         config.http.admin_bind = String::new();
         config.worker.admin_bind = String::new();
-        let scaled = |duration| scale_duration(duration, self.speed);
+        let scaled = |duration| divide_time(duration, self.speed);
         let dispatch = &mut config.dispatch;
         dispatch.attempt = scaled(dispatch.attempt);
         dispatch.retry.iter_mut().for_each(|pause| *pause = scaled(*pause));
@@ -99,7 +98,7 @@ impl TestbedSettings {
             config.notifications.dispatchers.clone_from(&config.notifications.support);
         }
         if let Some(mut served) = self.partner.clone() {
-            scale_partner(&mut served.config, scaled);
+            served.config.divide_times(self.speed);
             served.add_to(&mut config);
         }
         config
@@ -122,16 +121,6 @@ impl WebhookTarget {
     }
 }
 
-/// Scales the partner's durations of an order. The timeout of a call belongs to the machine and is not scaled.
-fn scale_partner(config: &mut PartnerConfig, scaled: impl Fn(Duration) -> Duration) {
-    let PollConfig { percent: _, first, initial, multiplier: _, max, jitter: _, budget, not_found_grace, follow } =
-        &mut config.poll;
-    let BreakerConfig { failures: _, open, max_open, ramp_up } = &mut config.breaker;
-    for duration in [first, initial, max, budget, not_found_grace, follow, open, max_open, ramp_up] {
-        *duration = scaled(*duration);
-    }
-}
-
 /// Parses a number from `least` to `most`, for an option of the command line.
 pub(crate) fn parse_number(least: f64, most: f64) -> impl Fn(&str) -> Result<f64, String> + Clone {
     move |text| {
@@ -143,11 +132,6 @@ pub(crate) fn parse_number(least: f64, most: f64) -> impl Fn(&str) -> Result<f64
 /// Returns the policy with unscaled durations.
 pub(crate) fn real_policy(service_type: &str) -> DispatchPolicy {
     Config::defaults().policy_for_type(&service_type.into())
-}
-
-/// Divides a duration by the speed. The result is in whole milliseconds, like deadlines, and at least one.
-fn scale_duration(duration: Duration, speed: f64) -> Duration {
-    Duration::from_millis(u64::try_from(duration.div_f64(speed).as_millis()).unwrap_or(u64::MAX).max(1))
 }
 
 /// Renders the configuration as a file for the processes.
@@ -180,7 +164,7 @@ fn keep_differences(table: &mut Table, plain: &Table) {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::{fs, time::Duration};
 
     use super::{super::run_dir::RunDir, *};
 

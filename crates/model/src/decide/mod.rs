@@ -8,6 +8,7 @@
 //! * [`money`]: payment statuses, refunds and the answers of the payment service.
 //! * [`review`]: hold and resume by staff.
 //! * [`schedule`]: start, warning and moves of scheduled orders.
+//! * [`test_clock`]: times to which the test clock of `dispatchq dev` moves.
 //! * [`trip`]: stale trips. [`requeue`]: whether a dead job may be requeued.
 //!
 //! Decisions on attempts are in [`crate::fleet`] and [`crate::partner`].
@@ -21,6 +22,7 @@ pub mod review;
 pub mod schedule;
 mod steps;
 pub mod superseded;
+pub mod test_clock;
 pub mod timers;
 pub mod trip;
 

@@ -4,6 +4,7 @@
 //!   the driver.
 //! * `skills`: labels that orders require. `waves`: attempts that ask further drivers step by step.
 //! * `scheduled`: orders with a pickup time: start, move, cancel, warning, full areas.
+//! * `test_clock`: times of an order that move.
 //! * `scarcity`: the cost of waiting for a driver, and how soon a free driver gets the next order.
 //! * `races`: concurrent requests for one order or one driver. `reservation`: thousands of accepts, and the gate.
 //! * `changes`: answered changes are kept when batches, commits or connections fail. `kept`: decisions without a load.
@@ -30,5 +31,6 @@ mod reservation;
 mod scarcity;
 mod scheduled;
 mod skills;
+mod test_clock;
 mod throughput;
 mod waves;
