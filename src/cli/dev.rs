@@ -58,7 +58,7 @@ pub(super) struct Args {
     /// Speed of the simulated partner; 20 finds drivers and finishes rides 20 times as fast as real time
     #[arg(long, value_name = "X", default_value_t = 20.0, value_parser = partner_sim::options::parse_speed)]
     partner_speed: f64,
-    /// Divides the times of orders: attempts, pauses, lifetimes, polls, reminders and escalations; from 1 to 1000
+    /// Speed of orders, from 1 to 1000; 60 divides attempts, lifetimes, polls and reminders by 60
     #[arg(long, value_name = "N", default_value_t = 1.0, value_parser = parse_speed)]
     speed: f64,
 }

@@ -102,7 +102,7 @@ async fn dev_drives_whole_lives_with_its_test_clock() {
     })
     .await;
     let checked = dev.get("/api/v1/admin/history-check").await;
-    // The bindings of `dev` are running meanwhile.
+    // The bindings of `dev` run at the same time.
     let of_orders = |violation: &&Value| ["LATER", "ENDED"].iter().any(|order| violation["subject"] == **order);
     let violations: Vec<&Value> = checked["violations"].as_array().unwrap().iter().filter(of_orders).collect();
     assert!(violations.is_empty(), "{violations:?}");

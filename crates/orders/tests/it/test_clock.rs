@@ -6,7 +6,7 @@ use model::{
     decide::{OrderRefusal, test_clock::ClockTarget},
     order::{OrderStatus, Snapshot},
 };
-use orders::{commit::ChangeError, test_clock};
+use orders::{change::ChangeError, test_clock};
 use settings::WaveConfig;
 use test_support::{TestApp, id, ids, secs};
 
