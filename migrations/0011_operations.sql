@@ -1,5 +1,5 @@
--- Dead letters, the reconciler's log, schedules, queues and shards, plans, desk claims, the curves on the page Now, and
--- the supply log.
+-- Dead letters, the reconciler's log, schedules, the proof of the history, queues and shards, plans, desk claims, the curves on the
+-- page Now, and the supply log.
 
 -- Copies of the dead jobs in Redis, which survive a loss of Redis' data, with the decision on each. A job that is requeued and dies
 -- again has another row.
@@ -68,6 +68,50 @@ CREATE TABLE schedule_runs (
 );
 COMMENT ON COLUMN schedule_runs.slot IS 'the scheduled time of the run, not the time when it ran';
 CREATE INDEX schedule_runs_by_age ON schedule_runs (slot);
+
+-- The continuous proof of the history (docs/design/proof.md): its place, and the violations that it found.
+CREATE TABLE proof_place (
+    one       boolean PRIMARY KEY DEFAULT true CHECK (one),
+    position  bigint NOT NULL DEFAULT 0,
+    seq       bigint NOT NULL DEFAULT 0,
+    event     bigint NOT NULL DEFAULT 0,
+    proven_at timestamptz(3) NOT NULL DEFAULT dispatchq_now(),
+    walk      jsonb NOT NULL DEFAULT '{}',
+    slices    bigint NOT NULL DEFAULT 0,
+    steps     bigint NOT NULL DEFAULT 0,
+    cpu_us    bigint NOT NULL DEFAULT 0
+) WITH (fillfactor = 50);
+COMMENT ON TABLE proof_place IS 'one row: the last step of the feed that is proven';
+COMMENT ON COLUMN proof_place.event IS 'highest number of a proven step';
+COMMENT ON COLUMN proof_place.proven_at IS 'all steps that were committed before this time are proven';
+COMMENT ON COLUMN proof_place.walk IS 'position of the walk over rows without a new step: ids and times';
+COMMENT ON COLUMN proof_place.slices IS 'number of recorded slices; a slice is recorded only if it is still the number that the slice read';
+COMMENT ON COLUMN proof_place.cpu_us IS 'processor time of the fold, in microseconds, without that of Postgres and Redis';
+INSERT INTO proof_place DEFAULT VALUES;
+
+CREATE TABLE proof_violations (
+    id        bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
+    invariant text NOT NULL CHECK (invariant ~ '^[a-z_]{1,64}$'),
+    subject   text NOT NULL,
+    detail    text NOT NULL CHECK (char_length(detail) <= 2000),
+    order_id  text,
+    event_seq bigint,
+    event     text,
+    step      bigint NOT NULL,
+    found_at  timestamptz(3) NOT NULL,
+    seen_at   timestamptz(3) NOT NULL,
+    gone_at   timestamptz(3),
+    CHECK ((event_seq IS NULL) = (event IS NULL))
+);
+COMMENT ON TABLE proof_violations IS 'violations of the history that the proof found; a violation never stops the proof';
+COMMENT ON COLUMN proof_violations.event IS 'reason of the last event of the order when the violation was found; event_seq is its number';
+COMMENT ON COLUMN proof_violations.step IS 'the history was proven until this step of the feed when the violation was found';
+COMMENT ON COLUMN proof_violations.seen_at IS 'when the violation was last found';
+COMMENT ON COLUMN proof_violations.gone_at IS 'when the violation was no longer found; null: it is open';
+CREATE UNIQUE INDEX proof_violations_open ON proof_violations (invariant, subject) WHERE gone_at IS NULL;
+CREATE INDEX proof_violations_open_by_id ON proof_violations (id) WHERE gone_at IS NULL;
+CREATE INDEX proof_violations_gone ON proof_violations (gone_at) WHERE gone_at IS NOT NULL;
+CREATE INDEX proof_violations_by_age ON proof_violations (seen_at);
 
 -- Numbers of jobs in each queue, once a minute.
 CREATE TABLE queue_snapshots (

@@ -83,6 +83,11 @@ CREATE VIEW audit_staff_actions AS
 CREATE VIEW audit_staff_requests AS
     SELECT id, at, key_id, host(address) AS address, request FROM staff_requests;
 
+-- Violations that the continuous proof found.
+CREATE VIEW audit_proof_violations AS
+    SELECT id, invariant, subject, detail, order_id, event_seq, event, step, found_at, seen_at, gone_at
+    FROM proof_violations;
+
 -- Functions with SECURITY DEFINER run with the rights of their owner. So a producer in SQL needs only EXECUTE on one function,
 -- and programs need no right to change the history. The functions resolve names only in this schema, whatever the caller's
 -- search_path is. PUBLIC may not call them. A login that has INSERT on `orders` by default privileges may call all of them;

@@ -7,6 +7,7 @@
 
 use chrono::DateTime;
 use jobs::PeriodicTick;
+use serde::Serialize;
 use serde_json::Value;
 
 use desk::tick_schedule::next_job;
@@ -16,7 +17,11 @@ use foundation::{
 };
 use maintenance::{
     capability::Maintenance,
-    periodic::{cleanup, statistics, supply},
+    periodic::{
+        cleanup::{self, CleanupMode},
+        statistics, supply,
+    },
+    proof::slice,
 };
 use queue::{NewJob, Outcome};
 use settings::ScheduledTask;
@@ -40,21 +45,33 @@ async fn run_task(
     task: ScheduledTask,
     job: &PeriodicTick,
 ) -> Result<Vec<NewJob>, ServiceError> {
-    if claim_run(&maintenance.core.db, job).await? {
-        let result = match task {
-            ScheduledTask::Cleanup => {
-                serde_json::to_value(cleanup::run(maintenance, cleanup::CleanupMode::Remove).await?)
-            }
-            ScheduledTask::Statistics => serde_json::to_value(statistics::run(maintenance).await?),
-            ScheduledTask::Supply => serde_json::to_value(supply::run(maintenance, job.slot).await?),
-        };
-        let result = result.map_err(|error| ServiceError::Incomplete(error.to_string()))?;
-        record_result(&maintenance.core.db, job, result).await?;
+    match task {
+        ScheduledTask::Cleanup => run_once(maintenance, job, cleanup::run(maintenance, CleanupMode::Remove)).await?,
+        ScheduledTask::Statistics => run_once(maintenance, job, statistics::run(maintenance)).await?,
+        ScheduledTask::Supply => run_once(maintenance, job, supply::run(maintenance, job.slot)).await?,
+        // The proof stores its own place. A row for each of its runs would fill most of the table of runs.
+        ScheduledTask::Proof => {
+            slice::run(maintenance).await?;
+        }
     }
     let now = db::database_now(&maintenance.core.db).await?;
     let next = maintenance.config.schedules.get(&task).map(|schedule| next_job(schedule, task, now)).transpose();
     let next = next.map_err(|error| ServiceError::Unusable(error.to_string()))?;
     Ok(next.into_iter().collect())
+}
+
+/// Does the work and stores its result, unless the run is already finished.
+async fn run_once<T: Serialize>(
+    maintenance: &Maintenance,
+    job: &PeriodicTick,
+    work: impl Future<Output = Result<T, ServiceError>>,
+) -> Result<(), ServiceError> {
+    if claim_run(&maintenance.core.db, job).await? {
+        let result = serde_json::to_value(work.await?);
+        let result = result.map_err(|error| ServiceError::Incomplete(error.to_string()))?;
+        record_result(&maintenance.core.db, job, result).await?;
+    }
+    Ok(())
 }
 
 /// Claims the run. Returns `false` if it is already finished.

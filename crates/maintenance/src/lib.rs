@@ -3,7 +3,8 @@
 //! * [`capability`]: the struct through which other crates use this one.
 //! * [`recovery`]: the reconciler, which restores jobs in Redis from the rows in Postgres.
 //! * [`periodic`]: cleanup and statistics.
-//! * [`audit`]: checks the invariants of the history.
+//! * [`audit`]: checks the invariants of the history. [`proof`]: checks them continuously, a few seconds after each
+//!   change.
 
 // The futures of handlers are nested deeper than the default limit.
 #![recursion_limit = "256"]
@@ -11,4 +12,5 @@
 pub mod audit;
 pub mod capability;
 pub mod periodic;
+pub mod proof;
 pub mod recovery;

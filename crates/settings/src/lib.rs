@@ -17,6 +17,7 @@ mod partner;
 mod payments;
 mod plans;
 mod producers;
+mod proof;
 mod reading;
 mod redact;
 mod retention;
@@ -65,6 +66,7 @@ pub use partner::{BreakerConfig, PartnerConfig};
 pub use payments::PaymentsConfig;
 pub use plans::PlansConfig;
 pub use producers::ProducerConfig;
+pub use proof::ProofConfig;
 pub use retention::RetentionConfig;
 pub use scale::ScaleConfig;
 pub use schedule::{ScheduledTask, TaskSchedule, TaskScheduleError};
@@ -119,6 +121,8 @@ pub struct Config {
     pub plans: PlansConfig,
     #[garde(skip)]
     pub schedules: BTreeMap<ScheduledTask, TaskSchedule>,
+    #[garde(dive)]
+    pub proof: ProofConfig,
     #[garde(dive)]
     pub retention: RetentionConfig,
     #[garde(dive)]

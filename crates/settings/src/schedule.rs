@@ -16,16 +16,19 @@ pub enum ScheduledTask {
     Statistics,
     /// Counts the drivers and offers of the last minute.
     Supply,
+    /// Proves the history since the last run.
+    Proof,
 }
 
 impl ScheduledTask {
-    pub const ALL: [Self; 3] = [Self::Cleanup, Self::Statistics, Self::Supply];
+    pub const ALL: [Self; 4] = [Self::Cleanup, Self::Statistics, Self::Supply, Self::Proof];
 
     pub fn name(self) -> &'static str {
         match self {
             Self::Cleanup => "cleanup",
             Self::Statistics => "statistics",
             Self::Supply => "supply",
+            Self::Proof => "proof",
         }
     }
 
@@ -33,7 +36,7 @@ impl ScheduledTask {
     /// when it ends, so the supply log waits for them as long as a statement may take.
     pub fn delay(self) -> Duration {
         match self {
-            Self::Cleanup | Self::Statistics => Duration::ZERO,
+            Self::Cleanup | Self::Statistics | Self::Proof => Duration::ZERO,
             Self::Supply => Duration::from_secs(10),
         }
     }

@@ -26,7 +26,8 @@ use foundation::{
     system::DatabaseClock,
 };
 use maintenance::{
-    audit,
+    audit::{self, InvariantViolation},
+    proof::slice,
     recovery::{rebuild::Rebuild, repair},
 };
 use queue::{RedisConfig, ScriptClock, Store};
@@ -204,9 +205,16 @@ impl TestApp {
         .unwrap()
     }
 
-    /// Returns the violations that the history checker finds.
+    /// Returns the violations that the history checker finds, and those that only the proof finds.
     pub async fn violations(&self) -> Vec<String> {
-        audit::check_history(&self.app.maintenance).await.unwrap().iter().map(ToString::to_string).collect()
+        let mut found = audit::check_history(&self.app.maintenance).await.unwrap();
+        let folded = slice::fold_history(&self.app.maintenance).await.unwrap();
+        let is_new = |v: &InvariantViolation| {
+            !found.iter().any(|known| (known.invariant, &known.subject) == (v.invariant, &v.subject))
+        };
+        let only_folded: Vec<_> = folded.into_iter().filter(is_new).collect();
+        found.extend(only_folded);
+        found.iter().map(ToString::to_string).collect()
     }
 
     /// Asserts that the history checker finds no violation.

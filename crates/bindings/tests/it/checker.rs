@@ -9,6 +9,7 @@ use maintenance::{
         self,
         binding_invariants::{BINDING_INVARIANTS, check_binding_invariants},
     },
+    proof::slice,
     recovery::reconciler,
 };
 use test_support::{ProviderStage, TestApp, secs};
@@ -103,6 +104,8 @@ async fn reported(t: &TestApp) -> BTreeSet<(&'static str, String)> {
     let violations = check_binding_invariants(&t.app.core.db, 50).await.unwrap();
     violations.into_iter().map(|v| (v.invariant, v.subject)).collect()
 }
+
+const PROVEN: &str = "SELECT invariant || ' ' || subject FROM proof_violations WHERE gone_at IS NULL ORDER BY 1";
 
 /// Invariant, the binding or server that violates it, and the SQL that breaks it.
 const BROKEN_IN_SQL: [(&str, &str, &str); 23] = [
@@ -224,8 +227,13 @@ async fn each_broken_invariant_of_bindings_is_reported_and_no_other() {
     for (invariant, subject, how) in BROKEN_IN_SQL {
         t.sql(how).await;
         assert_eq!(reported(&t).await, BTreeSet::from([(invariant, subject.to_owned())]), "{how}");
+        slice::run(&t.app.maintenance).await.unwrap();
+        assert_eq!(t.texts(PROVEN).await, [format!("{invariant} {subject}")], "{how}");
+        t.sql("DELETE FROM proof_violations").await;
         restore(&t).await;
     }
+    slice::run(&t.app.maintenance).await.unwrap();
+    assert_eq!(t.texts(PROVEN).await, Vec::<String>::new());
     t.sql(BROKEN_IN_SQL[0].2).await;
     let violations = audit::check_history(&t.app.maintenance).await.unwrap();
     assert!(violations.iter().any(|v| v.invariant == "cycles_without_gap"), "{violations:?}");

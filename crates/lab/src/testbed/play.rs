@@ -14,7 +14,10 @@ use super::{
     run_dir::RunDir,
 };
 use app::App;
-use maintenance::audit;
+use maintenance::{
+    audit,
+    proof::{slice, violations},
+};
 
 /// Interval between checks of processes and orders.
 const LOOK: Duration = Duration::from_millis(250);
@@ -108,6 +111,9 @@ impl EndedTestbed {
     /// Checks the history and closes the connections. Keeps the logs if there are violations.
     pub(crate) async fn check_history(&mut self) -> anyhow::Result<()> {
         self.violations.extend(audit::check_history(&self.app.maintenance).await?.iter().map(ToString::to_string));
+        self.violations.extend(slice::fold_history(&self.app.maintenance).await?.iter().map(ToString::to_string));
+        let recorded = violations::list_violations(&self.app.core.db).await?;
+        self.violations.extend(recorded.iter().map(|violation| format!("recorded by the proof: {violation}")));
         self.app.core.close().await;
         if !self.violations.is_empty() {
             self.dir.keep_files();

@@ -4,13 +4,14 @@
 //!   bindings.
 //! * [`trail`]: actions of staff, from all tables that store them.
 //! * [`timers`]: every order and binding has its timers, and every dead job has a reason. `waiting_sets`: the waiting
-//!   sets in Redis match the rows.
+//!   sets in Redis match the rows. `slots`: the slots in use are those that jobs hold.
 
 pub mod binding_invariants;
 pub mod invariants;
+pub(crate) mod slots;
 pub mod timers;
 pub mod trail;
-mod waiting_sets;
+pub(crate) mod waiting_sets;
 
 use std::fmt;
 
@@ -49,5 +50,14 @@ pub async fn check_history_within(
     violations.extend(binding_invariants::check_binding_invariants(&maintenance.core.db, max_calls).await?);
     violations.extend(timers::check_timers(&maintenance.core).await?);
     violations.extend(waiting_sets::check_waiting_sets(maintenance).await?);
+    violations.extend(slots::check_slots(&maintenance.core).await?);
     Ok(violations)
 }
+
+/// Invariants that are no query on Postgres alone: name and meaning.
+pub const OTHER_CHECKS: [(&str, &str); 4] = [
+    (timers::MISSING, "Redis has every timer that orders and bindings need"),
+    (timers::NO_REASON, "every dead job has a reason"),
+    (waiting_sets::NAME, "the waiting orders of each area are the same in Redis and Postgres"),
+    (slots::NAME, "the slots in use are those that jobs hold"),
+];

@@ -5,38 +5,46 @@ use std::time::Duration;
 use super::InvariantViolation;
 use crate::recovery::{reconciler::MENDED_WITHIN, repair};
 use foundation::{core::Core, error::ServiceError};
-use queue::{NewJob, store::JobState};
+use queue::{
+    NewJob,
+    store::{JobEntry, JobState},
+};
 
 /// Pause before the second check. A timer may be missing between a commit and its settlement. A timer that is missing
 /// for longer is lost.
 const SECOND_LOOK: Duration = Duration::from_secs(2);
 const PAGE: usize = 1000;
+pub(crate) const MISSING: &str = "no_timer_missing";
+pub(crate) const NO_REASON: &str = "no_dead_job_without_reason";
 
 pub(super) async fn check_timers(core: &Core) -> Result<Vec<InvariantViolation>, ServiceError> {
     let mut violations = Vec::new();
-    violations.extend(list_lost(core).await?.into_iter().map(|job| InvariantViolation {
-        invariant: "no_timer_missing",
-        subject: job.id.to_string(),
-        detail: format!("is not in {}", job.queue),
-    }));
+    violations.extend(list_lost(core).await?.into_iter().map(name_missing));
     for queue in jobs::queues::ALL {
         let mut offset = 0;
         loop {
             let page = core.queue().list_jobs(queue, JobState::Dead, offset, PAGE).await?;
             offset += page.len();
             let done = page.len() < PAGE;
-            let silent = page.into_iter().filter(|job| job.error.as_deref().unwrap_or_default().is_empty());
-            violations.extend(silent.map(|job| InvariantViolation {
-                invariant: "no_dead_job_without_reason",
-                subject: job.id,
-                detail: format!("is dead in {queue} without a stored reason"),
-            }));
+            violations.extend(page.into_iter().filter_map(|job| name_silent(queue, job)));
             if done {
                 break;
             }
         }
     }
     Ok(violations)
+}
+
+fn name_missing(job: NewJob) -> InvariantViolation {
+    let detail = format!("is not in {}", job.queue);
+    InvariantViolation { invariant: MISSING, subject: job.id.to_string(), detail }
+}
+
+/// Returns the violation of a dead job without a stored reason.
+pub(crate) fn name_silent(queue: &str, job: JobEntry) -> Option<InvariantViolation> {
+    let detail = format!("is dead in {queue} without a stored reason");
+    let is_silent = job.error.as_deref().unwrap_or_default().is_empty();
+    is_silent.then_some(InvariantViolation { invariant: NO_REASON, subject: job.id, detail })
 }
 
 /// Returns the timers that are missing in Redis in each of several checks.

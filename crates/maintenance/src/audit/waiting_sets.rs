@@ -4,7 +4,7 @@
 //! lost members. Only a longer difference is a violation. While the sets have no marker, waiting orders are counted in
 //! Postgres, and there is nothing to compare.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use model::ids::{AreaId, ServiceType};
@@ -15,7 +15,7 @@ use crate::capability::Maintenance;
 use areas::admission::waiting;
 use foundation::{core::Core, db, error::ServiceError, redis_keys};
 
-const NAME: &str = "waiting_sets_equal_rows";
+pub(crate) const NAME: &str = "waiting_sets_equal_rows";
 /// Time after which the reconciler has corrected a difference; it covers three comparisons. The reconciler removes a
 /// member that is missing in Postgres if it also found it missing at least a minute earlier.
 const MENDED_WITHIN: TimeDelta = TimeDelta::minutes(5);
@@ -37,21 +37,43 @@ struct WaitingRow {
 
 /// Finds orders that wait only in Postgres, and members that are only in Redis.
 pub(super) async fn check_waiting_sets(maintenance: &Maintenance) -> Result<Vec<InvariantViolation>, ServiceError> {
+    let keys = list_keys(&maintenance.core).await?;
+    check_sets(maintenance, &keys.into_iter().collect::<Vec<_>>()).await
+}
+
+/// Returns the keys of all sets in Redis, and of all sets in which orders in Postgres wait.
+pub(crate) async fn list_keys(core: &Core) -> Result<BTreeSet<String>, ServiceError> {
+    let mut keys = core.store.find_keys(redis_keys::WAITING_SETS, "zset").await?;
+    let waited: Vec<(AreaId, ServiceType)> = sqlx::query_as(
+        "-- sets in which orders wait
+         SELECT area_id, service_type FROM orders WHERE searching AND area_id IS NOT NULL GROUP BY area_id, service_type",
+    )
+    .fetch_all(&core.db)
+    .await?;
+    keys.extend(waited.iter().map(|(area, service_type)| redis_keys::waiting_orders(area, service_type)));
+    Ok(keys)
+}
+
+/// Same as [`check_waiting_sets`], for some sets.
+pub(crate) async fn check_sets(
+    maintenance: &Maintenance,
+    keys: &[String],
+) -> Result<Vec<InvariantViolation>, ServiceError> {
     if !waiting::is_complete(&maintenance.core).await? {
         return Ok(Vec::new());
     }
     // Redis is read first, as in the reconciler. An order that leaves between the two reads looks left over, but has
     // just changed.
     let mut sets = WaitingSets::new();
-    for key in maintenance.core.store.find_keys(redis_keys::WAITING_SETS, "zset").await? {
+    for key in keys {
         let mut range = cmd("ZRANGE");
-        range.arg(&key).arg(0).arg(-1).arg("WITHSCORES");
+        range.arg(key).arg(0).arg(-1).arg("WITHSCORES");
         let members: Vec<(String, i64)> = maintenance.core.store.run_command("members with scores", &range).await?;
-        sets.insert(key, members.into_iter().collect());
+        sets.insert(key.clone(), members.into_iter().collect());
     }
     let (seconds, _): (i64, i64) = maintenance.core.store.run_command("time", &cmd("TIME")).await?;
     let settled_since = db::database_now(&maintenance.core.db).await? - MENDED_WITHIN;
-    let rows = list_waiting_rows(&maintenance.core, settled_since).await?;
+    let rows = list_waiting_rows(&maintenance.core, keys, settled_since).await?;
     // After a flush in between, all members would look missing.
     if !waiting::is_complete(&maintenance.core).await? {
         return Ok(Vec::new());
@@ -101,7 +123,13 @@ fn name_violation(subject: String, detail: String) -> InvariantViolation {
     InvariantViolation { invariant: NAME, subject, detail }
 }
 
-async fn list_waiting_rows(core: &Core, settled_since: DateTime<Utc>) -> Result<Vec<WaitingRow>, sqlx::Error> {
+async fn list_waiting_rows(
+    core: &Core,
+    keys: &[String],
+    settled_since: DateTime<Utc>,
+) -> Result<Vec<WaitingRow>, sqlx::Error> {
+    let (areas, service_types): (Vec<AreaId>, Vec<ServiceType>) =
+        keys.iter().filter_map(|key| redis_keys::parts_of_waiting_set(key)).unzip();
     sqlx::query_as(
         "-- who should be in the waiting sets
          SELECT o.id, o.area_id, o.service_type, coalesce(o.starts_at, o.created_at) AS waits_since,
@@ -112,9 +140,12 @@ async fn list_waiting_rows(core: &Core, settled_since: DateTime<Utc>) -> Result<
                                   NOT IN ('PENDING_JOB_ID', 'ASSIGNED', 'DISPATCHING', 'PENDING')) AS is_settled
          FROM orders o
          WHERE o.searching AND o.area_id IS NOT NULL
+           AND (o.area_id, o.service_type) IN (SELECT * FROM unnest($2::text[], $3::text[]))
            AND o.lifetime_deadline > dispatchq_now()",
     )
     .bind(settled_since)
+    .bind(areas)
+    .bind(service_types)
     .fetch_all(&core.db)
     .await
 }

@@ -4,6 +4,9 @@
 //! Times are bound as parameters instead of evaluating `dispatchq_now()` per row. Each batch takes the oldest rows by
 //! index, so its cost does not grow with the table. If a sweep fails, the others still run, and the job fails at the
 //! end with the names of the failed sweeps. Cleanup also finishes interrupted erasures.
+//!
+//! Orders and steps that the proof of the history has not reached are kept longer, for at most `proof.max_wait`. Other
+//! rows, personal data and erasures never wait for it.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -16,11 +19,12 @@ use crate::{
         binding_sweeps,
         sweeps::{self, TableSweep},
     },
+    proof::{place, violations},
 };
 use desk::privacy;
 use foundation::{core::Core, db, error::ServiceError, work_slice::WorkSlice};
 use queue::store::DeadFilter;
-use settings::RetentionConfig;
+use settings::{RetentionConfig, ScheduledTask};
 
 /// Rows of one statement; few, so that it takes milliseconds.
 const BATCH: i64 = 250;
@@ -132,12 +136,12 @@ enum CleanupStep {
 /// Field of the report to which a step adds.
 type Counter = fn(&mut CleanupReport) -> &mut u64;
 
-/// Returns the steps of a cleanup in order. They depend only on the mode, so that a position stays valid.
-fn list_steps(keep: &RetentionConfig, mode: CleanupMode) -> Vec<(CleanupStep, Counter)> {
+/// Returns the steps of a cleanup in order. Their number depends only on the mode, so that a position stays valid.
+fn list_steps(keep: &RetentionConfig, history: HistoryAges, mode: CleanupMode) -> Vec<(CleanupStep, Counter)> {
     use CleanupStep::{DeadJobs, Erasures, Sweep, Walk};
     let records: Counter = |report| &mut report.records;
     let mut steps: Vec<(CleanupStep, Counter)> =
-        vec![(Walk(&sweeps::ORDERS, keep.orders), |report| &mut report.orders)];
+        vec![(Walk(&sweeps::ORDERS, history.orders), |report| &mut report.orders)];
     steps.push((Sweep(&sweeps::DETAILS, keep.contact), |report| &mut report.details));
     for table in [
         &sweeps::OFFERS,
@@ -152,14 +156,14 @@ fn list_steps(keep: &RetentionConfig, mode: CleanupMode) -> Vec<(CleanupStep, Co
     let keys = Sweep(&sweeps::IDEMPOTENCY_KEYS, RetentionConfig::IDEMPOTENCY_KEYS);
     steps.push((keys, |report| &mut report.idempotency_keys));
     // Kept as long as the history of orders, because these records show the authors of decisions.
-    for table in [
-        &sweeps::AREA_CHANGES,
-        &sweeps::FEED,
-        &sweeps::STAFF_ACTIONS,
-        &sweeps::STAFF_REQUESTS,
-        &binding_sweeps::BINDING_EVENTS,
+    for (table, keep) in [
+        (&sweeps::AREA_CHANGES, keep.events),
+        (&sweeps::FEED, history.steps),
+        (&sweeps::STAFF_ACTIONS, keep.events),
+        (&sweeps::STAFF_REQUESTS, keep.events),
+        (&binding_sweeps::BINDING_EVENTS, keep.events),
     ] {
-        steps.push((Sweep(table, keep.events), records));
+        steps.push((Sweep(table, keep), records));
     }
     steps.push((Walk(&binding_sweeps::TRANSACTIONS, keep.transactions), |report| &mut report.transactions));
     steps.push((Sweep(&binding_sweeps::DELETED_BINDINGS, keep.transactions), |report| &mut report.bindings));
@@ -183,6 +187,7 @@ fn list_steps(keep: &RetentionConfig, mode: CleanupMode) -> Vec<(CleanupStep, Co
         &sweeps::DEAD_LETTERS,
         &sweeps::PLAN_ITEMS,
         &sweeps::PLANS,
+        &sweeps::VIOLATIONS,
     ] {
         steps.push((Sweep(table, keep.records), records));
     }
@@ -206,18 +211,14 @@ pub async fn run_slice(
     from: CleanupPlace,
     slice: WorkSlice,
 ) -> Result<(CleanupReport, Option<CleanupPlace>), ServiceError> {
-    let mut sweeper = TableSweeper {
-        core: &maintenance.core,
-        now: db::database_now(&maintenance.core.db).await?,
-        mode,
-        slice,
-        failed: Vec::new(),
-    };
+    let now = db::database_now(&maintenance.core.db).await?;
+    let history = HistoryAges::load(maintenance, now).await?;
+    let mut sweeper = TableSweeper { core: &maintenance.core, now, mode, slice, failed: Vec::new() };
     let mut report = CleanupReport::default();
     let keep = &maintenance.config.retention;
     let mut next = None;
     let mut row = from.row;
-    for (step, (work, counter)) in list_steps(keep, mode).into_iter().enumerate().skip(from.step) {
+    for (step, (work, counter)) in list_steps(keep, history, mode).into_iter().enumerate().skip(from.step) {
         if step > from.step && slice.is_over() {
             next = Some(CleanupPlace { step, row: None });
             break;
@@ -239,7 +240,34 @@ pub async fn run_slice(
         }
     }
     report.failed = sweeper.failed;
+    if history.is_past_wait && report.orders > 0 && mode == CleanupMode::Remove {
+        violations::record_removal(&maintenance.core.db).await?;
+    }
     Ok((report, next))
+}
+
+/// Ages at which orders and their steps are removed.
+#[derive(Debug, Clone, Copy)]
+struct HistoryAges {
+    orders: Duration,
+    steps: Duration,
+    /// Whether orders are removed that are not proven, because cleanup has waited for `proof.max_wait`.
+    is_past_wait: bool,
+}
+
+impl HistoryAges {
+    /// Reads how far the history is proven. Without the periodic proof, nothing waits.
+    async fn load(maintenance: &Maintenance, now: DateTime<Utc>) -> Result<Self, sqlx::Error> {
+        let (keep, max_wait) = (&maintenance.config.retention, maintenance.config.proof.max_wait);
+        if !maintenance.config.schedules.contains_key(&ScheduledTask::Proof) {
+            return Ok(Self { orders: keep.orders, steps: keep.events, is_past_wait: false });
+        }
+        let proven_at = place::load_place(&maintenance.core.db).await?.proven_at;
+        let unproven = (now - proven_at).to_std().unwrap_or_default();
+        let wait = |keep: Duration| unproven.clamp(keep, keep + max_wait);
+        let is_past_wait = unproven > keep.orders + max_wait;
+        Ok(Self { orders: wait(keep.orders), steps: wait(keep.events), is_past_wait })
+    }
 }
 
 /// Sweeps one table after the other.

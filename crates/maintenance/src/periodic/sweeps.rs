@@ -13,7 +13,7 @@ pub struct TableSweep {
 }
 
 /// All sweeps; public for tests of their query plans.
-pub const SWEEPS: [&TableSweep; 29] = [
+pub const SWEEPS: [&TableSweep; 30] = [
     &ORDERS,
     &DETAILS,
     &OFFERS,
@@ -43,6 +43,7 @@ pub const SWEEPS: [&TableSweep; 29] = [
     &EXPIRED_DEAD_LETTERS,
     &PLAN_ITEMS,
     &PLANS,
+    &VIOLATIONS,
 ];
 
 // Selects closed orders that owe no refund, by the index `orders_closed`. The list of statuses excludes any status that is
@@ -344,4 +345,14 @@ pub(super) const PLANS: TableSweep = TableSweep {
                  WHERE state <> 'RUNNING' AND created_at < $1
                    AND (SELECT i.subject_id FROM plan_items i WHERE i.plan_id = p.id LIMIT 1) IS NULL
                  ORDER BY created_at LIMIT $2)",
+};
+
+// An open violation is seen again while its subject exists.
+pub(super) const VIOLATIONS: TableSweep = TableSweep {
+    what: "violations of the history",
+    count: "-- count old violations
+            SELECT count(*) FROM proof_violations WHERE seen_at < $1",
+    remove: "-- remove old violations
+             DELETE FROM proof_violations WHERE id IN (
+                 SELECT id FROM proof_violations WHERE seen_at < $1 ORDER BY seen_at LIMIT $2)",
 };

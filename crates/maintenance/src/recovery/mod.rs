@@ -8,7 +8,7 @@
 
 mod earliest;
 pub mod overdue;
-mod pages;
+pub(crate) mod pages;
 pub mod rebuild;
 pub mod reconciler;
 pub mod repair;

@@ -11,6 +11,7 @@ use model::{
     messages::{MessageSubject, SubjectColumns},
     order::{BookingState, OrderDeadlines, PendingAlert},
 };
+use serde::{Deserialize, Serialize};
 use sqlx::{FromRow, Row, postgres::PgRow};
 use uuid::Uuid;
 
@@ -26,23 +27,27 @@ const ORDERS_PAGE: i64 = 5000;
 /// Open orders that one statement searches for overdue ones. Deadlines change at every step, so there is no index on
 /// them.
 pub(super) const STRETCH: i64 = 2000;
+/// Open orders of one page of a sample.
+const SAMPLE: i64 = 1000;
 /// Delay after which a timer counts as lost, because it should have fired.
 pub(super) const OVERDUE: Duration = Duration::from_secs(3);
 
 /// Timers that a run reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum RepairScope {
+pub(crate) enum RepairScope {
     /// All timers: Redis has lost its data.
     All,
     /// Timers of rows with a timer that should have fired.
     Overdue,
     /// Timers of rows with a timer that is due within this time.
     DueWithin(Duration),
+    /// All timers, in small pages that several calls read.
+    Sample,
 }
 
 /// A job that a row must have, and its due time from the row.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct RowTimer {
+pub(crate) struct RowTimer {
     pub job: NewJob,
     pub due: DateTime<Utc>,
 }
@@ -66,7 +71,7 @@ impl From<PlanTimer> for RowTimer {
 }
 
 /// One page of rows, and the timers that they must have.
-pub(super) struct TimerPage {
+pub(crate) struct TimerPage {
     pub rows: u64,
     pub timers: Vec<RowTimer>,
 }
@@ -78,7 +83,7 @@ impl TimerPage {
         Self { rows: timers.len() as u64, timers }
     }
 
-    pub(super) fn into_jobs(self) -> Vec<NewJob> {
+    pub(crate) fn into_jobs(self) -> Vec<NewJob> {
         self.timers.into_iter().map(|timer| timer.job).collect()
     }
 }
@@ -86,7 +91,7 @@ impl TimerPage {
 /// Iteration over the sources of timers: open orders, bookings that wait for the partner, refunds that wait for the
 /// payment service, pending callbacks, undelivered messages, bindings, UNRESOLVED transactions, running plans, and
 /// unacknowledged alerts.
-pub(super) struct TimerPages {
+pub(crate) struct TimerPages {
     scope: RepairScope,
     cursor: TimerCursor,
     /// Position before the latest page.
@@ -94,8 +99,8 @@ pub(super) struct TimerPages {
 }
 
 /// Position in each source; `None`: the source was read to its end.
-#[derive(Clone)]
-struct TimerCursor {
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct TimerCursor {
     orders_after: Option<String>,
     bookings_after: Option<(String, i32)>,
     refunds_after: Option<String>,
@@ -107,9 +112,9 @@ struct TimerCursor {
     alerts_after: i64,
 }
 
-impl TimerPages {
-    pub(super) fn new(scope: RepairScope) -> Self {
-        let cursor = TimerCursor {
+impl Default for TimerCursor {
+    fn default() -> Self {
+        Self {
             orders_after: Some(String::new()),
             bookings_after: Some((String::new(), 0)),
             refunds_after: Some(String::new()),
@@ -119,11 +124,26 @@ impl TimerPages {
             unresolved_after: Some((DateTime::UNIX_EPOCH, String::new(), 0)),
             plans_after: Some(PlanId::from_uuid(Uuid::nil())),
             alerts_after: 0,
-        };
+        }
+    }
+}
+
+impl TimerPages {
+    pub(super) fn new(scope: RepairScope) -> Self {
+        Self::from_cursor(scope, TimerCursor::default())
+    }
+
+    /// Returns the pages after a position.
+    pub(crate) fn from_cursor(scope: RepairScope, cursor: TimerCursor) -> Self {
         Self { scope, page_began: cursor.clone(), cursor }
     }
 
-    pub(super) async fn read_again(&self, core: &Core) -> Result<Option<TimerPage>, sqlx::Error> {
+    /// Returns the position after the latest page.
+    pub(crate) fn into_cursor(self) -> TimerCursor {
+        self.cursor
+    }
+
+    pub(crate) async fn read_again(&self, core: &Core) -> Result<Option<TimerPage>, sqlx::Error> {
         let mut again =
             Self { scope: self.scope, cursor: self.page_began.clone(), page_began: self.page_began.clone() };
         again.next_page(core).await
@@ -138,18 +158,27 @@ impl TimerPages {
     /// Returns the minimum seconds since a row's time; a negative value includes future times.
     fn overdue_secs(&self) -> Option<f64> {
         match self.scope {
-            RepairScope::All => None,
+            RepairScope::All | RepairScope::Sample => None,
             RepairScope::Overdue => Some(OVERDUE.as_secs_f64()),
             RepairScope::DueWithin(time) => Some(-time.as_secs_f64()),
         }
     }
 
-    pub(super) async fn next_page(&mut self, core: &Core) -> Result<Option<TimerPage>, sqlx::Error> {
+    /// Returns the number of orders that one statement reads.
+    fn orders_at_once(&self) -> i64 {
+        match self.scope {
+            RepairScope::All | RepairScope::DueWithin(_) => ORDERS_PAGE,
+            RepairScope::Overdue => STRETCH,
+            RepairScope::Sample => SAMPLE,
+        }
+    }
+
+    pub(crate) async fn next_page(&mut self, core: &Core) -> Result<Option<TimerPage>, sqlx::Error> {
         while let Some(after) = self.take_place(|cursor| cursor.orders_after.take()) {
             let rows = sqlx::query(include_str!("next_page.sql"))
                 .bind(after)
                 .bind(self.overdue_secs())
-                .bind(if self.scope == RepairScope::Overdue { STRETCH } else { ORDERS_PAGE })
+                .bind(self.orders_at_once())
                 .fetch_all(&core.db)
                 .await?;
             // There is at least one row, which has the position of the next page.

@@ -10,7 +10,7 @@ const TABLES: [&str; 8] =
     ["orders", "order_feed", "offers", "bookings", "order_events", "outbox", "outbox_attempts", "alerts"];
 
 /// Creates orders with every final state and removes the constraints that would prevent broken rows.
-async fn history_to_break() -> TestApp {
+pub(crate) async fn history_to_break() -> TestApp {
     let t = TestApp::start().await;
     t.order_of("PAID", "RIDE", "PAID").await;
     t.order_of("UNPAID", "RIDE", "UNPAID").await;
@@ -43,7 +43,7 @@ async fn history_to_break() -> TestApp {
     t
 }
 
-async fn restore(t: &TestApp) {
+pub(crate) async fn restore(t: &TestApp) {
     t.sql(
         "TRUNCATE orders, order_details, order_feed, rankings, offers, bookings, payment_events, order_events, outbox, outbox_attempts, outbox_replays, alerts, refunds",
     )
@@ -54,12 +54,12 @@ async fn restore(t: &TestApp) {
 }
 
 /// Returns the distinct violations: invariant and subject.
-async fn reported(t: &TestApp) -> BTreeSet<(&'static str, String)> {
+pub(crate) async fn reported(t: &TestApp) -> BTreeSet<(&'static str, String)> {
     audit::check_history(&t.app.maintenance).await.unwrap().into_iter().map(|v| (v.invariant, v.subject)).collect()
 }
 
 /// Invariant, the order that breaks it, and the statement.
-const BROKEN_IN_SQL: [(&str, &str, &str); 26] = [
+pub(crate) const BROKEN_IN_SQL: [(&str, &str, &str); 26] = [
     (
         "legal_transitions",
         "DONE",

@@ -19,6 +19,9 @@ const MORE: &str = "
     INSERT INTO outbox_replays (outbox_id, at, actor) SELECT id, created_at, 'x' FROM outbox;
     INSERT INTO idempotency_keys (holder_id, key, request_hash, work_id, created_at)
         VALUES (gen_random_uuid(), 'young', '', gen_random_uuid(), dispatchq_now() - interval '23 hours');
+    INSERT INTO proof_violations (invariant, subject, detail, step, found_at, seen_at)
+        SELECT 'unbroken_chain', n::text, 'x', 0, at, at
+        FROM generate_series(1, 2) n, LATERAL (SELECT dispatchq_now() - n * interval '20 days' AS at) a;
     INSERT INTO desk_takes (order_id, taken_by, ends_at) VALUES ('young', 'x', dispatchq_now() + interval '1 minute')";
 
 const ORDERS: &str = "closed_at < dispatchq_now() - interval '365 days' AND payment_status = 'UNPAID'";
@@ -29,7 +32,7 @@ const MESSAGES: &str =
     "{of order} OR created_at < dispatchq_now() - interval '30 days' AND (kind = 'OFFER' OR binding_id IS NOT NULL)";
 
 /// Tables with the rows that cleanup removes. The days are those of `[retention]`.
-const LEAVING: [(&str, &str); 39] = [
+const LEAVING: [(&str, &str); 40] = [
     ("admission_audit", "at < dispatchq_now() - interval '400 days'"),
     ("admission_counts", "hour < dispatchq_now() - interval '30 days'"),
     ("alerts", "{of order} OR binding_id IS NOT NULL AND raised_at < dispatchq_now() - interval '30 days'"),
@@ -59,6 +62,7 @@ const LEAVING: [(&str, &str); 39] = [
         "plan_id IN (SELECT id FROM plans WHERE state <> 'RUNNING' AND created_at < dispatchq_now() - interval '30 days')",
     ),
     ("plans", "state <> 'RUNNING' AND created_at < dispatchq_now() - interval '30 days'"),
+    ("proof_violations", "seen_at < dispatchq_now() - interval '30 days'"),
     ("queue_snapshots", "at < dispatchq_now() - interval '30 days'"),
     ("rankings", "at < dispatchq_now() - interval '30 days'"),
     ("reconcile_log", "at < dispatchq_now() - interval '30 days'"),
@@ -76,7 +80,7 @@ const LEAVING: [(&str, &str); 39] = [
 ];
 
 /// Tables that do not grow with orders, requests or time.
-const STAYING: [(&str, &str); 22] = [
+const STAYING: [(&str, &str); 23] = [
     ("_sqlx_migrations", "a row for each migration"),
     ("admission_flag", "one row"),
     ("admission_revision", "one row"),
@@ -93,6 +97,7 @@ const STAYING: [(&str, &str); 22] = [
     ("partner_alerts", "one for each partner"),
     ("partner_settings", "one for each partner"),
     ("paused_queues", "one for each queue"),
+    ("proof_place", "one row"),
     ("provider_servers", "as many as operators make"),
     ("service_types", "one for each of the configuration"),
     ("shard_generations", "one for each time an operator changes their number"),

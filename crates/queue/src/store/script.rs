@@ -62,6 +62,7 @@ scripts! {
     PARK "": "lib" "slots" "place" "park";
     SLOT_STATS " flags=no-writes": "lib" "slots" "slot_stats";
     LIST_SLOTS " flags=no-writes": "lib" "slots" "list_slots";
+    COMPARE_SLOTS " flags=no-writes": "lib" "slots" "compare_slots";
     BREAKER " flags=allow-oom": "breaker";
     HEARTBEAT " flags=allow-oom": "heartbeat";
     PUBLISH_HORIZON " flags=allow-oom": "publish_horizon";

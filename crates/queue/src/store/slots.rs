@@ -14,7 +14,7 @@ use super::{
     client::{QueueNumbers, Store, encode_envelope},
     ended_slots::EndedSlots,
     error::StoreError,
-    script::{LIST_SLOTS, NamedScript, PARK, RELEASE_SLOTS, RESTORE_SLOTS, SET_SLOT_LIMITS, SLOT_STATS},
+    script::{COMPARE_SLOTS, LIST_SLOTS, NamedScript, PARK, RELEASE_SLOTS, RESTORE_SLOTS, SET_SLOT_LIMITS, SLOT_STATS},
 };
 use crate::job::{JobId, NewJob, round_up_ms};
 
@@ -252,6 +252,14 @@ impl Store {
             reserved,
         });
         Ok(holders.collect())
+    }
+
+    /// Compares the records of slots with each other. Returns the job, group or own name of each difference, and a text.
+    /// Returns nothing if more than `most` jobs hold slots; at most 5,000 are compared.
+    pub async fn compare_slots(&self, most: usize) -> Result<Vec<(String, String)>, StoreError> {
+        let mut call = self.job_script(&COMPARE_SLOTS, []);
+        call.push_arg(most);
+        self.run_idempotent(&call).await
     }
 }
 

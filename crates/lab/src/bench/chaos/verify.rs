@@ -10,7 +10,10 @@ use sqlx::types::Json;
 use super::claims::ClientClaims;
 use crate::bench::receivers::{ALERTS, MessageReceivers, OFFERS};
 use foundation::db::Pool;
-use maintenance::audit;
+use maintenance::{
+    audit,
+    proof::{slice, violations},
+};
 use model::messages::{PARTNER_REFUSES_KEY, STATUS_UPDATE_FAILED, TIMER_DEAD};
 use queue::store::JobState;
 
@@ -83,9 +86,12 @@ pub(in crate::bench) async fn verify_history(
     maintenance: &Maintenance,
     judges_time: bool,
 ) -> anyhow::Result<Vec<String>> {
-    let found = audit::check_history(maintenance).await?;
+    let mut found = audit::check_history(maintenance).await?;
+    found.extend(slice::fold_history(maintenance).await?);
     let found = found.iter().filter(|violation| judges_time || violation.invariant != ENDED_IN_TIME);
-    Ok(found.map(ToString::to_string).collect())
+    let recorded = violations::list_violations(&maintenance.core.db).await?;
+    let recorded = recorded.iter().filter(|violation| judges_time || violation.invariant != ENDED_IN_TIME);
+    Ok(found.map(ToString::to_string).chain(recorded.map(|v| format!("recorded by the proof: {v}"))).collect())
 }
 
 /// Returns sessions that stay in a transaction while everything is at rest.

@@ -1,20 +1,19 @@
 WITH tries AS (
-    SELECT c.binding_id, c.cycle, c.call_no, c.at, e.at AS ended_at,
+    SELECT c.binding_id, c.cycle, c.call_no, e.at AS ended_at,
+           lead(c.call_no) OVER calls AS next_no, lead(c.at) OVER calls AS next_at,
            e.result NOT IN ('lost', 'late_refused', 'throttled', 'unavailable', 'unreachable') AS has_outcome
     FROM audit_provider_calls c
     LEFT JOIN audit_provider_calls e
         ON e.binding_id = c.binding_id AND e.cycle = c.cycle AND e.call_no = c.call_no AND e.part = 'end'
-    WHERE c.part = 'claim' AND c.action = 'otp')
-SELECT a.binding_id, 'call ' || b.call_no || ' of cycle ' || a.cycle || ' sends the OTP that call ' || a.call_no
+    WHERE c.part = 'claim' AND c.action = 'otp'
+    WINDOW calls AS (PARTITION BY c.binding_id, c.cycle ORDER BY c.call_no))
+SELECT a.binding_id, 'call ' || a.next_no || ' of cycle ' || a.cycle || ' sends the OTP that call ' || a.call_no
        || ' had used up'
 FROM tries a
-CROSS JOIN LATERAL (SELECT call_no, at FROM tries b
-                    WHERE b.binding_id = a.binding_id AND b.cycle = a.cycle AND b.call_no > a.call_no
-                    ORDER BY b.call_no LIMIT 1) b
-WHERE a.has_outcome
+WHERE a.has_outcome AND a.next_no IS NOT NULL
   AND NOT EXISTS (SELECT 1 FROM audit_binding_events s
                   WHERE s.binding_id = a.binding_id AND s.kind = 'otp_submitted'
-                    AND s.at BETWEEN a.ended_at AND b.at)
+                    AND s.at BETWEEN a.ended_at AND a.next_at)
   -- only as far back as the binding's history
   AND EXISTS (SELECT 1 FROM audit_binding_events s WHERE s.binding_id = a.binding_id AND s.at <= a.ended_at)
 UNION ALL

@@ -5,11 +5,11 @@ FROM (SELECT t.binding_id, t.cycle,
       WHERE t.cycle > b.removed_through) c
 WHERE cycle <> before + 1
 UNION ALL
-SELECT b.binding_id, 'has started ' || b.cycle || ' cycles and the last header is of cycle ' || last
+SELECT b.binding_id, 'has started ' || b.cycle || ' cycles and the last header is of cycle '
+       || greatest(coalesce(t.last, 0), b.removed_through)
 FROM audit_bindings b
-CROSS JOIN LATERAL (SELECT greatest(coalesce(max(t.cycle), 0), b.removed_through) AS last
-                    FROM audit_transactions t WHERE t.binding_id = b.binding_id) t
-WHERE last <> b.cycle
+LEFT JOIN (SELECT binding_id, max(cycle) AS last FROM audit_transactions GROUP BY binding_id) t USING (binding_id)
+WHERE greatest(coalesce(t.last, 0), b.removed_through) <> b.cycle
 UNION ALL
 SELECT DISTINCT t.binding_id, 'has transactions but is not a binding' FROM audit_transactions t
 WHERE NOT EXISTS (SELECT 1 FROM audit_bindings b WHERE b.binding_id = t.binding_id)

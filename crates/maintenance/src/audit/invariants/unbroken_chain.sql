@@ -7,6 +7,5 @@ WHERE from_status IS DISTINCT FROM before
 UNION ALL
 SELECT o.order_id, 'is ' || o.status || ' but its history ends in ' || coalesce(e.to_status, 'nothing')
 FROM audit_orders o
-LEFT JOIN LATERAL (SELECT to_status FROM audit_events e WHERE e.order_id = o.order_id
-                   ORDER BY seq DESC LIMIT 1) e ON true
+LEFT JOIN (SELECT DISTINCT ON (order_id) order_id, to_status FROM audit_events ORDER BY order_id, seq DESC) e USING (order_id)
 WHERE e.to_status IS DISTINCT FROM o.status

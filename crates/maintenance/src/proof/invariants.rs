@@ -1,0 +1,156 @@
+//! Runs the queries of `check history` on the rows of a scope. The texts of the queries are the same. In front of them,
+//! a `WITH` clause hides each table and view by its rows of the scope, which are read once for all invariants.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, LazyLock},
+};
+
+use chrono::{DateTime, TimeDelta, Utc};
+use sqlx::AssertSqlSafe;
+
+use super::scope::SliceScope;
+use crate::audit::{
+    InvariantViolation,
+    binding_invariants::BINDING_INVARIANTS,
+    invariants::{HistoryInvariant, INVARIANTS, LEGAL_TRANSITIONS, allowed_transitions},
+};
+use foundation::db::Pool;
+
+/// Subjects that one statement checks.
+const CHUNK: usize = 1000;
+/// The statement that reads the feed runs alone. It assigns a transaction id, and the horizon of the feed waits while
+/// it runs.
+const OF_FEED: [&str; 1] = ["readable_in_feed"];
+/// This invariant compares calls of all bindings.
+const OF_LATEST_CALLS: [&str; 1] = ["calls_within_limits"];
+/// Age of the oldest transactions whose calls are compared.
+const CALL_AGE: TimeDelta = TimeDelta::hours(1);
+
+static ORDERS: LazyLock<Arc<str>> = LazyLock::new(|| {
+    let checked = INVARIANTS.into_iter().filter(|invariant| !OF_FEED.contains(&invariant.name));
+    combine(
+        "check orders in scope",
+        include_str!("orders_in_scope.sql"),
+        [LEGAL_TRANSITIONS].into_iter().chain(checked),
+    )
+});
+static FEED: LazyLock<Arc<str>> = LazyLock::new(|| {
+    combine("check feed", "", INVARIANTS.into_iter().filter(|invariant| OF_FEED.contains(&invariant.name)))
+});
+static BINDINGS: LazyLock<Arc<str>> = LazyLock::new(|| {
+    let checked = BINDING_INVARIANTS.into_iter().filter(|invariant| !OF_LATEST_CALLS.contains(&invariant.name));
+    combine("check bindings in scope", include_str!("bindings_in_scope.sql"), checked)
+});
+static CALLS: LazyLock<Arc<str>> = LazyLock::new(|| {
+    let checked = BINDING_INVARIANTS.into_iter().filter(|invariant| OF_LATEST_CALLS.contains(&invariant.name));
+    combine("check latest calls", include_str!("calls_in_scope.sql"), checked)
+});
+
+/// Returns one statement with this name that runs these invariants on the rows that `scope` selects.
+fn combine(statement: &str, scope: &str, invariants: impl Iterator<Item = HistoryInvariant>) -> Arc<str> {
+    let parts = invariants.map(|invariant| {
+        let HistoryInvariant { name, query, .. } = invariant;
+        format!("SELECT '{name}' AS invariant, v.subject, v.detail FROM (\n{query}\n) AS v (subject, detail)")
+    });
+    let checks = parts.collect::<Vec<_>>().join("\nUNION ALL\n");
+    format!("-- {statement}\n{scope}{checks}").into()
+}
+
+/// Returns the query with this name.
+fn find_invariant(name: &str) -> Option<HistoryInvariant> {
+    let known = [LEGAL_TRANSITIONS].into_iter().chain(INVARIANTS).chain(BINDING_INVARIANTS);
+    known.into_iter().find(|invariant| invariant.name == name)
+}
+
+/// Returns whether the subjects of this invariant are bindings.
+pub(super) fn is_of_bindings(name: &str) -> bool {
+    BINDING_INVARIANTS.iter().any(|invariant| invariant.name == name)
+}
+
+/// Runs all invariants on the rows of a scope. `max_calls` is the maximum number of open calls in total.
+pub(super) async fn check_scope(
+    db: &Pool,
+    scope: &SliceScope,
+    max_calls: u32,
+    now: DateTime<Utc>,
+) -> Result<Vec<InvariantViolation>, sqlx::Error> {
+    let mut rows = sqlx::query_as(AssertSqlSafe(FEED.clone())).fetch_all(db).await?;
+    for chunk in chunks(&scope.orders) {
+        rows.extend(check_orders(db, &chunk, &[]).await?);
+    }
+    if !scope.rivals.is_empty() || !scope.messages.is_empty() {
+        let rivals: Vec<&str> = scope.rivals.iter().map(String::as_str).collect();
+        rows.extend(check_orders(db, &rivals, &scope.messages).await?);
+    }
+    for chunk in chunks(&scope.bindings) {
+        let check = sqlx::query_as(AssertSqlSafe(BINDINGS.clone())).bind(i64::from(max_calls));
+        rows.extend(check.bind(chunk).fetch_all(db).await?);
+    }
+    let calls = sqlx::query_as(AssertSqlSafe(CALLS.clone())).bind(i64::from(max_calls));
+    rows.extend(calls.bind(now - CALL_AGE).fetch_all(db).await?);
+    Ok(merge_rows(rows))
+}
+
+fn chunks(subjects: &BTreeSet<String>) -> impl Iterator<Item = Vec<&str>> {
+    let subjects: Vec<&str> = subjects.iter().map(String::as_str).collect();
+    let chunks: Vec<Vec<&str>> = subjects.chunks(CHUNK).map(<[&str]>::to_vec).collect();
+    chunks.into_iter()
+}
+
+/// Invariant, subject and detail.
+type Row = (String, String, String);
+
+/// Checks orders. Their events are read from the day on which the first of them was created. An id without an order may
+/// have events of any day.
+async fn check_orders(db: &Pool, ids: &[&str], messages: &[i64]) -> Result<Vec<Row>, sqlx::Error> {
+    let created: Vec<(String, DateTime<Utc>)> = sqlx::query_as(
+        "-- first day of orders
+         SELECT id, created_at FROM orders WHERE id = ANY ($1)",
+    )
+    .bind(ids)
+    .fetch_all(db)
+    .await?;
+    let since = created.iter().map(|(_, at)| *at - TimeDelta::days(1)).min().unwrap_or(DateTime::UNIX_EPOCH);
+    let known: BTreeSet<&str> = created.iter().map(|(id, _)| id.as_str()).collect();
+    let unknown: Vec<&str> = ids.iter().copied().filter(|id| !known.contains(id)).collect();
+    let mut rows = check_orders_since(db, ids, since, messages).await?;
+    if !unknown.is_empty() && since > DateTime::UNIX_EPOCH {
+        rows.retain(|(_, subject, _)| !unknown.contains(&subject.as_str()));
+        rows.extend(check_orders_since(db, &unknown, DateTime::UNIX_EPOCH, &[]).await?);
+    }
+    Ok(rows)
+}
+
+async fn check_orders_since(
+    db: &Pool,
+    ids: &[&str],
+    since: DateTime<Utc>,
+    messages: &[i64],
+) -> Result<Vec<Row>, sqlx::Error> {
+    sqlx::query_as(AssertSqlSafe(ORDERS.clone()))
+        // A generic plan would lock every day of the history.
+        .persistent(false)
+        .bind(allowed_transitions())
+        .bind(ids)
+        .bind(since)
+        .bind(messages)
+        .fetch_all(db)
+        .await
+}
+
+/// Returns one violation for each invariant and subject.
+fn merge_rows(rows: Vec<Row>) -> Vec<InvariantViolation> {
+    let mut merged: BTreeMap<(&'static str, String), String> = BTreeMap::new();
+    for (invariant, subject, detail) in rows {
+        let Some(invariant) = find_invariant(&invariant) else { continue };
+        let text = merged.entry((invariant.name, subject)).or_default();
+        if text.is_empty() {
+            *text = detail;
+        } else {
+            *text = format!("{text}; {detail}");
+        }
+    }
+    let violation = |((invariant, subject), detail)| InvariantViolation { invariant, subject, detail };
+    merged.into_iter().map(violation).collect()
+}
