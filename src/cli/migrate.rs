@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use super::output;
 use foundation::db::{self, history_days};
+use maintenance::proof::violations;
 use settings::Config;
 
 #[derive(Debug, clap::Args)]
@@ -29,6 +30,10 @@ impl Args {
         db::migrate_schema(&pool).await?;
         orders::service_types::publish(&pool, &config).await?;
         println!("The schema is up to date.");
+        let open = violations::count_open(&pool).await?;
+        if open > 0 {
+            eprintln!("Warning: the history has {open} open violations. See: dispatchq check status");
+        }
         Ok(ExitCode::SUCCESS)
     }
 

@@ -7,6 +7,7 @@
 //! * `sign_in`, `orders`, `order_form`, `fleet`, `keys`: sign-in, and actions of dispatchers, support, operators and
 //!   admins.
 //! * `plans`: a plan that outlives the processes which execute it.
+//! * `proof`: a violation of the history, opened from the header.
 //! * `pages`: every page, empty and with data, light, dark and on a phone.
 //! * `refusals`: requests refused to a viewer and to another site. `outage`: a page recovers when `serve` restarts.
 //! * `screenshots`: pictures for docs/CONSOLE.md, taken on request.
@@ -22,6 +23,7 @@ mod outage;
 mod pages;
 mod person;
 mod plans;
+mod proof;
 mod refusals;
 mod screenshots;
 mod sign_in;

@@ -11,6 +11,7 @@ mod first_use;
 mod operator;
 mod outbox;
 mod people;
+mod proof;
 mod remote;
 
 use std::path::Path;

@@ -23,6 +23,7 @@ mod outages;
 mod partner_sim;
 mod pooler;
 mod postgres;
+mod proof;
 mod redis;
 mod replay_admission;
 mod run;

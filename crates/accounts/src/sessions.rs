@@ -7,7 +7,7 @@
 use std::{net::IpAddr, time::Duration};
 
 use chrono::{DateTime, Utc};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use sqlx::types::Json;
@@ -38,6 +38,19 @@ pub struct ConsoleSession {
     pub is_stale: bool,
     /// Queues that operators have paused. Every console page shows them; here they need no extra statement.
     pub paused_queues: Json<Vec<PausedQueue>>,
+    /// How far the history is proven. Every console page shows it.
+    pub proof: Json<ProofGlance>,
+}
+
+/// How far the history is proven.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+pub struct ProofGlance {
+    /// Number of the last proven step of the feed.
+    pub event: u64,
+    /// Time in seconds since which steps are not proven.
+    pub lag_s: f64,
+    /// Open violations; at most 1,000 are counted.
+    pub open: u64,
 }
 
 /// Returns 256 random bits as text that fits into a cookie.
@@ -117,7 +130,11 @@ pub async fn find_session(db: &Pool, token: &str) -> Result<Option<ConsoleSessio
         "-- find session
          SELECT s.id AS session_id, k.id, k.name, k.role, k.driver_id, k.holder_id, k.created_at, k.revoked_at,
                 s.last_seen_at < t.now - $4 * interval '1 second' AS is_stale,
-                coalesce((SELECT jsonb_agg(p ORDER BY p.queue) FROM paused_queues p), '[]') AS paused_queues
+                coalesce((SELECT jsonb_agg(p ORDER BY p.queue) FROM paused_queues p), '[]') AS paused_queues,
+                (SELECT jsonb_build_object(
+                     'event', p.event, 'lag_s', greatest(extract(epoch FROM t.now - p.proven_at), 0),
+                     'open', (SELECT count(*) FROM (SELECT 1 FROM proof_violations WHERE gone_at IS NULL LIMIT 1000) v))
+                 FROM proof_place p) AS proof
          FROM (SELECT dispatchq_now() AS now) t, console_sessions s JOIN valid_api_keys k ON k.id = s.key_id AND k.role = s.role
          WHERE s.sha256 = $1 AND s.ended_at IS NULL AND s.last_seen_at > t.now - $2 * interval '1 second'
            AND s.created_at > t.now - $3 * interval '1 second'",

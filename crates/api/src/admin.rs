@@ -4,6 +4,7 @@
 //! * [`outbox`]: outbox messages, and replay of dead ones.
 //! * [`keys`]: API keys. [`users`]: staff who receive messages. [`sessions`]: sessions of the console.
 //! * [`shards`]: the shards of the queue. [`upkeep`]: reconciliation, cleanup and the history check.
+//! * [`proof`]: the continuous proof of the history.
 //! * [`erasures`]: erasure of personal data.
 //! * [`audit`]: the audit trail of staff actions.
 
@@ -14,6 +15,7 @@ mod examples;
 pub(crate) mod keys;
 pub(crate) mod living_jobs;
 pub(crate) mod outbox;
+pub(crate) mod proof;
 pub(crate) mod queues;
 pub(crate) mod sessions;
 pub(crate) mod shards;

@@ -141,6 +141,7 @@ fn sheddable_routes() -> OpenApiRouter<App> {
         .nest("/api/v1/admin/reconciliation", admin::upkeep::reconciliation_routes())
         .nest("/api/v1/admin/cleanup", admin::upkeep::cleanup_routes())
         .nest("/api/v1/admin/history-check", admin::upkeep::history_routes())
+        .nest("/api/v1/admin/proof", admin::proof::routes())
         .nest("/api/v1/admin/erasures", admin::erasures::routes())
         .nest("/api/v1/transactions", bindings::transaction_routes())
 }

@@ -13,7 +13,7 @@ use areas::capability::Areas;
 use axum::{extract::State, http::header::CONTENT_TYPE, response::IntoResponse};
 use chrono::TimeDelta;
 use foundation::core::Core;
-use metrics::{describe_gauge, gauge};
+use metrics::{counter, describe_gauge, gauge};
 use metrics_exporter_prometheus::PrometheusHandle;
 use model::admission::decide::AreaRefusal;
 use parking_lot::Mutex;
@@ -32,9 +32,13 @@ use desk::reports::{
     recent_census,
 };
 use foundation::db::{self, history_days};
-use maintenance::recovery::shards;
+use maintenance::{
+    proof::{status, violations},
+    recovery::shards,
+};
 use model::{ids::ServiceType, order::OrderStatus};
 use queue::store::StoreError;
+use settings::ScheduledTask;
 
 /// Timeout for reading the clocks. A slower answer is too inaccurate.
 const CLOCK_TIMEOUT: Duration = Duration::from_millis(500);
@@ -73,7 +77,8 @@ pub(super) async fn render_metrics(
         set_alert_gauges(&app.core),
         set_route_gauges(&app),
         binding_gauges::set_binding_gauges(&app.core),
-        history_days(&app.core)
+        history_days(&app.core),
+        set_proof_metrics(&app)
     );
     ([(CONTENT_TYPE, FORMAT)], handle.render())
 }
@@ -279,4 +284,18 @@ async fn set_route_gauges(app: &App) {
 async fn history_days(core: &Core) {
     let days = with_timeout(history_days::count_ahead(&core.db)).await;
     gauge!("dispatchq_history_days_ahead").set(as_gauge(days));
+}
+
+/// Sets how far the history is proven, and the violations so far. Without the periodic proof, the lag is unknown.
+async fn set_proof_metrics(app: &App) {
+    let db = &app.core.db;
+    let is_running = app.config.schedules.contains_key(&ScheduledTask::Proof);
+    let (status, counted) =
+        tokio::join!(with_timeout(status::read_status(db)), with_timeout(violations::count_by_invariant(db)));
+    let status = status.filter(|_| is_running);
+    gauge!("dispatchq_proof_lag_events").set(as_gauge(status.as_ref().map(|s| s.lag_events.unsigned_abs())));
+    gauge!("dispatchq_proof_lag_seconds").set(status.map_or(f64::NAN, |s| s.lag_seconds));
+    for (invariant, count) in counted.unwrap_or_default() {
+        counter!("dispatchq_proof_violations_total", "invariant" => invariant).absolute(count);
+    }
 }

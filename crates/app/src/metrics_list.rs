@@ -53,6 +53,10 @@ const COUNTERS: Words = &[
     ("dispatchq_orders_with_job_id_total", "Partner orders that got a first job id, by callback or by polling"),
     ("dispatchq_partner_calls_total", "Calls to a partner by result"),
     ("dispatchq_partner_choices_total", "Attempts started at a partner, by the reason for choosing it"),
+    (
+        "dispatchq_proof_violations_total",
+        "Violations that the proof of the history has found, by invariant; every process exports the same numbers",
+    ),
     ("dispatchq_reconciler_repairs_total", "Timers that the reconciler enqueued again or moved"),
     ("dispatchq_redis_epoch_changes_total", "Comparisons of all timers because Redis lost its data or restarted"),
     ("dispatchq_refusals_total", "Refused checks and creations by cause"),
@@ -143,6 +147,8 @@ const GAUGES: Words = &[
     ("dispatchq_orders_retrying", "Orders that still wait for a driver after their first attempt failed"),
     ("dispatchq_outbox_oldest_seconds", "Age of the oldest undelivered message"),
     ("dispatchq_partner_breaker_open", "1 while calls are limited: the breaker is open, or half open with probes"),
+    ("dispatchq_proof_lag_events", "Steps of orders that are not proven yet; at most 10,000 are counted"),
+    ("dispatchq_proof_lag_seconds", "Time since which steps of orders are not proven"),
     ("dispatchq_provider_calls_limit", "Maximum open calls to providers, for all servers together"),
     ("dispatchq_provider_calls_open", "Calls to providers that are open or about to start"),
     (

@@ -7,20 +7,20 @@ use axum::{
     http::{HeaderValue, StatusCode, header::RETRY_AFTER},
     response::{Html, IntoResponse, Redirect, Response},
 };
-use chrono::{DateTime, Utc};
-use settings::Config;
+use chrono::{DateTime, TimeDelta, Utc};
+use settings::{Config, ScheduledTask};
 
 use crate::{
     assets,
-    catalogue::{self, Words, find_text, tr},
+    catalogue::{self, Words, fill, find_text, tr},
     form::write_query,
     language::Language,
     page_error::{PageError, PageProblem},
     refusal::{self, Refusal},
     session::SignedIn,
-    shown::{Moment, escape, role_word},
+    shown::{Moment, describe_span, escape, group_digits, role_word},
 };
-use accounts::api_keys::AccountRole;
+use accounts::{api_keys::AccountRole, sessions::ProofGlance};
 use app::App;
 use desk::reports::page_changes::ChangeTopic;
 use foundation::queue_pauses::PausedQueue;
@@ -115,6 +115,35 @@ pub(crate) struct NavGroup {
     pub(crate) links: Vec<NavLink>,
 }
 
+/// How far the history is proven, for the header.
+pub(crate) struct ProofLine {
+    pub(crate) text: String,
+    /// Text about open violations; empty if there is none.
+    pub(crate) violations: String,
+    /// Whether the person may open the page of the proof.
+    pub(crate) is_link: bool,
+}
+
+impl ProofLine {
+    fn for_person(person: &SignedIn) -> Self {
+        let ProofGlance { event, lag_s, open } = person.0.proof.0;
+        let event = group_digits(event);
+        let age = describe_span(TimeDelta::try_milliseconds(as_ms(lag_s)).unwrap_or_default());
+        let violations =
+            if open > 0 { fill!("proof.open_violations", count = group_digits(open)) } else { String::new() };
+        Self {
+            text: fill!("proof.proven_until", event, age),
+            violations,
+            is_link: person.may(&[AccountRole::Operator]),
+        }
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "a lag of centuries is shown as the longest one")]
+fn as_ms(seconds: f64) -> i64 {
+    (seconds * 1_000.0) as i64
+}
+
 type MenuEntry = (&'static str, Words);
 
 /// Menu of all staff. The menus of operators and admins follow.
@@ -141,13 +170,14 @@ const MENU: [(Words, &[MenuEntry]); 2] = [
         ],
     ),
 ];
-const OPERATORS_MENU: [MenuEntry; 6] = [
+const OPERATORS_MENU: [MenuEntry; 7] = [
     ("/queues", tr("common.queues")),
     ("/jobs", tr("common.jobs")),
     ("/workers", tr("common.workers")),
     ("/dead", tr("common.dead_jobs")),
     ("/outbox", tr("common.outbox")),
     ("/audit", tr("common.audit")),
+    ("/proof", tr("proof.title")),
 ];
 const ADMINS_MENU: [MenuEntry; 3] =
     [("/keys", tr("common.keys")), ("/sessions", tr("common.sessions")), ("/users", tr("common.users"))];
@@ -163,6 +193,8 @@ pub(crate) struct Shell {
     pub(crate) menu: Vec<NavGroup>,
     /// Text about the action that was just done.
     pub(crate) deed: Option<&'static str>,
+    /// How far the history is proven; `None` without a sign-in, or if the proof does not run.
+    pub(crate) proof: Option<ProofLine>,
     /// Queues that operators paused.
     pub(crate) pauses: Vec<PausedQueue>,
     pub(crate) style: &'static str,
@@ -187,6 +219,7 @@ impl Shell {
             role: "",
             menu: Vec::new(),
             deed: None,
+            proof: None,
             pauses: Vec::new(),
             style: assets::style_name(),
             script: assets::script_name(),
@@ -228,6 +261,7 @@ impl Shell {
             role: role_word(person.role()),
             menu,
             deed: did.and_then(|did| find_text(Language::current(), &format!("done.{did}"))),
+            proof: config.schedules.contains_key(&ScheduledTask::Proof).then(|| ProofLine::for_person(person)),
             pauses: person.0.paused_queues.0.clone(),
             ..Self::new(&config.console.path, title.into())
         }

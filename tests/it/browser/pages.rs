@@ -8,7 +8,7 @@ use crate::support::TestApp;
 use accounts::api_keys::AccountRole;
 
 /// Paths below the console's path, for an admin.
-pub(super) const PAGES: [&str; 22] = [
+pub(super) const PAGES: [&str; 23] = [
     "",
     "/desk",
     "/alerts?show=all",
@@ -27,6 +27,7 @@ pub(super) const PAGES: [&str; 22] = [
     "/dead",
     "/outbox",
     "/audit",
+    "/proof",
     "/sessions",
     "/keys?show=all",
     "/users",

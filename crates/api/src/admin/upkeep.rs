@@ -16,7 +16,11 @@ use foundation::{
     work_slice::WorkSlice,
 };
 use maintenance::{
-    audit::{self, binding_invariants::BINDING_INVARIANTS, invariants::INVARIANTS},
+    audit::{
+        self, OTHER_CHECKS,
+        binding_invariants::BINDING_INVARIANTS,
+        invariants::{INVARIANTS, LEGAL_TRANSITIONS},
+    },
     periodic::cleanup::{self, CleanupMode, CleanupPlace},
     recovery::{
         reconciler::{self, FullRun},
@@ -44,14 +48,6 @@ const MOST_CALLS: u32 = 100_000;
 pub(super) const YEARS: Range<i32> = 2000..3000;
 /// Maximum time of the comparison of dead letters within a request.
 const MIRROR_TIME: Duration = Duration::from_secs(20);
-/// Checks in addition to the lists of invariants.
-const OTHER_CHECKS: [(&str, &str); 4] = [
-    ("legal_transitions", "every transition is in the table of docs/STATES.md"),
-    ("no_timer_missing", "Redis has every timer that orders and bindings need"),
-    ("no_dead_job_without_reason", "every dead job has a reason"),
-    ("waiting_sets_equal_rows", "the waiting orders of each area are the same in Redis and Postgres"),
-];
-
 pub(crate) fn reconciliation_routes() -> OpenApiRouter<App> {
     OpenApiRouter::default().routes(routes!(list_missing_jobs, reconcile_jobs))
 }
@@ -240,7 +236,8 @@ async fn check_history(
         Some(max_calls) => audit::check_history_within(&app.maintenance, max_calls).await?,
         None => audit::check_history(&app.maintenance).await?,
     };
-    let listed = INVARIANTS.into_iter().chain(BINDING_INVARIANTS).map(|checked| (checked.name, checked.meaning));
+    let queries = INVARIANTS.into_iter().chain(BINDING_INVARIANTS).chain([LEGAL_TRANSITIONS]);
+    let listed = queries.map(|checked| (checked.name, checked.meaning));
     let checks: Vec<_> =
         listed.chain(OTHER_CHECKS).map(|(name, meaning)| json!({ "name": name, "meaning": meaning })).collect();
     Ok(Json(json!({ "violations": violations, "checks": checks })))

@@ -73,6 +73,8 @@ error_codes! {
     KEY_NOT_FOUND: 404, "No such key", "No live key has this id or name. `dispatchq apikey list` shows the keys.";
     USER_NOT_FOUND: 404, "No such user", "No user has this id. `dispatchq user list` shows the users.";
     SESSION_NOT_FOUND: 404, "No such session", "No session of the console has this id, or it has ended.";
+    VIOLATION_NOT_FOUND: 404, "No such violation",
+        "The proof of the history has no violation with this id, or retention has removed it.";
     NOTHING_KNOWN: 404, "No data found", "No data is stored under this id, or it was already erased.";
     METHOD_NOT_ALLOWED: 405, "Method not allowed",
         "The path exists, but not with this method. The header `Allow` lists the allowed methods.";

@@ -51,6 +51,8 @@ pub enum StaffError {
     NoSuchUser,
     #[error("no session with this id, or it has ended")]
     NoSuchSession,
+    #[error("no violation with this id; it may have been removed")]
+    NoSuchViolation,
     #[error("driver '{0}' exists; change it by PATCH /api/v1/drivers/{0}")]
     DriverExists(DriverId),
     #[error("{0} has {1}; take it back first: dispatchq order release {1}")]
@@ -101,6 +103,7 @@ impl StaffError {
             Self::NameOwnsOrders(_) => &codes::NAME_OWNS_ORDERS,
             Self::NoSuchUser => &codes::USER_NOT_FOUND,
             Self::NoSuchSession => &codes::SESSION_NOT_FOUND,
+            Self::NoSuchViolation => &codes::VIOLATION_NOT_FOUND,
             Self::DriverExists(_) => &codes::DRIVER_EXISTS,
             Self::DriverHasOrder(..) => &codes::DRIVER_BUSY,
             Self::ShardsChanging(_) => &codes::SHARDS_CHANGING,

@@ -3,6 +3,7 @@
 mod access;
 mod actions;
 mod lists;
+mod proof;
 mod running;
 mod takes;
 mod upkeep;

@@ -12,7 +12,7 @@
 //! * [`changes`]: stream that reports changed rows.
 //! * [`engine`]: queues, workers, dead jobs. [`living_jobs`]: jobs of a queue. [`outbox`]: messages. [`control`]: plans
 //!   and sessions. [`plan`]: one plan. [`keys`]: keys. [`users`]: staff who receive messages. [`bindings`]: bindings.
-//!   [`audit`]: audit trail.
+//!   [`audit`]: audit trail. [`proof`]: proof of the history, with its violations.
 
 mod admission;
 mod alerts;
@@ -42,6 +42,7 @@ mod outbox;
 mod partners;
 mod phone;
 mod plan;
+mod proof;
 mod ranking;
 mod refunds;
 mod roles;
@@ -131,6 +132,8 @@ pub(crate) fn routes(base: &str) -> Router<App> {
         .route(&at("/plans/{id}"), get(plan::show_page))
         .route(&at("/plans/{id}/{action}"), post(control::change_plan))
         .route(&at("/audit"), get(audit::show_page))
+        .route(&at("/proof"), get(proof::show_list))
+        .route(&at("/proof/{id}"), get(proof::show_violation))
         .route(&at("/sessions"), get(control::show_sessions))
         .route(&at("/sessions/{id}/end"), post(control::end_session))
         .route(&at("/users"), get(users::show_page))

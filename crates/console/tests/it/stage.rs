@@ -12,7 +12,7 @@ use foundation::outbound;
 use test_support::{Api, LogLines, TestApp, route, secs};
 
 /// Pages for reading, tested empty and with an order ORD-1.
-pub(crate) const PAGES: [&str; 24] = [
+pub(crate) const PAGES: [&str; 25] = [
     "/console",
     "/console/orders",
     "/console/orders?q=CUS-1",
@@ -33,6 +33,7 @@ pub(crate) const PAGES: [&str; 24] = [
     "/console/dead",
     "/console/outbox",
     "/console/audit",
+    "/console/proof",
     "/console/sessions",
     "/console/keys?show=all",
     "/console/users",

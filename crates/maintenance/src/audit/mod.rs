@@ -59,5 +59,5 @@ pub const OTHER_CHECKS: [(&str, &str); 4] = [
     (timers::MISSING, "Redis has every timer that orders and bindings need"),
     (timers::NO_REASON, "every dead job has a reason"),
     (waiting_sets::NAME, "the waiting orders of each area are the same in Redis and Postgres"),
-    (slots::NAME, "the slots in use are those that jobs hold"),
+    (slots::NAME, "the slots in use are those that jobs hold, and each ends in time"),
 ];

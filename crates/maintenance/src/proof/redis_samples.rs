@@ -2,7 +2,8 @@
 //!
 //! Between a commit and the end of its job, a timer may be missing. A timer is therefore a suspect first, and a
 //! violation if it is missing again later. While Redis has no epoch, or was restarted, a rebuild restores the timers,
-//! and there is nothing to compare. A failed sample is repeated by the next slice and does not stop the fold.
+//! and there is nothing to compare. A failed sample is repeated by the next slice. It stops neither the other samples nor
+//! the fold.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -70,36 +71,26 @@ pub(super) struct Sampled {
 impl SamplePlace {
     /// Checks the next samples.
     pub(super) async fn check_next(&mut self, maintenance: &Maintenance, now: DateTime<Utc>) -> Sampled {
-        let mut sampled = Sampled::default();
-        if let Err(error) = self.try_next(maintenance, now, &mut sampled).await {
-            tracing::debug!(%error, "Redis could not be compared with Postgres; the next slice tries again.");
-            // What was seen before the failure may be outdated.
-            *self = Self::default();
-            return Sampled::default();
+        let (core, mut sampled) = (&maintenance.core, Sampled::default());
+        if has_all_jobs(core).await {
+            let timers = self.check_timers(core, now, &mut sampled).await;
+            if timers.is_err() {
+                // What was seen before the failure may be outdated.
+                (self.timers, self.timers_begun_at) = (TimerCursor::default(), None);
+                self.suspects.clear();
+            }
+            let dead_jobs = self.check_dead_jobs(core, now, &mut sampled).await;
+            let waiting_sets = self.check_waiting_sets(maintenance, now, &mut sampled).await;
+            let slots = check_slots(core, now, &mut sampled).await;
+            for error in [timers, dead_jobs, waiting_sets, slots].into_iter().filter_map(Result::err) {
+                tracing::warn!(%error, "Redis could not be compared with Postgres; the next slice tries again.");
+            }
+        }
+        // If Redis was flushed meanwhile, everything looked missing.
+        if !has_all_jobs(core).await {
+            (*self, sampled) = (Self::default(), Sampled::default());
         }
         sampled
-    }
-
-    async fn try_next(
-        &mut self,
-        maintenance: &Maintenance,
-        now: DateTime<Utc>,
-        sampled: &mut Sampled,
-    ) -> Result<(), ServiceError> {
-        if !has_all_jobs(&maintenance.core).await? {
-            *self = Self::default();
-            return Ok(());
-        }
-        self.check_timers(&maintenance.core, now, sampled).await?;
-        self.check_dead_jobs(&maintenance.core, now, sampled).await?;
-        self.check_waiting_sets(maintenance, now, sampled).await?;
-        sampled.violations.extend(slots::check_slots(&maintenance.core).await?);
-        sampled.ended.push((slots::NAME, now));
-        // If Redis was flushed meanwhile, everything looked missing.
-        if !has_all_jobs(&maintenance.core).await? {
-            (*self, *sampled) = (Self::default(), Sampled::default());
-        }
-        Ok(())
     }
 
     async fn check_timers(
@@ -223,19 +214,25 @@ impl SamplePlace {
     }
 }
 
+async fn check_slots(core: &Core, now: DateTime<Utc>, sampled: &mut Sampled) -> Result<(), ServiceError> {
+    sampled.violations.extend(slots::check_slots(core).await?);
+    sampled.ended.push((slots::NAME, now));
+    Ok(())
+}
+
 async fn count_members(core: &Core, key: &str) -> Result<u64, ServiceError> {
     let mut count = cmd("ZCARD");
     count.arg(key);
     Ok(core.store.run_command("count members", &count).await?)
 }
 
-/// Returns whether each shard has all of its jobs: it has its epoch, and was not restarted since.
-async fn has_all_jobs(core: &Core) -> Result<bool, ServiceError> {
+/// Returns whether each shard has all of its jobs: it answers, has its epoch, and was not restarted since.
+async fn has_all_jobs(core: &Core) -> bool {
     for store in core.queue().homes() {
-        let (epoch, run_id) = (store.epoch().await?, store.run_id().await?);
-        if epoch.is_none_or(|epoch| epoch.run_id != run_id) {
-            return Ok(false);
+        match (store.epoch().await, store.run_id().await) {
+            (Ok(Some(epoch)), Ok(run_id)) if epoch.run_id == run_id => {}
+            _ => return false,
         }
     }
-    Ok(true)
+    true
 }

@@ -63,7 +63,7 @@ async fn each_planted_fault_is_found_named_and_closed() {
 }
 
 /// Faults in Redis: invariant, subject, and the commands.
-const BROKEN_IN_REDIS: [(&str, &str, &[&[&str]]); 7] = [
+const BROKEN_IN_REDIS: [(&str, &str, &[&[&str]]); 8] = [
     ("no_timer_missing", "timeout:OFFERED:1", &[&["ZREM", "{dq:0}:due:dispatch-timeout-queue", "timeout:OFFERED:1"]]),
     // The timer is due a century later.
     (
@@ -99,6 +99,11 @@ const BROKEN_IN_REDIS: [(&str, &str, &[&[&str]]); 7] = [
             &["HSET", "{dq:0}:slot_owns", "B", "cycle:B:1"],
             &["HINCRBY", "{dq:0}:slots_used", "S1", "1"],
         ],
+    ),
+    (
+        "slots_equal_holders",
+        "{dq:0}:slots:partner:bbd",
+        &[&["ZADD", "{dq:0}:slots:partner:bbd", "9999999999999", "ghost"]],
     ),
     ("slots_equal_holders", "B", &[&["HSET", "{dq:0}:slot_owns", "B", "cycle:B:1"]]),
 ];

@@ -120,6 +120,21 @@ impl Store {
         self.run_permit_script(permit, &call).await
     }
 
+    /// Returns slots that end later than any slot may, which no script writes: the limit's key, the holder, and the time in
+    /// ms until the end. Returns at most ten for each limit. `tolerance` covers a change of Redis' clock.
+    pub async fn list_overlong_slots(&self, tolerance: Duration) -> Result<Vec<(String, String, u64)>, StoreError> {
+        let mut found = Vec::new();
+        for key in self.find_keys(&self.keys.limit_slots("*"), "zset").await? {
+            let now_ms = self.now_ms().await?;
+            let latest = u64::try_from((SLOT + tolerance).as_millis()).unwrap_or(u64::MAX).saturating_add(now_ms);
+            let mut range = redis::cmd("ZRANGE");
+            range.arg(&key).arg(latest).arg("+inf").arg("BYSCORE").arg("LIMIT").arg(0).arg(10).arg("WITHSCORES");
+            let slots: Vec<(String, u64)> = self.run_query("overlong slots", &range).await?;
+            found.extend(slots.into_iter().map(|(holder, ends_ms)| (key.clone(), holder, ends_ms - now_ms)));
+        }
+        Ok(found)
+    }
+
     /// Releases a permit's slots. If the call fails, the caller need not retry, because the slots expire.
     pub async fn give_back_slots(&self, permit: Permit) -> Result<(), StoreError> {
         self.give_back_all(&[permit]).await
