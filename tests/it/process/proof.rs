@@ -13,11 +13,8 @@ async fn broken_history() -> Fleet {
     let mut worker = fleet.worker_with("first", &[("DISPATCHQ_SCHEDULES__PROOF__EVERY", "300days")]);
     fleet.at_rest().await;
     worker.kill();
-    let mut session = fleet.app.core.db.acquire().await.unwrap();
-    sqlx::query("DELETE FROM order_events WHERE order_id = 'DONE-0' AND reason = 'ORDER_CREATED'")
-        .execute(&mut *session)
-        .await
-        .unwrap();
+    let delete = "DELETE FROM order_events WHERE order_id = 'DONE-0' AND reason = 'ORDER_CREATED'";
+    fleet.postgres.run_statement(delete).await.unwrap();
     fleet
 }
 

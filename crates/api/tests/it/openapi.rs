@@ -322,7 +322,7 @@ async fn the_named_roles_may_call_and_examples_are_understood() {
     // transaction that never started, a plan that was never created, an order that has ended, an invalid session,
     // removed jobs, and messages and keys in the wrong state.
     let of_drivers = ["accept_offer", "complete_order", "decline_offer", "pick_up_customer", "return_order"];
-    let of_transactions = ["show_transaction", "submit_otp"];
+    let of_transactions = ["show_transaction", "show_violation", "submit_otp"];
     let of_plans = ["cancel_plan", "list_plan_items", "perform_plan", "run_plan", "show_plan"];
     let of_staff = [
         "assign_order",

@@ -34,6 +34,5 @@ written AS (
     LEFT JOIN LATERAL (SELECT e.seq, e.reason FROM audit_events e
                        WHERE e.order_id = f.order_id AND e.at >= o.created_at ORDER BY e.seq DESC LIMIT 1) e ON true
     ON CONFLICT (invariant, subject) WHERE gone_at IS NULL DO UPDATE SET seen_at = excluded.seen_at
-    RETURNING v.id, v.invariant, v.subject, xmax = 0 AS is_new)
-SELECT (SELECT count(*) FROM moved) AS moved, w.id, w.invariant, w.subject
-FROM (SELECT 1) one LEFT JOIN written w ON w.is_new
+    RETURNING v.id, xmax = 0 AS is_new)
+SELECT EXISTS (SELECT 1 FROM moved) AS was_recorded, ARRAY(SELECT id FROM written WHERE is_new ORDER BY id) AS new

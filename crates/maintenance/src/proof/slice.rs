@@ -46,8 +46,8 @@ pub async fn run(maintenance: &Maintenance) -> Result<ProofReport, ServiceError>
         crash::reach_point("proof", "checked");
         let Some(new) = record_slice(maintenance, &checked, spent).await? else { return Ok(report) };
         crash::reach_point("proof", "recorded");
-        for (id, invariant, subject) in &new {
-            tracing::error!(violation = id, invariant, subject, "The history violates an invariant.");
+        if !new.is_empty() {
+            tracing::error!(violations = ?new, "The history violates invariants. See: dispatchq check status");
         }
         report.steps += checked.steps;
         report.violations += new.len();
@@ -104,40 +104,37 @@ async fn check_all_in(
     Ok(check_scope(&maintenance.core.db, scope, max_calls, now).await?)
 }
 
-/// Records a slice in one statement: its place, new violations, and violations that are gone. Returns the new ones as
-/// id, invariant and subject, or `None` if another slice was recorded since this one read the place.
+/// Records a slice in one statement: its place, new violations, and violations that are gone. Returns the ids of the
+/// new ones, or `None` if another slice was recorded since this one read the place.
 async fn record_slice(
     maintenance: &Maintenance,
     checked: &CheckedSlice,
     spent: Duration,
-) -> Result<Option<Vec<(i64, String, String)>>, sqlx::Error> {
+) -> Result<Option<Vec<i64>>, sqlx::Error> {
     let CheckedSlice { place, scope, sampled, .. } = checked;
     let found: Vec<&InvariantViolation> = checked.violations.iter().chain(&sampled.violations).collect();
     let is_found = |name: &str, subject: &str| found.iter().any(|v| v.invariant == name && v.subject == subject);
     let gone = scope.again.iter().filter(|open| !is_found(&open.invariant, &open.subject)).map(|open| open.id);
     let (rounds, begun): (Vec<&str>, Vec<DateTime<Utc>>) = sampled.ended.iter().copied().unzip();
-    let rows: Vec<(i64, Option<i64>, Option<String>, Option<String>)> =
-        sqlx::query_as(include_str!("record_slice.sql"))
-            .bind(place.slices)
-            .bind(place.position)
-            .bind(place.seq)
-            .bind(place.event)
-            .bind(checked.steps)
-            .bind(place.proven_at)
-            .bind(Json(&place.walk))
-            .bind(i64::try_from(spent.as_micros()).unwrap_or(i64::MAX))
-            .bind(gone.collect::<Vec<_>>())
-            .bind(rounds)
-            .bind(begun)
-            .bind(found.iter().map(|v| v.invariant).collect::<Vec<_>>())
-            .bind(found.iter().map(|v| v.subject.as_str()).collect::<Vec<_>>())
-            .bind(found.iter().map(|v| v.detail.as_str()).collect::<Vec<_>>())
-            .bind(found.iter().map(|v| order_of(v, scope)).collect::<Vec<_>>())
-            .fetch_all(&maintenance.core.db)
-            .await?;
-    let was_recorded = rows.iter().any(|(moved, ..)| *moved > 0);
-    let new = rows.into_iter().filter_map(|(_, id, invariant, subject)| Some((id?, invariant?, subject?)));
-    Ok(was_recorded.then(|| new.collect()))
+    let (was_recorded, new): (bool, Vec<i64>) = sqlx::query_as(include_str!("record_slice.sql"))
+        .bind(place.slices)
+        .bind(place.position)
+        .bind(place.seq)
+        .bind(place.event)
+        .bind(checked.steps)
+        .bind(place.proven_at)
+        .bind(Json(&place.walk))
+        .bind(i64::try_from(spent.as_micros()).unwrap_or(i64::MAX))
+        .bind(gone.collect::<Vec<_>>())
+        .bind(rounds)
+        .bind(begun)
+        .bind(found.iter().map(|v| v.invariant).collect::<Vec<_>>())
+        .bind(found.iter().map(|v| v.subject.as_str()).collect::<Vec<_>>())
+        .bind(found.iter().map(|v| v.detail.as_str()).collect::<Vec<_>>())
+        .bind(found.iter().map(|v| order_of(v, scope)).collect::<Vec<_>>())
+        .fetch_one(&maintenance.core.db)
+        .await?;
+    Ok(was_recorded.then_some(new))
 }
 
 /// Returns the order of a violation. The subject of a violation by two orders is their driver, and its detail starts

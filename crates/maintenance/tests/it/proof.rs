@@ -218,3 +218,29 @@ async fn walk_of_another_version_starts_again() {
     assert_eq!(prove(&t).await, 0);
     assert_eq!(place::load_place(&t.app.core.db).await.unwrap().slices, 1);
 }
+
+/// Orders of five seconds at 300 orders a second.
+const ORDERS: i64 = 1500;
+/// Cancels all open orders in SQL, as the program would.
+const CANCEL_ALL: &str = "
+    INSERT INTO order_events (order_id, from_status, to_status, reason, actor, at)
+    SELECT id, status, 'CANCELLED_BY_USER', 'CANCELLED_BY_USER', 'producer:test', dispatchq_now() FROM orders;
+    INSERT INTO order_feed (order_id, kind, status, from_status, reason, at)
+    SELECT id, 'order.cancelled', 'CANCELLED_BY_USER', status, 'CANCELLED_BY_USER', dispatchq_now() FROM orders;
+    UPDATE orders SET status = 'CANCELLED_BY_USER', closed_at = dispatchq_now(), next_attempt_at = NULL";
+
+#[tokio::test]
+async fn fold_uses_a_tenth_of_a_millisecond_an_order() {
+    let t = TestApp::start().await;
+    let create = "SELECT dispatchq_create_order('ORD-' || n, 'RIDE', -6.2, 106.8) FROM generate_series(1, 1500) n";
+    t.sql(create).await;
+    reconciler::reconcile_in_full(&t.app.maintenance).await.unwrap();
+    prove(&t).await;
+    t.sql(CANCEL_ALL).await;
+    prove(&t).await;
+    let ProofStatus { steps, cpu_us, open_violations, .. } = read_status(&t).await;
+    assert_eq!((steps, open_violations), (2 * ORDERS, 0));
+    assert!(cpu_us <= 100 * ORDERS, "{} us an order", cpu_us / ORDERS);
+    let size = t.count("SELECT octet_length(walk::text) FROM proof_place").await;
+    assert!(size <= 1000, "{size} bytes");
+}
