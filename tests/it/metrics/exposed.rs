@@ -21,6 +21,7 @@ use areas::{
 };
 use bindings::{commands, servers, store::servers::ServerSettings};
 use foundation::staff_actions::ActionAuthor;
+use maintenance::proof::violations;
 use model::{
     actor::{Actor, ActorRole},
     admission::limits::AdmissionFlag,
@@ -308,6 +309,7 @@ fn assert_labels_name_nobody(scrape: &Scrape, orders: &[String]) {
                     loops.contains(&value.as_str())
                 }
                 "partner" => value == "bbd",
+                "invariant" => violations::list_invariants().any(|(name, _)| name == value),
                 "track" => ["fleet", "partner"].contains(&value.as_str()),
                 "alert_route" => ["support", "dispatchers", "escalation", "unresolved"].contains(&value.as_str()),
                 "channel" => value == "log",
