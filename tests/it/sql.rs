@@ -277,6 +277,7 @@ async fn the_columns_of_the_audit_views_are_a_promise() {
              lifetime_deadline, closed_at, paid_at, pickup_at, starts_at)",
             "audit_plans(plan_id, kind, action, filter, state, total, changed, unchanged, refused, created_by, created_key, \
              created_at, run_by, run_key, started_at, cancelled_by, cancelled_key, ended_at)",
+            "audit_proof_violations(id, invariant, subject, detail, order_id, event_seq, event, step, found_at, seen_at, gone_at)",
             "audit_provider_calls(binding_id, cycle, call_no, part, at, action, fence, call_until, result, http_status, sent_at, \
              latency_us)",
             "audit_shadow_refusals(id, at, source, order_id, area_id, service_type, waiting, threshold, channel, loyalty_level)",

@@ -57,6 +57,8 @@ pub const FILL: &str = "
     INSERT INTO supply_minutes (minute, counted_at) SELECT at, at FROM n;
     INSERT INTO supply_counts (minute, service_type, area_id, cell, free, busy, off_duty) SELECT at, 'RIDE', 'A', '', 1, 0, 0 FROM n;
     INSERT INTO reconcile_log (at, rebuild, looked_at, inserted, moved, held, compensated) SELECT at, false, 0, 0, 0, 0, 0 FROM n;
+    INSERT INTO proof_violations (invariant, subject, detail, step, found_at, seen_at, gone_at)
+        SELECT 'unbroken_chain', id, 'x', n, at, at, CASE WHEN n % 100 > 0 THEN at END FROM n;
     INSERT INTO dead_letters (job_id, died_at, queue, error, failed, lost, due_at, resolved_at, resolved_by, resolved_how)
         SELECT id, at, 'q', 'x', 5, 0, at, CASE WHEN n % 2 = 0 THEN at END, CASE WHEN n % 2 = 0 THEN 'x' END,
                CASE WHEN n % 2 = 0 THEN 'discarded' END FROM n;

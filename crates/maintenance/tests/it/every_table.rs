@@ -19,9 +19,6 @@ const MORE: &str = "
     INSERT INTO outbox_replays (outbox_id, at, actor) SELECT id, created_at, 'x' FROM outbox;
     INSERT INTO idempotency_keys (holder_id, key, request_hash, work_id, created_at)
         VALUES (gen_random_uuid(), 'young', '', gen_random_uuid(), dispatchq_now() - interval '23 hours');
-    INSERT INTO proof_violations (invariant, subject, detail, step, found_at, seen_at)
-        SELECT 'unbroken_chain', n::text, 'x', 0, at, at
-        FROM generate_series(1, 2) n, LATERAL (SELECT dispatchq_now() - n * interval '20 days' AS at) a;
     INSERT INTO desk_takes (order_id, taken_by, ends_at) VALUES ('young', 'x', dispatchq_now() + interval '1 minute')";
 
 const ORDERS: &str = "closed_at < dispatchq_now() - interval '365 days' AND payment_status = 'UNPAID'";
