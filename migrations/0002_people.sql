@@ -1,4 +1,5 @@
--- Drivers, staff, API keys, Idempotency-Keys, console sessions, records of staff actions, and producers in SQL.
+-- Drivers, staff, API keys, Idempotency-Keys, sessions of the console and of the driver page, records of staff actions, and
+-- producers in SQL.
 
 -- Returns whether these labels may be the skills of a driver or the requirements of an order. crates/model/src/skills.rs has the
 -- same rule.
@@ -176,6 +177,30 @@ COMMENT ON COLUMN console_sessions.last_seen_at IS 'last request of the person, 
 CREATE INDEX console_sessions_by_age ON console_sessions (created_at);
 -- Used when a key is deleted.
 CREATE INDEX console_sessions_by_key ON console_sessions (key_id);
+
+-- One-time codes with which drivers sign in to the driver page. A sign-in removes the row of its code.
+CREATE TABLE driver_sign_in_links (
+    sha256     bytea PRIMARY KEY CHECK (octet_length(sha256) = 32),
+    driver_id  text NOT NULL REFERENCES drivers (id) ON DELETE CASCADE,
+    expires_at timestamptz(3) NOT NULL
+);
+COMMENT ON TABLE driver_sign_in_links IS 'unused sign-in codes of drivers; only their SHA-256 is stored';
+CREATE INDEX driver_sign_in_links_by_driver ON driver_sign_in_links (driver_id);
+CREATE INDEX driver_sign_in_links_by_age ON driver_sign_in_links (expires_at);
+
+-- Sessions of the driver page. Disabling or removing a driver removes the driver's sessions.
+CREATE TABLE driver_sessions (
+    id         uuid PRIMARY KEY,
+    sha256     bytea NOT NULL UNIQUE CHECK (octet_length(sha256) = 32),
+    driver_id  text NOT NULL REFERENCES drivers (id) ON DELETE CASCADE,
+    address    inet,
+    created_at timestamptz(3) NOT NULL DEFAULT dispatchq_now(),
+    expires_at timestamptz(3) NOT NULL
+);
+COMMENT ON TABLE driver_sessions IS 'sign-ins to the driver page; only the browser has the token, this table has its SHA-256';
+COMMENT ON COLUMN driver_sessions.address IS 'client address of the sign-in';
+CREATE INDEX driver_sessions_by_driver ON driver_sessions (driver_id);
+CREATE INDEX driver_sessions_by_age ON driver_sessions (expires_at);
 
 -- Records of staff. deploy/postgres/roles.sql revokes UPDATE and DELETE on them from `dispatchq_run`.
 

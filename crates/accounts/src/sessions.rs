@@ -54,13 +54,13 @@ pub struct ProofGlance {
 }
 
 /// Returns 256 random bits as text that fits into a cookie.
-fn generate_token() -> String {
+pub(super) fn generate_token() -> String {
     let random: [u8; 32] = rand::random();
     hex::encode(random)
 }
 
 /// Returns the hash of a token, or `None` if [`generate_token`] cannot have produced the text.
-fn hash_token(token: &str) -> Option<Vec<u8>> {
+pub(super) fn hash_token(token: &str) -> Option<Vec<u8>> {
     let is_token = token.len() == 64 && token.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
     is_token.then(|| Sha256::digest(token.as_bytes()).to_vec())
 }

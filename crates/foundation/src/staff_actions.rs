@@ -61,6 +61,8 @@ pub enum StaffAction {
     DriverRemoved,
     /// A person saw the driver's phone number.
     DriverPhoneShown,
+    /// A one-time link was created with which the driver signs in to the driver page.
+    DriverSignInLinkCreated,
     /// A person read the contact of an order.
     ContactViewed,
     KeyCreated,

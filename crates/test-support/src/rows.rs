@@ -42,6 +42,10 @@ pub const FILL: &str = "
         SELECT gen_random_uuid(), 'x', sha256(('k' || n)::bytea), 'viewer', at, at, at, 'x' FROM n;
     INSERT INTO console_sessions (id, sha256, key_id, role, created_at)
         SELECT gen_random_uuid(), sha256(convert_to(id, 'UTF8')), gen_random_uuid(), 'viewer', at FROM n;
+    INSERT INTO driver_sign_in_links (sha256, driver_id, expires_at)
+        SELECT sha256(('l' || n)::bytea), 'D' || n, at FROM n;
+    INSERT INTO driver_sessions (id, sha256, driver_id, created_at, expires_at)
+        SELECT gen_random_uuid(), sha256(('s' || n)::bytea), 'D' || n, at, at FROM n;
     INSERT INTO idempotency_keys (holder_id, key, request_hash, work_id, created_at)
         SELECT gen_random_uuid(), id, '', gen_random_uuid(), at FROM n;
     INSERT INTO erasures (subject, subject_id, reason, actor, erased_at) SELECT 'customer', id, 'x', 'x', at FROM n;

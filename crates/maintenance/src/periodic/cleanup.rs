@@ -176,6 +176,8 @@ fn list_steps(keep: &RetentionConfig, history: HistoryAges, mode: CleanupMode) -
     for table in [
         &sweeps::SESSIONS,
         &sweeps::PEOPLES_KEYS,
+        &sweeps::DRIVER_LINKS,
+        &sweeps::DRIVER_SESSIONS,
         &sweeps::RUNS,
         &sweeps::SNAPSHOTS,
         &sweeps::AREA_SNAPSHOTS,

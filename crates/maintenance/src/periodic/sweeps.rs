@@ -13,7 +13,7 @@ pub struct TableSweep {
 }
 
 /// All sweeps; public for tests of their query plans.
-pub const SWEEPS: [&TableSweep; 30] = [
+pub const SWEEPS: [&TableSweep; 32] = [
     &ORDERS,
     &DETAILS,
     &OFFERS,
@@ -28,6 +28,8 @@ pub const SWEEPS: [&TableSweep; 30] = [
     &DESK_TAKES,
     &SESSIONS,
     &PEOPLES_KEYS,
+    &DRIVER_LINKS,
+    &DRIVER_SESSIONS,
     &ERASURES,
     &RUNS,
     &SNAPSHOTS,
@@ -173,6 +175,24 @@ pub(super) const PEOPLES_KEYS: TableSweep = TableSweep {
     remove: "-- remove old keys of people
              DELETE FROM api_keys WHERE id IN (
                  SELECT id FROM api_keys WHERE oidc_subject IS NOT NULL AND created_at < $1 ORDER BY created_at LIMIT $2)",
+};
+
+pub(super) const DRIVER_LINKS: TableSweep = TableSweep {
+    what: "sign-in links of drivers",
+    count: "-- count expired links of drivers
+            SELECT count(*) FROM driver_sign_in_links WHERE expires_at < $1",
+    remove: "-- remove expired links of drivers
+             DELETE FROM driver_sign_in_links WHERE sha256 IN (
+                 SELECT sha256 FROM driver_sign_in_links WHERE expires_at < $1 ORDER BY expires_at LIMIT $2)",
+};
+
+pub(super) const DRIVER_SESSIONS: TableSweep = TableSweep {
+    what: "sessions of drivers",
+    count: "-- count expired sessions of drivers
+            SELECT count(*) FROM driver_sessions WHERE expires_at < $1",
+    remove: "-- remove expired sessions of drivers
+             DELETE FROM driver_sessions WHERE id IN (
+                 SELECT id FROM driver_sessions WHERE expires_at < $1 ORDER BY expires_at LIMIT $2)",
 };
 
 pub(super) const ERASURES: TableSweep = TableSweep {

@@ -29,7 +29,7 @@ const MESSAGES: &str =
     "{of order} OR created_at < dispatchq_now() - interval '30 days' AND (kind = 'OFFER' OR binding_id IS NOT NULL)";
 
 /// Tables with the rows that cleanup removes. The days are those of `[retention]`.
-const LEAVING: [(&str, &str); 40] = [
+const LEAVING: [(&str, &str); 42] = [
     ("admission_audit", "at < dispatchq_now() - interval '400 days'"),
     ("admission_counts", "hour < dispatchq_now() - interval '30 days'"),
     ("alerts", "{of order} OR binding_id IS NOT NULL AND raised_at < dispatchq_now() - interval '30 days'"),
@@ -41,6 +41,8 @@ const LEAVING: [(&str, &str); 40] = [
     ("console_sessions", "created_at < dispatchq_now() - interval '30 days'"),
     ("dead_letters", "resolved_at < dispatchq_now() - interval '30 days'"),
     ("desk_takes", "ends_at < dispatchq_now()"),
+    ("driver_sessions", "expires_at < dispatchq_now() - interval '30 days'"),
+    ("driver_sign_in_links", "expires_at < dispatchq_now() - interval '30 days'"),
     ("erasures", "erased_at < dispatchq_now() - interval '400 days'"),
     ("glance_snapshots", "at < dispatchq_now() - interval '30 days'"),
     ("idempotency_keys", "created_at < dispatchq_now() - interval '24 hours'"),

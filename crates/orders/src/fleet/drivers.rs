@@ -349,11 +349,13 @@ pub async fn driver_exists(db: &Pool, id: &DriverId) -> Result<bool, sqlx::Error
     .await
 }
 
-/// Disables or enables a driver. A disabled driver gets no offers, and the driver's keys are refused. Returns false if
-/// the driver does not exist.
+/// Disables or enables a driver. A disabled driver gets no offers, the driver's keys are refused, and the sessions and
+/// links of the driver page end. Returns false if the driver does not exist.
 pub async fn set_disabled(db: impl PgExecutor<'_>, id: &DriverId, disabled: bool) -> Result<bool, sqlx::Error> {
     let updated = sqlx::query(
         "-- set driver disabled
+         WITH ended AS (DELETE FROM driver_sessions WHERE driver_id = $1 AND $2),
+              voided AS (DELETE FROM driver_sign_in_links WHERE driver_id = $1 AND $2)
          UPDATE drivers SET disabled_at = CASE WHEN $2 THEN coalesce(disabled_at, dispatchq_now()) END,
                 available = available AND NOT $2, updated_at = dispatchq_now()
          WHERE id = $1",
