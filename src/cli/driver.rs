@@ -1,4 +1,4 @@
-//! `dispatchq driver import|list|offers|accept|complete|set|disable|enable|remove`. `import`, `offers`, `accept` and
+//! `dispatchq driver import|list|offers|accept|complete|set|sign-in|disable|enable|remove`. `import`, `offers`, `accept` and
 //! `complete` need Redis.
 
 mod steps;
@@ -79,6 +79,20 @@ pub(super) enum Command {
     #[command(after_help = "Examples:\n  dispatchq driver set D-1 --skills wheelchair,van\n  \
         dispatchq driver set D-1 --skills '' --name 'Ana Putri'")]
     Set(DriverSetArgs),
+    /// Create a one-time link with which a driver signs in to the driver page
+    #[command(after_help = "Example:\n  dispatchq driver sign-in D-1 --reason 'asked for it by phone'\n\n\
+        The link is valid for 15 minutes and works once. http.driver_page must be true.")]
+    SignIn {
+        /// Id of the driver
+        #[arg(value_name = "DRIVER")]
+        id: DriverId,
+        /// Reason, kept in the record; required with --api
+        #[arg(long, value_name = "TEXT", value_parser = parse_reason)]
+        reason: Option<String>,
+        /// Print JSON instead of text
+        #[arg(long)]
+        json: bool,
+    },
     /// Disable a driver: no new offers, and the driver's keys are refused
     Disable {
         id: DriverId,
@@ -125,6 +139,10 @@ impl Command {
             Self::Accept { id, order } => accept_order(api, &id, order.as_ref()).await?,
             Self::Complete { id, order } => complete_order(api, &id, order.as_ref()).await?,
             Self::Set(args) => args.run(api).await?,
+            Self::SignIn { id, reason, json } => {
+                let body = json!({ "reason": api.reason_of_change(reason)? });
+                steps::print_link(&api.post(&["drivers", &id, "sign-in-links"], &body).await?, json)?;
+            }
             Self::Disable { id, reason } => {
                 let driver = set_disabled(api, &id, "disable", reason).await?;
                 output::print_escaped(&format!("{id} is disabled."));

@@ -31,6 +31,8 @@ enum CallerIdentity {
     Key(ApiKey, BearerKey),
     /// Key of a session of the console.
     Session(ApiKey),
+    /// A driver with a session of the driver page.
+    Driver(DriverId),
     /// The command line that runs in this process. Its role is `cli`, which no key has, and it may do everything.
     CommandLine(Actor),
 }
@@ -51,26 +53,37 @@ impl ApiCaller {
         Self(CallerIdentity::Session(key))
     }
 
+    /// Returns the driver of a session of the driver page as a caller. The page has checked the session.
+    pub fn of_driver(id: DriverId) -> Self {
+        Self(CallerIdentity::Driver(id))
+    }
+
     fn key(&self) -> Option<&ApiKey> {
         match &self.0 {
             CallerIdentity::Key(key, _) | CallerIdentity::Session(key) => Some(key),
-            CallerIdentity::CommandLine(_) => None,
+            CallerIdentity::Driver(_) | CallerIdentity::CommandLine(_) => None,
         }
     }
 
     /// Returns whether the caller is the command line that runs in this process.
     pub(crate) fn is_command_line(&self) -> bool {
-        self.key().is_none()
+        matches!(self.0, CallerIdentity::CommandLine(_))
     }
 
-    /// Returns the role of the caller's key.
+    /// Returns the caller's role; `None` for the command line.
     pub(crate) fn role(&self) -> Option<AccountRole> {
-        self.key().map(|key| key.role)
+        match &self.0 {
+            CallerIdentity::Driver(_) => Some(AccountRole::Driver),
+            _ => self.key().map(|key| key.role),
+        }
     }
 
-    /// Returns the driver of the caller's key.
+    /// Returns the driver of the caller's key or session.
     pub(crate) fn driver_id(&self) -> Option<&DriverId> {
-        self.key().and_then(|key| key.driver_id.as_ref())
+        match &self.0 {
+            CallerIdentity::Driver(id) => Some(id),
+            _ => self.key().and_then(|key| key.driver_id.as_ref()),
+        }
     }
 
     pub(crate) fn key_id(&self) -> Option<Uuid> {
@@ -121,6 +134,7 @@ impl ApiCaller {
     pub fn actor(&self) -> Actor {
         match &self.0 {
             CallerIdentity::Key(key, _) | CallerIdentity::Session(key) => key.actor(),
+            CallerIdentity::Driver(id) => Actor::for_driver(id),
             CallerIdentity::CommandLine(actor) => actor.clone(),
         }
     }

@@ -1,6 +1,8 @@
-//! Requests of drivers' apps: position, availability and offers. `by_staff`: administration of drivers.
+//! Requests of drivers' apps: position, availability and offers. `by_staff`: administration of drivers. `links`: one-time
+//! links for the sign-in to the driver page.
 
 mod by_staff;
+mod links;
 
 use std::time::Duration;
 
@@ -15,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
+pub use self::links::{SIGN_IN_PATH, SignInLink, issue_link};
 use super::{
     auth::{ApiCaller, DRIVERS},
     body::{DriverPath, JsonBody},
@@ -53,6 +56,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(by_staff::disable_driver))
         .routes(routes!(by_staff::enable_driver))
         .routes(routes!(by_staff::remove_driver))
+        .routes(routes!(links::create_link))
 }
 
 /// Checks access to a driver. A driver's key may read only its own driver; staff may read all.
@@ -96,15 +100,15 @@ struct PlaceAnswer {
 
 /// A position measured by the driver's device.
 #[derive(Debug, Deserialize, ToSchema)]
-struct LocationFix {
+pub struct LocationFix {
     #[schema(minimum = -90, maximum = 90)]
-    latitude: f64,
+    pub latitude: f64,
     #[schema(minimum = -180, maximum = 180)]
-    longitude: f64,
+    pub longitude: f64,
     /// Time of the measurement: within the last 24 hours, at most a minute in the future. Default: the time of the
     /// request.
     #[schema(value_type = Option<DateTime<Utc>>)]
-    located_at: Option<GivenTime>,
+    pub located_at: Option<GivenTime>,
 }
 
 /// Last known position of the driver.
@@ -132,21 +136,10 @@ async fn set_location(
     State(app): State<App>,
     caller: ApiCaller,
     DriverPath(id): DriverPath,
-    JsonBody(LocationFix { latitude, longitude, located_at }): JsonBody<LocationFix>,
+    JsonBody(fix): JsonBody<LocationFix>,
 ) -> Result<Json<LocationAnswer>, ApiError> {
     let id = caller.acting_driver(Some(&id))?;
-    let place = LatLng::new(latitude, longitude);
-    if !place.is_on_earth() {
-        let member = if (-90.0..=90.0).contains(&latitude) { "longitude" } else { "latitude" };
-        return Err(ApiError::invalid_member(member, format!("{latitude}, {longitude} is no place on earth")));
-    }
-    let moved = drivers::move_to(&app.core.db, &id, DriverFix { place, at: located_at.map(GivenTime::time) }).await?;
-    let LocatedDriver { place, located_at, verdict } = moved.ok_or(ApiError::NoSuchDriver)?;
-    if verdict == FixVerdict::OutOfRange {
-        let rule = "located_at must lie within the last 24 hours, at most a minute ahead of the server's clock";
-        return Err(ApiError::invalid_member("located_at", rule));
-    }
-    driver_index::upsert_driver(&app.core, &place).await;
+    let LocatedDriver { place, located_at, verdict } = locate_driver(&app.core, &id, fix).await?;
     Ok(Json(LocationAnswer {
         driver_id: place.id,
         latitude: place.at.lat,
@@ -155,6 +148,24 @@ async fn set_location(
         located_at,
         recorded: verdict == FixVerdict::Recorded,
     }))
+}
+
+/// Checks and records the position of a driver, in Postgres and in the index.
+pub async fn locate_driver(core: &Core, id: &DriverId, fix: LocationFix) -> Result<LocatedDriver, ApiError> {
+    let LocationFix { latitude, longitude, located_at } = fix;
+    let place = LatLng::new(latitude, longitude);
+    if !place.is_on_earth() {
+        let member = if (-90.0..=90.0).contains(&latitude) { "longitude" } else { "latitude" };
+        return Err(ApiError::invalid_member(member, format!("{latitude}, {longitude} is no place on earth")));
+    }
+    let moved = drivers::move_to(&core.db, id, DriverFix { place, at: located_at.map(GivenTime::time) }).await?;
+    let located = moved.ok_or(ApiError::NoSuchDriver)?;
+    if located.verdict == FixVerdict::OutOfRange {
+        let rule = "located_at must lie within the last 24 hours, at most a minute ahead of the server's clock";
+        return Err(ApiError::invalid_member("located_at", rule));
+    }
+    driver_index::upsert_driver(core, &located.place).await;
+    Ok(located)
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -174,20 +185,20 @@ async fn set_available(
     JsonBody(AvailabilityChange { available }): JsonBody<AvailabilityChange>,
 ) -> Result<Json<PlaceAnswer>, ApiError> {
     let id = caller.acting_driver(Some(&id))?;
-    let place = drivers::set_available(&app.core.db, &id, available).await?;
-    answer_with_place(&app.core, place).await
-}
-
-/// Updates the index in Redis after Postgres, and returns the answer.
-async fn answer_with_place(core: &Core, place: Option<DriverPlace>) -> Result<Json<PlaceAnswer>, ApiError> {
-    let place = place.ok_or(ApiError::NoSuchDriver)?;
-    driver_index::upsert_driver(core, &place).await;
+    let place = change_availability(&app.core, &id, available).await?;
     Ok(Json(PlaceAnswer {
         driver_id: place.id,
         latitude: place.at.lat,
         longitude: place.at.lng,
         available: place.available,
     }))
+}
+
+/// Records whether the driver is available, in Postgres and then in the index.
+pub async fn change_availability(core: &Core, id: &DriverId, available: bool) -> Result<DriverPlace, ApiError> {
+    let place = drivers::set_available(&core.db, id, available).await?.ok_or(ApiError::NoSuchDriver)?;
+    driver_index::upsert_driver(core, &place).await;
+    Ok(place)
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -211,7 +222,7 @@ struct OfferList {
 }
 
 /// Parses the offers that an app knows: `ID` or `ID:VERSION`, separated by commas.
-fn parse_known(known: &str) -> Result<KnownOffers, ApiError> {
+pub fn parse_known(known: &str) -> Result<KnownOffers, ApiError> {
     let parse = |text: &str| match text.split_once(':') {
         Some((id, version)) => Some((id.parse().ok()?, Some(version.parse().ok()?))),
         None => Some((text.parse().ok()?, None)),

@@ -190,6 +190,11 @@ impl ApiError {
         if self.is_refused_value() { REFUSED_VALUE.to_owned() } else { self.to_string() }
     }
 
+    /// Returns the stable code of the error.
+    pub fn error_code(&self) -> &'static str {
+        self.code().code
+    }
+
     /// Returns the entry of the error's code, with its status and title.
     fn code(&self) -> &'static ErrorCode {
         match self {

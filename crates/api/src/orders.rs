@@ -3,7 +3,7 @@
 mod by_hand;
 mod contact;
 pub mod create;
-mod driver_steps;
+pub mod driver_steps;
 mod edit;
 mod list;
 mod payments;
@@ -143,13 +143,18 @@ async fn find_order(
     ))]
 async fn get_order(State(app): State<App>, caller: ApiCaller, OrderPath(id): OrderPath) -> Result<Response, ApiError> {
     let app = caller.reading(app);
-    let mut snapshot = load_order(&app.core, &id).await?;
-    may_read(&app.config, &caller, &snapshot.order)?;
+    let (view, version) = read_order(&app, &caller, &id).await?;
+    Ok((etag_header(version), Json(view)).into_response())
+}
+
+/// Returns an order as this caller may see it, and the version of its contents.
+pub async fn read_order(app: &App, caller: &ApiCaller, id: &OrderId) -> Result<(OrderView, i64), ApiError> {
+    let mut snapshot = load_order(&app.core, id).await?;
+    may_read(&app.config, caller, &snapshot.order)?;
     let StoredContents { contents, version } = load_contents(&app.core.db, &snapshot.order).await?;
     // The pickup must be that of the version, which may be newer than the order.
     (snapshot.order.pickup_lat, snapshot.order.pickup_lng) = (contents.pickup.lat, contents.pickup.lng);
-    let view = view_with_contact(&caller, &snapshot, contents.details);
-    Ok((etag_header(version), Json(view)).into_response())
+    Ok((view_with_contact(caller, &snapshot, contents.details), version))
 }
 
 #[derive(Debug, Serialize, ToSchema)]

@@ -275,7 +275,7 @@ pub fn register_metrics(config: &Config) {
     for channel in config.channels.keys().map(String::as_str).chain([LOG]) {
         register_counter(counter!("dispatchq_messages_parked_total", "channel" => channel.to_owned()));
     }
-    for producer in config.producers.keys() {
+    for (producer, _) in config.producers.iter().filter(|(_, producer)| producer.has_webhook()) {
         let channel = Config::producer_channel(producer);
         register_counter(counter!("dispatchq_messages_parked_total", "channel" => channel));
     }

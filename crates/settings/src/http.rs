@@ -8,6 +8,7 @@ use model::{
     bounds::{HOUR, MS, NONE, number_within, time_within},
     duration,
 };
+use reqwest::Url;
 use serde::{Deserialize, Serialize};
 
 use foundation::config::{
@@ -46,9 +47,22 @@ pub struct HttpConfig {
     pub max_lateness: Duration,
     #[garde(custom(name_networks))]
     pub trusted_proxies: Vec<String>,
+    /// Scheme and host for addresses that people open; empty for `bind` over http.
+    #[garde(custom(be_origin_or_empty))]
+    pub public_url: String,
+    /// Whether `serve` serves the page for drivers.
+    pub driver_page: bool,
 }
 
 impl HttpConfig {
+    /// Returns the public address of a path.
+    pub fn public_address(&self, path: &str) -> String {
+        match self.public_url.trim_end_matches('/') {
+            "" => format!("http://{}{path}", self.bind),
+            origin => format!("{origin}{path}"),
+        }
+    }
+
     /// Returns the networks whose `X-Forwarded-For` is trusted. IPv6-mapped IPv4 networks become IPv4, because peer
     /// addresses are compared in that form.
     pub fn trusted_networks(&self) -> Result<Vec<IpNet>, ConfigError> {
@@ -71,6 +85,18 @@ fn unmap(network: IpNet) -> IpNet {
     let v4 = v6.addr().to_ipv4_mapped().zip(v6.prefix_len().checked_sub(MAPPED));
     let v4 = v4.and_then(|(address, prefix)| Ipv4Net::new(address, prefix).ok());
     v4.map_or(network, IpNet::V4)
+}
+
+/// Checks the public address: a scheme, a host and perhaps a port, without a login, a path or a query.
+fn be_origin_or_empty(text: &str, (): &()) -> garde::Result {
+    let is_origin = |url: Url| {
+        let origin = url.origin().ascii_serialization();
+        matches!(url.scheme(), "http" | "https") && text.trim_end_matches('/') == origin
+    };
+    if text.is_empty() || text.parse().is_ok_and(is_origin) {
+        return Ok(());
+    }
+    Err(garde::Error::new("must be an address such as https://dispatch.example.com, without a path"))
 }
 
 /// Checks that proxies are addresses or networks.

@@ -230,7 +230,8 @@ impl Config {
 
     /// Returns the subscriptions of the producers, as message routes.
     pub fn step_subscriptions(&self) -> BTreeMap<String, StepSubscription> {
-        let subscriptions = self.producers.iter().map(|(name, producer)| {
+        let subscribed = self.producers.iter().filter(|(_, producer)| producer.has_webhook());
+        let subscriptions = subscribed.map(|(name, producer)| {
             let events = producer.events.iter().copied().collect();
             (name.clone(), StepSubscription { channel: Self::producer_channel(name), events })
         });

@@ -286,6 +286,34 @@ fn producer_names_must_be_key_names() {
 }
 
 #[test]
+fn public_address_has_no_path() {
+    let public = |text: &str| with_file(&format!("[http]\nbind = \"127.0.0.1:8080\"\npublic_url = \"{text}\""));
+    for (text, address) in [
+        ("", "http://127.0.0.1:8080/driver"),
+        ("https://dispatch.example.com", "https://dispatch.example.com/driver"),
+        ("https://dispatch.example.com:8443/", "https://dispatch.example.com:8443/driver"),
+    ] {
+        assert_eq!(public(text).unwrap().http.public_address("/driver"), address);
+    }
+    let refused = ["dispatch.example.com", "ftp://example.com", "https://example.com/x", "https://u:p@example.com"];
+    for text in refused.into_iter().chain(["https://example.com?x", "https://example.com/#x", "https://", "//x", " "]) {
+        let problem = public(text).unwrap_err().to_string();
+        assert!(problem.contains("http.public_url") && problem.contains("without a path"), "{text}: {problem}");
+    }
+}
+
+#[test]
+fn producer_may_have_a_right_without_a_webhook() {
+    let config = with_file("[producers.fleet]\ndriver_sign_in = true").unwrap();
+    assert!(!config.producers["fleet"].has_webhook() && config.step_subscriptions().is_empty());
+    let both = "[producers.fleet]\ndriver_sign_in = true\nurl = \"https://x.example.com\"";
+    for (text, problem) in [("[producers.fleet]", "producers.fleet.events"), (both, "producers.fleet.events")] {
+        assert!(error(text).contains(problem), "{text}: {}", error(text));
+    }
+    assert!(error("[console]\npath = \"/driver\"").contains("/driver"));
+}
+
+#[test]
 fn numbers_and_switches_may_be_texts() {
     let env = [
         ("DISPATCHQ_HTTP__MAX_CONNECTIONS", "20"),

@@ -1,4 +1,5 @@
-//! `dispatchq driver offers|accept|complete`: the actions of a driver's app, to try an installation by hand.
+//! `dispatchq driver offers|accept|complete`: the actions of a driver's app, to try an installation by hand. Also the output
+//! of `driver sign-in`.
 
 use anyhow::bail;
 use jobs::OrderId;
@@ -32,6 +33,21 @@ pub(super) fn print_offers(offers: &Value, driver: &DriverId, json: bool) -> any
         ]
     });
     output::print_rows(&OFFER_HEADINGS, rows, &no_offers(driver));
+    Ok(())
+}
+
+/// Prints a sign-in link in the format of the API.
+pub(super) fn print_link(link: &Value, json: bool) -> anyhow::Result<()> {
+    if json {
+        return output::print_json(link);
+    }
+    for (label, value) in [
+        ("Link", show_field(link, "url")),
+        ("Code", show_field(link, "code")),
+        ("Expires", show_time(link, "expires_at")),
+    ] {
+        output::print_escaped(&format!("{label:<9} {value}"));
+    }
     Ok(())
 }
 

@@ -16,13 +16,14 @@ const AREAS: &str = r#"{"type": "FeatureCollection", "features": [{"type": "Feat
     "coordinates": [[[%0, 1], [%5, 1], [%5, 5], [%0, 5], [%0, 1]]]}}]}"#;
 
 /// Commands in the order in which they run. `_` is a space within an argument.
-const COMMANDS: [&str; 139] = [
+const COMMANDS: [&str; 140] = [
     "driver import drivers-%.jsonl --reason a_test",
     "driver import wrong.jsonl",
     "driver set D-% --skills wheelchair,van --name Ana --reason a_test",
     "driver set D-% --reason a_test",
     "driver list",
     "driver list --json",
+    "driver sign-in D-% --reason a_test",
     "driver disable D-% --reason a_test",
     "driver enable D-% --reason a_test",
     "driver disable D-9 --reason a_test",

@@ -59,7 +59,7 @@ impl From<DriverError> for ApiError {
 pub(super) struct ChangedDriverPath(
     /// The driver's id.
     #[param(pattern = "^[A-Za-z0-9_-]{1,64}$", value_type = String, example = "DRV-9")]
-    DriverId,
+    pub(super) DriverId,
 );
 
 impl<S: Send + Sync> FromRequestParts<S> for ChangedDriverPath {
@@ -293,7 +293,7 @@ pub(super) async fn change_driver(
 #[schema(as = DriverActionRequest)]
 pub(super) struct DriverReason {
     #[schema(value_type = String, min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
-    reason: StaffReason,
+    pub(super) reason: StaffReason,
 }
 
 /// A request about a driver that contains only a reason.
@@ -315,7 +315,7 @@ async fn set_disabled(call: ReasonedCall, name: &str, disabled: bool) -> Result<
 
 /// Disables a driver: the driver gets no offers, and the driver's keys are refused.
 ///
-/// The driver keeps an order that is in progress.
+/// Sessions and links of the driver page end. The driver keeps an order that is in progress.
 #[utoipa::path(post, path = "/{id}/disable", tag = "drivers", params(ChangedDriverPath, IdempotencyHeader),
     extensions(("x-roles" = json!(WRITERS))),
     request_body(content = DriverReason, example = json!({ "reason": "complaints of customers" })),
@@ -354,7 +354,7 @@ pub(super) struct RemovedDriver {
 
 /// Removes a driver and revokes the driver's keys.
 ///
-/// The history keeps the driver's id.
+/// Sessions and links of the driver page end. The history keeps the driver's id.
 #[utoipa::path(post, path = "/{id}/remove", tag = "drivers", params(ChangedDriverPath),
     extensions(("x-roles" = json!(ADMINS))),
     request_body(content = DriverReason, example = json!({ "reason": "left the fleet" })),

@@ -147,6 +147,8 @@ error_codes! {
          records it.";
     DRIVER_EXISTS: 409, "The driver exists",
         "A driver with this id already exists. Change it with `PATCH /api/v1/drivers/{id}`.";
+    DRIVER_PAGE_OFF: 409, "The driver page is off",
+        "The installation does not serve the page for drivers. Set `driver_page = true` under `[http]`.";
     SHARDS_CHANGING: 409, "A change of the shards is in progress",
         "An earlier change of the number of shards has not ended. `dispatchq shards list` shows its progress.";
     RECONCILER_RUNS: 409, "The reconciler is running",

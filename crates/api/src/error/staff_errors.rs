@@ -57,6 +57,8 @@ pub enum StaffError {
     DriverExists(DriverId),
     #[error("{0} has {1}; take it back first: dispatchq order release {1}")]
     DriverHasOrder(DriverId, String),
+    #[error("the page for drivers is off; set driver_page = true under [http]")]
+    DriverPageOff,
     /// Contains the progress of the running change of the number of shards.
     #[error("{0}")]
     ShardsChanging(String),
@@ -106,6 +108,7 @@ impl StaffError {
             Self::NoSuchViolation => &codes::VIOLATION_NOT_FOUND,
             Self::DriverExists(_) => &codes::DRIVER_EXISTS,
             Self::DriverHasOrder(..) => &codes::DRIVER_BUSY,
+            Self::DriverPageOff => &codes::DRIVER_PAGE_OFF,
             Self::ShardsChanging(_) => &codes::SHARDS_CHANGING,
             Self::ReconcilerRuns => &codes::RECONCILER_RUNS,
             Self::NothingKnown(..) => &codes::NOTHING_KNOWN,

@@ -65,6 +65,7 @@ impl Office {
     async fn open() -> Self {
         let t = TestApp::with(|config| {
             configure_bindings(config);
+            config.http.driver_page = true;
             let partner = PartnerConfig { api_key: "key".to_owned(), ..PartnerConfig::with_url("http://127.0.0.1:1/") };
             config.partners.insert("bbd".into(), partner);
         })
@@ -241,6 +242,10 @@ impl Office {
             "PATCH /drivers/{id}" => {
                 self.create_driver("D-PATCH").await;
                 (at("D-PATCH"), with("service_types", json!(["DELIVERY"])))
+            }
+            "POST /drivers/{id}/sign-in-links" => {
+                self.create_driver("D-LINK").await;
+                (at("D-LINK"), because)
             }
             "POST /drivers/{id}/disable" => {
                 self.create_driver("D-DISABLE").await;

@@ -249,6 +249,7 @@ fn names(outcome: &Outcome, place: &Place) -> bool {
 fn without_request_limits(config: &mut Config) {
     configure_bindings(config);
     config.http.requests_per_s_per_key = 0;
+    config.http.driver_page = true;
 }
 
 // Rule F11: Every 422 names the part of the request that breaks a rule.

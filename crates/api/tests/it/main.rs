@@ -8,6 +8,7 @@
 //! * `outages`: servers that are down. `waits`: every wait on a server ends. `connections`: sockets that send nothing.
 //! * `scheduled`: orders with a pickup time.
 //! * `test_clock`: the test clock of `dispatchq dev`.
+//! * `driver_links`: one-time links of drivers.
 //! * `late_work`: creations while jobs are late.
 //! * `metrics`: gauges read at each scrape, also while a server is down.
 
@@ -21,6 +22,7 @@ mod bindings;
 mod command_line;
 mod connections;
 mod contents;
+mod driver_links;
 mod errors;
 mod first_use;
 mod idempotency;

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::bindings::configure_bindings;
 use accounts::api_keys::AccountRole;
+use settings::ProducerConfig;
 use test_support::{Answer, Api, TestApp, admission::full_for, eventually};
 
 const ROLES: [AccountRole; 7] = [
@@ -290,7 +291,13 @@ async fn every_operation_is_served_and_answers_strangers_as_described() {
 #[tokio::test]
 async fn the_named_roles_may_call_and_examples_are_understood() {
     let spec = read_document();
-    let t = TestApp::with(configure_bindings).await;
+    let t = TestApp::with(|config| {
+        configure_bindings(config);
+        config.http.driver_page = true;
+        let producer = ProducerConfig { driver_sign_in: true, ..ProducerConfig::default() };
+        config.producers.insert("test".to_owned(), producer);
+    })
+    .await;
     let api = Api::start(&t.app).await;
     t.drivers(&[("DRV-1", 100.0)]).await;
     let mut keys = BTreeMap::new();

@@ -34,7 +34,7 @@ pub fn build_channels(config: &Config) -> Result<MessageChannels, ConfigError> {
             Err(error) => problems.push(error.within(&format!("channels.{name}"))),
         }
     }
-    for (name, configured) in &config.producers {
+    for (name, configured) in config.producers.iter().filter(|(_, producer)| producer.has_webhook()) {
         match build_producer_channel(configured) {
             Ok(channel) => drop(by_name.insert(Config::producer_channel(name), channel)),
             Err(error) => problems.push(error.within(&format!("producers.{name}"))),
