@@ -77,6 +77,10 @@ impl Args {
         let listener = api::server::bind_listener(&bind, "http.bind (or --bind)").await?;
         // The configured port may be 0, so the address is read from the listener.
         config.http.bind = listener.local_addr()?.to_string();
+        if config.http.public_url.is_empty() {
+            config.http.public_url = format!("http://{}", config.http.bind);
+        }
+        config.http.driver_page = true;
 
         let mut redis = RedisServer::start_private_in(&data.join("redis"), None).await?;
         let mut postgres = PostgresServer::start_in(&data.join("postgres"), None).await?;
@@ -118,6 +122,7 @@ impl Args {
         if app.config.console.enabled {
             println!("Console   http://{address}{} (sign in with the key)", app.config.console.path);
         }
+        println!("Drivers   http://{address}/driver (sign in: dispatchq driver sign-in ID)");
         let board = api::server::bind_listener("127.0.0.1:0", "the board").await?;
         println!("Board     http://{} (apalis-board on all queues, read-only)", board.local_addr()?);
         if let Some(admin) = &admin {

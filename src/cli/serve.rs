@@ -80,6 +80,7 @@ pub(super) struct NextToApi {
 }
 
 /// Serves requests until `stop`, and writes their statistics: the last use of keys, and admission results.
+/// `next_to_api.console` adds the console's pages. The page for drivers is always on the address of the API.
 pub(super) async fn serve_requests(
     app: &App,
     listener: TcpListener,
@@ -87,6 +88,7 @@ pub(super) async fn serve_requests(
     stop: &CancellationToken,
 ) -> anyhow::Result<()> {
     let mut pages = if next_to_api.console { staff_console::console_pages(app) } else { Default::default() };
+    pages = pages.merge(staff_console::driver_page(app));
     if next_to_api.test_clock {
         pages = pages.merge(test_clock_routes());
     }

@@ -10,11 +10,13 @@
 //! * `proof`: a violation of the history, opened from the header.
 //! * `pages`: every page, empty and with data, light, dark and on a phone.
 //! * `refusals`: requests refused to a viewer and to another site. `outage`: a page recovers when `serve` restarts.
+//! * `driver_page`: the page for drivers, on phones.
 //! * `screenshots`: pictures for docs/CONSOLE.md, taken on request.
 
 mod board;
 mod checks;
 mod chromium;
+mod driver_page;
 mod fleet;
 mod keys;
 mod order_form;

@@ -34,6 +34,8 @@ struct Assets {
     sign_in: Asset,
     htmx: Asset,
     icon: Asset,
+    driver_style: Asset,
+    driver_script: Asset,
 }
 
 static ASSETS: LazyLock<Assets> = LazyLock::new(|| Assets {
@@ -42,6 +44,8 @@ static ASSETS: LazyLock<Assets> = LazyLock::new(|| Assets {
     sign_in: Asset::new("sign-in", "js", "text/javascript; charset=utf-8", include_bytes!("../assets/sign-in.js")),
     htmx: Asset::new("htmx", "js", "text/javascript; charset=utf-8", include_bytes!("../assets/htmx.min.js")),
     icon: Asset::new("icon", "svg", "image/svg+xml", include_bytes!("../assets/icon.svg")),
+    driver_style: Asset::new("driver", "css", "text/css; charset=utf-8", include_bytes!("../assets/driver.css")),
+    driver_script: Asset::new("driver", "js", "text/javascript; charset=utf-8", include_bytes!("../assets/driver.js")),
 });
 
 pub(crate) fn style_name() -> &'static str {
@@ -64,10 +68,19 @@ pub(crate) fn icon_name() -> &'static str {
     &ASSETS.icon.name
 }
 
+pub(crate) fn driver_style_name() -> &'static str {
+    &ASSETS.driver_style.name
+}
+
+pub(crate) fn driver_script_name() -> &'static str {
+    &ASSETS.driver_script.name
+}
+
 /// Serves one of the files. A name always has the same content, so the answer is immutable.
 pub(crate) async fn serve_asset(Path(name): Path<String>) -> Response {
-    let Assets { style, script, sign_in, htmx, icon } = &*ASSETS;
-    let Some(asset) = [style, script, sign_in, htmx, icon].into_iter().find(|asset| asset.name == name) else {
+    let Assets { style, script, sign_in, htmx, icon, driver_style, driver_script } = &*ASSETS;
+    let all = [style, script, sign_in, htmx, icon, driver_style, driver_script];
+    let Some(asset) = all.into_iter().find(|asset| asset.name == name) else {
         return StatusCode::NOT_FOUND.into_response();
     };
     let headers = [(CONTENT_TYPE, asset.media_type), (CACHE_CONTROL, "public, max-age=31536000, immutable")];

@@ -6,7 +6,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use accounts::sessions::LONGEST;
+use accounts::{driver_sessions, sessions::LONGEST};
 use api::client::ClientAddress;
 use axum::{
     extract::{ConnectInfo, Request},
@@ -28,6 +28,8 @@ pub(crate) enum CookieKind {
     Session,
     /// A sign-in in progress at the provider of `[console.oidc]`.
     SignIn,
+    /// The session of a driver.
+    Driver,
 }
 
 impl CookieKind {
@@ -36,6 +38,7 @@ impl CookieKind {
         match self {
             Self::Session => "__Host-dispatchq",
             Self::SignIn => "__Host-dispatchq-oidc",
+            Self::Driver => "__Host-dispatchq-driver",
         }
     }
 
@@ -44,6 +47,7 @@ impl CookieKind {
         match self {
             Self::Session => "dispatchq-console",
             Self::SignIn => "dispatchq-console-oidc",
+            Self::Driver => "dispatchq-driver",
         }
     }
 
@@ -51,6 +55,7 @@ impl CookieKind {
         match self {
             Self::Session => LONGEST.as_secs(),
             Self::SignIn => SIGN_IN_SECS,
+            Self::Driver => driver_sessions::VALID.as_secs(),
         }
     }
 }

@@ -33,7 +33,7 @@ use crate::{
 use app::App;
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
-                      form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+                      manifest-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 const FETCH_SITE: &str = "sec-fetch-site";
 /// Fields with a secret. Pages never show their values again.
 const SECRET_FIELDS: [&str; 2] = ["key", "otp"];
@@ -169,7 +169,7 @@ async fn dress_answer(guard: &PageGuard, sent: SentForm, is_refresh: bool, mut a
         if let Some(page) = show_again(guard, sent, status, &problem).await {
             return page;
         }
-        return page::dress_problem(app, problem, (is_refresh, is_read), None, answer);
+        return page::dress_problem(&app.config.console.path, problem, (is_refresh, is_read), None, answer);
     }
     // The servers are too busy to render the page again. The form can be sent again unchanged, unless it contained a
     // secret.
@@ -179,17 +179,12 @@ async fn dress_answer(guard: &PageGuard, sent: SentForm, is_refresh: bool, mut a
     } else {
         None
     };
-    page::dress_problem(app, problem, (is_refresh, is_read), again, answer)
+    page::dress_problem(&app.config.console.path, problem, (is_refresh, is_read), again, answer)
 }
 
 async fn answer_request(guard: PageGuard, mut request: Request, next: Next) -> Response {
     let app = &guard.app;
-    // The configuration check has parsed this value.
-    let proxies = app.config.http.trusted_networks().unwrap_or_default();
-    let transport = Transport::of_request(&request, &proxies);
-    let address = ClientAddress::of_request(&request);
-    request.extensions_mut().insert(transport);
-    request.extensions_mut().insert(address);
+    let (transport, address) = identify_client(app, &mut request);
     let is_refresh = request.headers().contains_key("hx-request");
     let is_read = request.method().is_safe();
     let is_foreign = !is_read && !is_same_origin(request.headers());
@@ -206,7 +201,9 @@ async fn answer_request(guard: PageGuard, mut request: Request, next: Next) -> R
         let mut answer = PageError::Forbidden(text).into_response();
         match answer.extensions_mut().remove() {
             // A form that another site sent is not on any page of the console.
-            Some(problem) => page::dress_problem(app, problem, (is_refresh, is_read), None, answer),
+            Some(problem) => {
+                page::dress_problem(&app.config.console.path, problem, (is_refresh, is_read), None, answer)
+            }
             None => answer,
         }
     } else {
@@ -219,7 +216,23 @@ async fn answer_request(guard: PageGuard, mut request: Request, next: Next) -> R
         };
         dress_answer(&guard, sent, is_refresh, answer).await
     };
-    let app = &guard.app;
+    protect_answer(&guard.app, &mut answer);
+    answer
+}
+
+/// Adds the transport and the client's address to a request, and returns them.
+pub(crate) fn identify_client(app: &App, request: &mut Request) -> (Transport, ClientAddress) {
+    // The configuration check has parsed this value.
+    let proxies = app.config.http.trusted_networks().unwrap_or_default();
+    let transport = Transport::of_request(request, &proxies);
+    let address = ClientAddress::of_request(request);
+    request.extensions_mut().insert(transport);
+    request.extensions_mut().insert(address);
+    (transport, address)
+}
+
+/// Adds the headers that every answer has.
+pub(crate) fn protect_answer(app: &App, answer: &mut Response) {
     let headers = answer.headers_mut();
     let fixed: [(HeaderName, &'static str); 5] = [
         (CONTENT_SECURITY_POLICY, POLICY),
@@ -237,7 +250,6 @@ async fn answer_request(guard: PageGuard, mut request: Request, next: Next) -> R
         let wait = app.accounts.limits.retry_wait().as_secs();
         answer.headers_mut().entry(RETRY_AFTER).or_insert(wait.into());
     }
-    answer
 }
 
 /// Middleware that refuses a form that is incomplete after the time limit. The sign-in has less time, because its
@@ -251,7 +263,7 @@ pub(crate) async fn limit_form_time(State(sign_in): State<String>, request: Requ
 
 /// Returns whether a page of this origin made the request. Browsers report it in `Sec-Fetch-Site`, older ones in
 /// `Origin`. A request without both headers does not come from a browser with a session.
-fn is_same_origin(headers: &HeaderMap) -> bool {
+pub(crate) fn is_same_origin(headers: &HeaderMap) -> bool {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     if let Some(site) = text(FETCH_SITE) {
         return site == "same-origin";

@@ -21,7 +21,6 @@ use crate::{
     shown::{Moment, describe_span, escape, group_digits, role_word},
 };
 use accounts::{api_keys::AccountRole, sessions::ProofGlance};
-use app::App;
 use desk::reports::page_changes::ChangeTopic;
 use foundation::queue_pauses::PausedQueue;
 
@@ -40,16 +39,15 @@ struct ProblemPage {
 
 /// Renders the page of an error, or redirects a person without a session to the sign-in.
 ///
-/// `is_refresh`: a script sent the request and can replace only a part of its page. `is_read`: the request changes
+/// `base`: the path of the pages. `is_refresh`: a script sent the request and can replace only a part of its page. `is_read`: the request changes
 /// nothing. `again`: the form that can be sent again.
 pub(crate) fn dress_problem(
-    app: &App,
+    base: &str,
     PageProblem { title, text, sign_in, .. }: PageProblem,
     (is_refresh, is_read): (bool, bool),
     again: Option<(String, Vec<(String, String)>)>,
     mut answer: Response,
 ) -> Response {
-    let base = app.config.console.path.as_str();
     if let Some(target) = sign_in {
         let query = write_query(&[("next", target.as_deref().unwrap_or_default())]);
         let address = format!("{base}/login{query}");

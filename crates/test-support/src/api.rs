@@ -61,9 +61,9 @@ pub fn http_client() -> reqwest::Client {
 }
 
 impl Api {
-    /// Starts the API together with the console.
+    /// Starts the API together with the console and the page for drivers.
     pub async fn start(app: &App) -> Self {
-        let pages = staff_console::console_pages(app);
+        let pages = staff_console::console_pages(app).merge(staff_console::driver_page(app));
         Self::serve(api::router_with_pages(app.clone(), pages), app.config.http.clone()).await
     }
 

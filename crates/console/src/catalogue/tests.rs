@@ -15,7 +15,7 @@ use super::*;
 use crate::language::LANGUAGE;
 
 /// Groups whose keys are codes of services, which [`Code`](crate::shown::Code) looks up.
-const CODES: [&str; 19] = [
+const CODES: [&str; 20] = [
     "admission_verdict",
     "area_mode",
     "area_refusal",
@@ -23,6 +23,7 @@ const CODES: [&str; 19] = [
     "binding_phase",
     "binding_state",
     "booking_state",
+    "driver_notice",
     "enforcement",
     "message_kind",
     "next_step",
@@ -226,7 +227,7 @@ async fn texts_are_in_the_language_of_their_request() {
     assert!(script_texts(Language::Indonesian).contains("\"live\":\"Langsung\""));
 }
 
-const TEMPLATES: [(&str, &str); 20] = [
+const TEMPLATES: [(&str, &str); 25] = [
     ("action.html", include_str!("../../templates/action.html")),
     ("alerts.html", include_str!("../../templates/alerts.html")),
     ("binding.html", include_str!("../../templates/binding.html")),
@@ -234,6 +235,11 @@ const TEMPLATES: [(&str, &str); 20] = [
     ("desk.html", include_str!("../../templates/desk.html")),
     ("door.html", include_str!("../../templates/door.html")),
     ("driver.html", include_str!("../../templates/driver.html")),
+    ("driver_contents.html", include_str!("../../templates/driver_contents.html")),
+    ("driver_frame.html", include_str!("../../templates/driver_frame.html")),
+    ("driver_home.html", include_str!("../../templates/driver_home.html")),
+    ("driver_link.html", include_str!("../../templates/driver_link.html")),
+    ("driver_sign_in.html", include_str!("../../templates/driver_sign_in.html")),
     ("language.html", include_str!("../../templates/language.html")),
     ("layout.html", include_str!("../../templates/layout.html")),
     ("login.html", include_str!("../../templates/login.html")),

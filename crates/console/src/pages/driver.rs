@@ -8,7 +8,8 @@ use axum::{
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::{
-    roles::{CALLERS, OPERATORS, STAFF},
+    driver_link::form_for_link,
+    roles::{CALLERS, DISPATCHERS, OPERATORS, STAFF},
     rows::Deed,
 };
 use crate::{
@@ -182,11 +183,13 @@ pub(crate) async fn show_page(
         ),
     ];
     let back = format!("/drivers/{}", encode_component(driver.id.as_str()));
-    let actions = if person.may(&OPERATORS) {
-        vec![form_for_change(&driver), change_of_driver(&driver, Some(&back))]
-    } else {
-        Vec::new()
-    };
+    let mut actions = Vec::new();
+    if app.config.http.driver_page && driver.disabled_at.is_none() && person.may(&DISPATCHERS) {
+        actions.push(form_for_link(&driver.id));
+    }
+    if person.may(&OPERATORS) {
+        actions.extend([form_for_change(&driver), change_of_driver(&driver, Some(&back))]);
+    }
     let title = fill!("driver.title", id);
     let shell = Shell::for_person(&app.config, &person, "/drivers", title, did.as_deref());
     let page = DriverDetailPage {

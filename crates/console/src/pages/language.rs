@@ -31,10 +31,18 @@ pub(crate) async fn choose_language(
     headers: HeaderMap,
     form: Result<Form<LanguageForm>, FormRejection>,
 ) -> Result<Response, PageError> {
-    let LanguageForm { language, back } = read_form(form)?;
+    store_choice(&app.config.console.path, transport, &headers, read_form(form)?)
+}
+
+/// Stores the language for the pages under `base`, and redirects to the page with the switch.
+pub(crate) fn store_choice(
+    base: &str,
+    transport: Transport,
+    headers: &HeaderMap,
+    LanguageForm { language, back }: LanguageForm,
+) -> Result<Response, PageError> {
     let unknown = tr("language.pages_available_english_indonesian");
     let language = Language::parse(&language).ok_or_else(|| PageError::Invalid(unknown.into()))?;
-    let base = app.config.console.path.as_str();
     let sender: Option<Uri> = headers.get(REFERER).and_then(|page| page.to_str().ok()?.parse().ok());
     let sender = sender.as_ref().and_then(Uri::path_and_query).map(PathAndQuery::as_str);
     let path = back.as_deref().or(sender).unwrap_or(base);

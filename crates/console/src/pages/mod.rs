@@ -7,7 +7,7 @@
 //!   wait for a person. [`order_map`]: map of an order. [`ranking`]: drivers considered for an order. [`new_order`]:
 //!   creation of an order by hand. [`change_order`]: change of its contents. [`order_form`]: the fields of both forms.
 //! * [`refunds`], [`alerts`]: work of support. [`areas`], [`area`]: areas. [`admission`]: the flag of admission.
-//!   [`drivers`], [`driver`]: drivers. [`phone`]: a driver's phone number. [`contact`]: the contact of an order. [`partners`]: partners.
+//!   [`drivers`], [`driver`]: drivers. [`driver_link`]: one-time link of a driver. [`phone`]: a driver's phone number. [`contact`]: the contact of an order. [`partners`]: partners.
 //! * [`roles`]: roles that pages admit. [`rows`]: rows, forms and queries that pages share.
 //! * [`changes`]: stream that reports changed rows.
 //! * [`engine`]: queues, workers, dead jobs. [`living_jobs`]: jobs of a queue. [`outbox`]: messages. [`control`]: plans
@@ -26,12 +26,13 @@ mod contact;
 mod control;
 mod desk;
 mod driver;
+mod driver_link;
 mod drivers;
 mod engine;
 mod keys;
-mod language;
+pub(crate) mod language;
 mod living_jobs;
-mod new_order;
+pub(crate) mod new_order;
 mod now;
 mod oidc;
 mod order;
@@ -46,7 +47,7 @@ mod proof;
 mod ranking;
 mod refunds;
 mod roles;
-mod rows;
+pub(crate) mod rows;
 mod scheduled;
 mod sign_in;
 mod users;
@@ -112,6 +113,7 @@ pub(crate) fn routes(base: &str) -> Router<App> {
         .route(&at("/fleet/create"), post(drivers::create_driver))
         .route(&at("/drivers/{id}/change"), post(drivers::change_driver))
         .route(&at("/drivers/{id}/phone"), get(phone::to_driver).post(phone::show_phone))
+        .route(&at("/drivers/{id}/sign-in-link"), get(phone::to_driver).post(driver_link::create_link))
         .route(&at("/drivers/{id}/{action}"), post(drivers::set_driver))
         .route(&at("/partners"), get(partners::show_page))
         .route(&at("/partners/{name}/share"), post(partners::set_share))

@@ -128,7 +128,7 @@ pub(crate) async fn create_order(
 }
 
 /// Returns the language of refusals by admission.
-pub(super) fn reply_language() -> ReplyLanguage {
+pub(crate) fn reply_language() -> ReplyLanguage {
     match Language::current() {
         Language::English => ReplyLanguage::English,
         Language::Indonesian => ReplyLanguage::Indonesian,

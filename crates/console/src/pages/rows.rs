@@ -84,6 +84,6 @@ pub(crate) struct Deed {
 }
 
 /// Parses the order that a path names.
-pub(super) fn parse_order(Path(id): Path<String>) -> Result<OrderId, PageError> {
+pub(crate) fn parse_order(Path(id): Path<String>) -> Result<OrderId, PageError> {
     id.parse().map_err(|_| PageError::NotFound(tr("problem.no_order_id")))
 }

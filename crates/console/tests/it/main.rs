@@ -6,6 +6,7 @@
 //!   changed by hand. `orders`, `plans`, `refunds`, `users`,
 //!   `maps`, `now`: the pages of these names.
 //! * `sign_in`: wrong keys. `oidc`: sign-in at a provider. `language`, `frame`: the texts and the frame of all pages.
+//! * `driver_page`: the page for drivers.
 //! * `refused_actions`: a refused action keeps its page. `stream`: change notifications for pages.
 //! * `cost`: the cost of pages. `page_plans`: rows that pages read from large tables.
 
@@ -18,6 +19,7 @@ mod bindings;
 mod change_order;
 mod cost;
 mod desk;
+mod driver_page;
 mod fleet;
 mod frame;
 mod jobs;
