@@ -64,7 +64,8 @@
     readClock();
     tick();
     watchPlace();
-    if (isNew && navigator.vibrate) navigator.vibrate([200, 100, 200]);
+    // Browsers allow this only after the first tap.
+    if (isNew && navigator.vibrate && navigator.userActivation?.hasBeenActive) navigator.vibrate([200, 100, 200]);
   };
   const show = async (answer, isAnswer) => {
     const path = new URL(answer.url).pathname;

@@ -59,7 +59,7 @@ impl From<DriverError> for ApiError {
 pub(super) struct ChangedDriverPath(
     /// The driver's id.
     #[param(pattern = "^[A-Za-z0-9_-]{1,64}$", value_type = String, example = "DRV-9")]
-    pub(super) DriverId,
+    DriverId,
 );
 
 impl<S: Send + Sync> FromRequestParts<S> for ChangedDriverPath {

@@ -11,10 +11,10 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::by_staff::{ChangedDriverPath, DriverReason};
+use super::by_staff::DriverReason;
 use crate::{
     auth::ApiCaller,
-    body::JsonBody,
+    body::{DriverPath, JsonBody},
     error::{ApiError, StaffError},
     openapi::CallErrors,
 };
@@ -54,7 +54,7 @@ impl fmt::Debug for SignInLink {
 /// The link is valid for 15 minutes and works once. Only this answer contains the link and its code. A producer needs
 /// `[producers.NAME] driver_sign_in = true`.
 #[utoipa::path(post, path = "/{id}/sign-in-links", operation_id = "create_sign_in_link", tag = "drivers",
-    params(ChangedDriverPath), extensions(("x-roles" = json!(CREATORS))),
+    params(DriverPath), extensions(("x-roles" = json!(CREATORS))),
     request_body(content = DriverReason, example = json!({ "reason": "asked for it by phone" })),
     responses(
         (status = 201, description = "success", body = SignInLink,
@@ -65,7 +65,7 @@ impl fmt::Debug for SignInLink {
 pub(super) async fn create_link(
     State(app): State<App>,
     caller: ApiCaller,
-    ChangedDriverPath(id): ChangedDriverPath,
+    DriverPath(id): DriverPath,
     JsonBody(DriverReason { reason }): JsonBody<DriverReason>,
 ) -> Result<(StatusCode, [(HeaderName, &'static str); 1], Json<SignInLink>), ApiError> {
     check_creator(&app, &caller)?;

@@ -54,11 +54,13 @@ mod tests {
 
     use super::*;
 
-    /// Refusals that no action of a driver gets: refunds, payments, actions of staff, and our own errors.
-    const OF_OTHERS: [&str; 6] = [
+    /// Refusals that no action of a driver gets: those of refunds, payments, partners and staff, and internal errors.
+    const OF_OTHERS: [&str; 8] = [
         "DRIVER_NOT_FOUND",
         "PAYMENT_EVENT_REUSED",
         "ILLEGAL_TRANSITION",
+        "LIFETIME_OVER",
+        "SERVED_BY_PARTNER",
         "NOTHING_PAID",
         "REFUND_NOT_ASKED",
         "REFUND_UNANSWERED",

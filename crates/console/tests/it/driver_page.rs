@@ -264,7 +264,7 @@ async fn bad_forms_are_refused_and_change_nothing() {
         assert!(!page.contains("<script>"), "{query}: {page}");
     }
     for path in
-        ["/driver/orders/%00/accept", "/driver/orders/-/pickup", "/driver/nonsense", "/driver/orders/a%20b/return"]
+        ["/driver/orders/%00/accept", "/driver/orders/%C3%A4/pickup", "/driver/nonsense", "/driver/orders/a%20b/return"]
     {
         let status = phone.post(path, &[("offer_id", "x")]).await.status().as_u16();
         assert!((400..500).contains(&status), "{path}: {status}");
