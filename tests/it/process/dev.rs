@@ -57,6 +57,8 @@ async fn dev_serves_an_order_and_leaves_nothing_running() {
         })
         .await;
         let (url, key, provider) = (line(&dev, "API"), line(&dev, "Key"), line(&dev, "Provider"));
+        let page = format!("{}/sign-in", line(&dev, "Drivers"));
+        assert_eq!(client.get(&page).send().await.unwrap().status().as_u16(), 200, "{page}");
         // Without OTPs, bindings do not wait while the test checks other parts.
         turn_knobs(&client, &provider, &json!({ "otp_rate": 0 })).await;
         let created = send_until_answered(
