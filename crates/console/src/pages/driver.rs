@@ -8,7 +8,6 @@ use axum::{
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::{
-    driver_link::form_for_link,
     roles::{CALLERS, DISPATCHERS, OPERATORS, STAFF},
     rows::Deed,
 };
@@ -82,6 +81,12 @@ fn form_for_change(driver: &DriverRecord) -> Action {
     ];
     let path = format!("/drivers/{}/change", encode_component(driver.id.as_str()));
     Action::new(tr("driver.change_driver"), path, fields)
+}
+
+/// Returns the form that creates a one-time link for the driver page.
+fn form_for_link(id: &DriverId) -> Action {
+    let path = format!("/drivers/{}/sign-in-link", encode_component(id.as_str()));
+    Action::new(tr("driver_link.create"), path, vec![Field::reason()])
 }
 
 /// Returns the state of an offer.

@@ -16,12 +16,11 @@ use model::ids::DriverId;
 use super::{driver::driver_page, roles::DISPATCHERS, rows::ReasonForm};
 use crate::{
     catalogue::{fill, tr},
-    form::{encode_component, given_text, read_form},
+    form::{given_text, read_form},
     page::{Shell, render},
     page_error::PageError,
     session::SignedIn,
     shown::Moment,
-    table::{Action, Field},
 };
 
 /// Has no `Debug`, so that the code appears in no log.
@@ -34,12 +33,6 @@ struct DriverLinkPage {
     expires: Moment,
     /// Address of the driver's page.
     back: String,
-}
-
-/// Returns the form that creates a link.
-pub(super) fn form_for_link(id: &DriverId) -> Action {
-    let path = format!("/drivers/{}/sign-in-link", encode_component(id.as_str()));
-    Action::new(tr("driver_link.create"), path, vec![Field::reason()])
 }
 
 /// Creates a link and shows it. The page is the answer to the form, so that no address contains the code.
