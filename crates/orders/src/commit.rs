@@ -26,16 +26,7 @@ pub(crate) async fn commit(orders: &Orders, seen: SeenOrder, change: Change) -> 
     let change = Arc::new(with_settings(orders, &before, change));
     let decided = Decided { before: &before, change: &change, assumed, write_id: Uuid::now_v7() };
     let write_id = decided.write_id;
-    let written = match decided.write(orders).await {
-        // The connection was lost, possibly after the commit. The row shows whether it was written.
-        Err(WriteError::Database(error)) if classify_error(&error) == DatabaseFailure::OutcomeUnknown => {
-            match orders.rows.find_written(&before.order.id, write_id).await {
-                Ok(Some(after)) => Ok(after),
-                Ok(None) | Err(_) => Err(error.into()),
-            }
-        }
-        written => written,
-    };
+    let written = find_if_lost(orders, &before, write_id, decided.write(orders).await).await;
     follow_up(orders, before, &change, write_id, written)
 }
 
@@ -49,8 +40,26 @@ pub(crate) async fn within(
     let change = Arc::new(with_settings(orders, &before, change));
     let decided = Decided { before: &before, change: &change, assumed: None, write_id: Uuid::now_v7() };
     let write_id = decided.write_id;
-    let written = decided.write_locked(orders, tx).await;
+    let written = find_if_lost(orders, &before, write_id, decided.write_locked(orders, tx).await).await;
     follow_up(orders, before, &change, write_id, written)
+}
+
+/// Looks up a change whose connection was lost, possibly after the commit. The row shows whether it was written.
+async fn find_if_lost(
+    orders: &Orders,
+    before: &Snapshot,
+    write_id: Uuid,
+    written: Result<Snapshot, WriteError>,
+) -> Result<Snapshot, WriteError> {
+    match written {
+        Err(WriteError::Database(error)) if classify_error(&error) == DatabaseFailure::OutcomeUnknown => {
+            match orders.rows.find_written(&before.order.id, write_id).await {
+                Ok(Some(after)) => Ok(after),
+                Ok(None) | Err(_) => Err(error.into()),
+            }
+        }
+        written => written,
+    }
 }
 
 /// Completes a change from the settings. A change that starts a trip or a leg of one gets the time at which it is

@@ -5,7 +5,8 @@
 //! result and cancels the job. If the process dies in between, the job sends the message again under the same id.
 //!
 //! A message is left to its job if its channel has no free place, or needs a phone number or an address that only
-//! Postgres has. `serve` sends no messages, because it may run where it cannot reach their receivers.
+//! Postgres has, or if its change has an alert, a payment, new contents or a message about a step. `serve` sends no
+//! messages, because it may run where it cannot reach their receivers.
 
 use std::sync::{
     Arc,
@@ -27,11 +28,10 @@ impl FirstTries {
 
     /// Claims the first tries of the write's messages for which a channel has a place.
     pub(crate) fn claim(&self, notify: &Notify, item: &mut OrderWrite) -> Vec<ClaimedTry> {
-        if !self.0.load(Ordering::Relaxed) {
+        if !self.0.load(Ordering::Relaxed) || !item.allows_first_tries() {
             return Vec::new();
         }
-        // A message about a step is complete only in Postgres.
-        let sends_alone = |m: &&mut OutboxValues| m.step_no.is_none() && !notify.channels.needs_recipient(&m.channel);
+        let sends_alone = |m: &&mut OutboxValues| !notify.channels.needs_recipient(&m.channel);
         let claim = |message: &mut OutboxValues| {
             let place = notify.channels.try_enter_lane(&message.channel)?;
             message.claim();

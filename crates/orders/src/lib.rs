@@ -8,8 +8,8 @@
 //!   commits one change. [`changed`]: the result, with the updates of Redis that follow.
 //! * [`timer_sending`], [`timer_calls`]: calls to Redis for timers, in batches. [`unsent`], [`unsent_timers`]: orders
 //!   whose timers Redis did not accept.
-//! * [`order_store`]: loads and writes rows in batches. `writing`: writes one change, in a batch if possible. No other
-//!   code writes to `orders`.
+//! * [`order_store`]: loads and writes rows in batches. `writing`: writes one change, in a batch if possible. Besides
+//!   it, only the test clock and erasures in SQL change rows of `orders`.
 //! * [`start`]: starts dispatch of scheduled orders. [`reschedule`]: changes their pickup time.
 //! * [`step`]: the common part of all timers of orders.
 //! * [`accept`]: assigns an order to one of the drivers who accept it. `accept_gate` refuses the others; [`gate_views`]

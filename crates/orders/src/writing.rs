@@ -17,12 +17,12 @@ use crate::{
     order_store::{
         outgoing::MessageContext,
         planned,
-        write::{OrderWrite, RaisedAlert, WriteVerdict, WrittenRows, write_alone},
+        write::{OrderWrite, WriteVerdict, WrittenAlert, WrittenRows, write_alone},
     },
     seen::AssumedTime,
     write_error::WriteError,
 };
-use foundation::db::Transaction;
+use foundation::db::{Connection, Transaction};
 use notify::alerts;
 
 /// Batches that a change may join while its drivers turn out to be taken. The time to accept is running, so after that
@@ -43,15 +43,19 @@ impl Decided<'_> {
     /// Writes the change. Returns the order after it.
     pub(crate) async fn write(&self, orders: &Orders) -> Result<Snapshot, WriteError> {
         check_transitions(self.change)?;
-        let context = self.load_context(orders).await?;
-        let mut is_alone = self.change.room.is_some() || !planned::fits_batch(self.change);
+        let context = if MessageContext::is_needed(&orders.config.notifications, self.before, self.change) {
+            self.load_context(orders, &mut orders.core.db.acquire().await?).await?
+        } else {
+            MessageContext::default()
+        };
+        let mut is_alone = self.is_written_alone();
         let mut taken = Vec::new();
         for tries in 0..self.most_tries() {
             is_alone |= tries >= MOST_BATCHES;
             let routes = &orders.config.notifications;
             let item = OrderWrite::in_context(self.write_id, self.before, self.change, &taken, routes, &context);
             let mut item = item.ok_or(WriteError::Conflict)?.assuming(self.assumed);
-            let claimed = orders.first_tries.claim(&orders.notify, &mut item);
+            let claimed = if is_alone { Vec::new() } else { orders.first_tries.claim(&orders.notify, &mut item) };
             let written =
                 if is_alone { write_alone(&orders.core.db, &item).await } else { orders.rows.write_change(item).await };
             match written {
@@ -74,7 +78,8 @@ impl Decided<'_> {
     /// Writes the change in this transaction, which has locked the row, and commits the transaction.
     pub(crate) async fn write_locked(&self, orders: &Orders, mut tx: Transaction<'_>) -> Result<Snapshot, WriteError> {
         check_transitions(self.change)?;
-        let context = self.load_context(orders).await?;
+        // The transaction has a connection. Others that wait for this row may have all the rest.
+        let context = self.load_context(orders, &mut tx).await?;
         let routes = &orders.config.notifications;
         let item = OrderWrite::in_context(self.write_id, self.before, self.change, &[], routes, &context);
         let item = item.ok_or(WriteError::Conflict)?;
@@ -88,8 +93,15 @@ impl Decided<'_> {
         }
     }
 
-    async fn load_context(&self, orders: &Orders) -> Result<MessageContext, sqlx::Error> {
-        MessageContext::load(&orders.core.db, &orders.config.notifications, self.before, self.change).await
+    async fn load_context(&self, orders: &Orders, db: &mut Connection) -> Result<MessageContext, sqlx::Error> {
+        MessageContext::load(db, &orders.config.notifications, self.before, self.change).await
+    }
+
+    /// Returns whether a batch would not fit the change, or would wait: rows of alerts and refunds may be locked by
+    /// sessions that do not lock the order.
+    fn is_written_alone(&self) -> bool {
+        let change = self.change;
+        change.room.is_some() || change.refund.is_some() || !change.settles.is_empty() || !planned::fits_batch(change)
     }
 
     /// Each driver may turn out to be taken in a statement of its own.
@@ -107,7 +119,7 @@ impl Decided<'_> {
         }
         let mut after = self.before.apply(self.change);
         after.alerts.retain(|open| rows.settled.iter().all(|settled| settled.id != open.id));
-        after.alerts.extend(rows.raised.iter().filter_map(RaisedAlert::to_pending));
+        after.alerts.extend(rows.raised.iter().filter_map(WrittenAlert::to_pending));
         after.offers.extend(rows.offers);
         after.messages.extend(rows.messages);
         after.callbacks.extend(rows.callbacks);

@@ -2,13 +2,13 @@
 
 use model::{
     decide::Change,
-    messages::{self, ChannelRoutes, Message, body::StepBody, routes::StepSubscription},
+    messages::{self, ChannelRoutes, Message, MessageAudience, body::StepBody, routes::StepSubscription},
     order::{OrderStatus, OrderStep, Snapshot},
 };
 
 use super::{planned::OfferPlan, side_values::AlertValues, values::OutboxValues};
 use crate::feed;
-use foundation::db::Pool;
+use foundation::db::Connection;
 use notify::recipients::{Dispatcher, load_dispatchers};
 
 /// Rows that the messages of a change need. They are read before the write; most changes need none.
@@ -20,13 +20,21 @@ pub(crate) struct MessageContext {
 }
 
 impl MessageContext {
+    /// Returns whether the messages of a change need rows.
+    pub(crate) fn is_needed(routes: &ChannelRoutes, before: &Snapshot, change: &Change) -> bool {
+        change.messages.iter().any(|message| message.audience == MessageAudience::Dispatchers)
+            || routes
+                .subscription_of(change.order.owner.as_deref())
+                .is_some_and(|(_, subscription)| owes_creation(before, subscription))
+    }
+
     pub(crate) async fn load(
-        db: &Pool,
+        db: &mut Connection,
         routes: &ChannelRoutes,
         before: &Snapshot,
         change: &Change,
     ) -> Result<Self, sqlx::Error> {
-        let dispatchers = load_dispatchers(db, &change.messages).await?;
+        let dispatchers = load_dispatchers(&mut *db, &change.messages).await?;
         let creation = match routes.subscription_of(change.order.owner.as_deref()) {
             Some((_, subscription)) if owes_creation(before, subscription) => {
                 feed::load_creation(db, &change.order.id).await?

@@ -326,7 +326,10 @@ pub(crate) struct OutboxValues {
     /// Number of the change's step that the message reports, from 1. The statement adds the step's number in the feed to
     /// the message.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) step_no: Option<i64>,
+    pub(super) step_no: Option<i64>,
+    /// Whether the message reports a step to the order's producer.
+    #[serde(skip)]
+    pub(super) reports_step: bool,
 }
 
 impl OutboxValues {
@@ -340,6 +343,7 @@ impl OutboxValues {
         let stored = message.to_stored_in(&routes.texts);
         let recipients = find_recipients(routes, message, &stored, dispatchers);
         let (order_id, at, expires_at) = (change.order.id.clone(), change.at, message.expires_at);
+        let reports_step = matches!(message.body, MessageBody::Step(_));
         recipients.into_iter().map(move |recipient| Self {
             message_id: Uuid::now_v7(),
             order_id: order_id.clone(),
@@ -352,6 +356,7 @@ impl OutboxValues {
             expires_at,
             attempts: 0,
             step_no: None,
+            reports_step,
         })
     }
 

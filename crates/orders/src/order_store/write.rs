@@ -19,7 +19,7 @@ use jobs::OrderId;
 use model::{
     decide::Change,
     ids::{DriverId, PartnerName},
-    messages::ChannelRoutes,
+    messages::{ChannelRoutes, MessageAudience},
     order::{Booking, Offer, Order, PendingAlert, PendingCallback, PendingMessage, Snapshot},
 };
 use serde::Deserialize;
@@ -99,7 +99,7 @@ pub struct WrittenRows {
     /// Alerts that the change acknowledged.
     pub(crate) settled: Vec<SettledAlert>,
     /// Alerts that the change raised.
-    pub(crate) raised: Vec<RaisedAlert>,
+    pub(crate) raised: Vec<WrittenAlert>,
     /// Time of Postgres at the write.
     pub now: DateTime<Utc>,
 }
@@ -113,13 +113,13 @@ pub(crate) struct SettledAlert {
 }
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-pub(crate) struct RaisedAlert {
+pub(crate) struct WrittenAlert {
     id: i64,
     pub(crate) kind: String,
     next_escalation_at: Option<DateTime<Utc>>,
 }
 
-impl RaisedAlert {
+impl WrittenAlert {
     /// Returns the alert as decisions see it. `None` if it is never repeated.
     pub(crate) fn to_pending(&self) -> Option<PendingAlert> {
         let next_escalation_at = self.next_escalation_at?;
@@ -186,6 +186,19 @@ impl OrderWrite {
     #[must_use]
     pub(crate) fn assuming(self, assumed: Option<AssumedTime>) -> Self {
         Self { assumed, ..self }
+    }
+
+    /// Returns whether this process may send the change's messages itself. It may not if the change has an alert, a
+    /// payment, new contents or a message about a step: a failed delivery of such a message would count two tries.
+    pub(crate) fn allows_first_tries(&self) -> bool {
+        let change = &self.change;
+        change.payment_event.is_none()
+            && change.refund.is_none()
+            && change.contents.is_none()
+            && change.settles.is_empty()
+            && self.alerts.is_empty()
+            && change.messages.iter().all(|message| message.audience != MessageAudience::Dispatchers)
+            && !self.messages.iter().any(|message| message.reports_step)
     }
 
     pub(super) fn keys(&self) -> Vec<WriteKey> {
@@ -314,7 +327,7 @@ struct WrittenRow {
     callbacks: Json<Vec<PendingCallback>>,
     steps: Vec<i64>,
     settled: Json<Vec<SettledAlert>>,
-    raised: Json<Vec<RaisedAlert>>,
+    raised: Json<Vec<WrittenAlert>>,
     /// Whether the area has room. `None` if the change needs none, or the row has another version.
     has_room: Option<bool>,
     now: DateTime<Utc>,
