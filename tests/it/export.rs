@@ -28,7 +28,7 @@ use crate::{
 
 /// The first day of the test's clock.
 const DAY: &str = "2030-01-01";
-const VIEWS: usize = 17;
+const VIEWS: usize = 18;
 
 /// Rows of the views that orders do not fill, with texts that need quotes. Some are outside the day by a millisecond.
 const ROWS: &str = "
@@ -42,6 +42,8 @@ const ROWS: &str = "
         FROM unnest(ARRAY['plain', 'a,b;c', 'she said \"no\"', E'two\\nlines\\r\\n', '=1+1', ' spaces ', 'día ☂', '\\.']) AS reason;
     INSERT INTO plans (id, kind, action, filter, state, total, created_by, created_at)
         VALUES (gen_random_uuid(), 'bindings', '{\"kind\": \"stop\"}', '{}', 'PLANNED', 0, 'cli:ana', '2030-01-01T12:00Z');
+    INSERT INTO proof_violations (invariant, subject, detail, step, found_at, seen_at)
+        VALUES ('one_outcome', 'ORD-1', 'no outcome', 1, '2030-01-01T12:00Z', '2030-01-01T12:00Z');
     INSERT INTO binding_events (binding_id, at, kind, actor) VALUES ('B-1', '2030-01-01T12:00Z', 'started', 'cli:ana');
     INSERT INTO outbox (order_id, binding_id, kind, channel, dedupe_key, payload, next_attempt_at, expires_at, created_at)
         VALUES ('__binding__', 'B-1', 'OTP_WANTED', 'log', 'x', '{}', '2030-01-01T12:00Z', '2030-01-01T12:00Z', '2030-01-01T12:00Z')";

@@ -12,7 +12,7 @@ const fn view(name: &'static str, day_column: &'static str) -> View {
     View { name, day_column }
 }
 
-pub(super) const VIEWS: [View; 17] = [
+pub(super) const VIEWS: [View; 18] = [
     view("audit_orders", "created_at"),
     view("audit_events", "at"),
     view("audit_event_keys", "at"),
@@ -28,6 +28,7 @@ pub(super) const VIEWS: [View; 17] = [
     view("audit_provider_calls", "at"),
     view("audit_binding_events", "at"),
     view("audit_plans", "created_at"),
+    view("audit_proof_violations", "found_at"),
     view("audit_staff_actions", "at"),
     view("audit_staff_requests", "at"),
 ];

@@ -5,6 +5,7 @@
 //! nothing, because the drivers may have moved.
 
 use chrono::{DateTime, Utc};
+use foundation::error::ServiceError;
 use serde::Serialize;
 
 use crate::capability::Maintenance;
@@ -18,7 +19,7 @@ pub struct SupplyReport {
 }
 
 /// Counts the last whole minute before a slot of the schedule, in seconds since 1970.
-pub async fn run(maintenance: &Maintenance, slot: i64) -> Result<SupplyReport, sqlx::Error> {
+pub async fn run(maintenance: &Maintenance, slot: i64) -> Result<SupplyReport, ServiceError> {
     let counted = sqlx::query_as(include_str!("supply/count_minute.sql"))
         .bind(minute_before(slot))
         .fetch_optional(&maintenance.core.db)

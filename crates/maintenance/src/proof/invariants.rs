@@ -19,6 +19,8 @@ use foundation::db::Pool;
 
 /// Subjects that one statement checks.
 const CHUNK: usize = 1000;
+/// Maximum difference of the ages of orders that one statement checks.
+const GROUP_SPAN: TimeDelta = TimeDelta::days(3);
 /// The statement that reads the feed runs alone. It assigns a transaction id, and the horizon of the feed waits while
 /// it runs.
 const OF_FEED: [&str; 1] = ["readable_in_feed"];
@@ -51,7 +53,7 @@ static CALLS: LazyLock<Arc<str>> = LazyLock::new(|| {
 fn combine(statement: &str, scope: &str, invariants: impl Iterator<Item = HistoryInvariant>) -> Arc<str> {
     let parts = invariants.map(|invariant| {
         let HistoryInvariant { name, query, .. } = invariant;
-        format!("SELECT '{name}' AS invariant, v.subject, v.detail FROM (\n{query}\n) AS v (subject, detail)")
+        format!("SELECT '{name}' AS invariant, coalesce(v.subject, '?'), coalesce(v.detail, '?') FROM (\n{query}\n) AS v (subject, detail)")
     });
     let checks = parts.collect::<Vec<_>>().join("\nUNION ALL\n");
     format!("-- {statement}\n{scope}{checks}").into()
@@ -77,11 +79,16 @@ pub(super) async fn check_scope(
 ) -> Result<Vec<InvariantViolation>, sqlx::Error> {
     let mut rows = sqlx::query_as(AssertSqlSafe(FEED.clone())).fetch_all(db).await?;
     for chunk in chunks(&scope.orders) {
-        rows.extend(check_orders(db, &chunk, &[]).await?);
+        for (since, ids) in group_by_age(db, &chunk).await? {
+            rows.extend(check_orders_since(db, &ids, since, &[]).await?);
+        }
     }
     if !scope.rivals.is_empty() || !scope.messages.is_empty() {
         let rivals: Vec<&str> = scope.rivals.iter().map(String::as_str).collect();
-        rows.extend(check_orders(db, &rivals, &scope.messages).await?);
+        // Orders of one driver are compared with each other, so one statement checks all.
+        let groups = group_by_age(db, &rivals).await?;
+        let since = groups.first().map_or(now, |(since, _)| *since);
+        rows.extend(check_orders_since(db, &rivals, since, &scope.messages).await?);
     }
     for chunk in chunks(&scope.bindings) {
         let check = sqlx::query_as(AssertSqlSafe(BINDINGS.clone())).bind(i64::from(max_calls));
@@ -89,7 +96,7 @@ pub(super) async fn check_scope(
     }
     let calls = sqlx::query_as(AssertSqlSafe(CALLS.clone())).bind(i64::from(max_calls));
     rows.extend(calls.bind(now - CALL_AGE).fetch_all(db).await?);
-    Ok(merge_rows(rows))
+    Ok(rows.into_iter().filter_map(to_violation).collect())
 }
 
 fn chunks(subjects: &BTreeSet<String>) -> impl Iterator<Item = Vec<&str>> {
@@ -101,30 +108,32 @@ fn chunks(subjects: &BTreeSet<String>) -> impl Iterator<Item = Vec<&str>> {
 /// Invariant, subject and detail.
 type Row = (String, String, String);
 
-/// Checks orders. Their events are read from the day on which the first of them was created. An id without an order may
-/// have events of any day.
-async fn check_orders(db: &Pool, ids: &[&str], messages: &[i64]) -> Result<Vec<Row>, sqlx::Error> {
+/// Groups orders by the day from which their events are read, the oldest first. One statement reads all days since the
+/// first of its orders, so an old order is not in one statement with many new ones. An id without an order may have
+/// events of any day.
+async fn group_by_age(db: &Pool, ids: &[&str]) -> Result<Vec<(DateTime<Utc>, Vec<String>)>, sqlx::Error> {
     let created: Vec<(String, DateTime<Utc>)> = sqlx::query_as(
         "-- first day of orders
-         SELECT id, created_at FROM orders WHERE id = ANY ($1)",
+         SELECT i.id, coalesce(o.created_at - interval '1 day', 'epoch') AS since
+         FROM unnest($1::text[]) AS i (id) LEFT JOIN orders o ON o.id = i.id ORDER BY since",
     )
     .bind(ids)
     .fetch_all(db)
     .await?;
-    let since = created.iter().map(|(_, at)| *at - TimeDelta::days(1)).min().unwrap_or(DateTime::UNIX_EPOCH);
-    let known: BTreeSet<&str> = created.iter().map(|(id, _)| id.as_str()).collect();
-    let unknown: Vec<&str> = ids.iter().copied().filter(|id| !known.contains(id)).collect();
-    let mut rows = check_orders_since(db, ids, since, messages).await?;
-    if !unknown.is_empty() && since > DateTime::UNIX_EPOCH {
-        rows.retain(|(_, subject, _)| !unknown.contains(&subject.as_str()));
-        rows.extend(check_orders_since(db, &unknown, DateTime::UNIX_EPOCH, &[]).await?);
+    let mut groups: Vec<(DateTime<Utc>, Vec<String>)> = Vec::new();
+    for (id, since) in created {
+        match groups.last_mut() {
+            Some((first, group)) if since - *first < GROUP_SPAN => group.push(id),
+            _ => groups.push((since, vec![id])),
+        }
     }
-    Ok(rows)
+    Ok(groups)
 }
 
+/// Checks orders. Their events are read from this day.
 async fn check_orders_since(
     db: &Pool,
-    ids: &[&str],
+    ids: &[impl AsRef<str>],
     since: DateTime<Utc>,
     messages: &[i64],
 ) -> Result<Vec<Row>, sqlx::Error> {
@@ -132,19 +141,22 @@ async fn check_orders_since(
         // A generic plan would lock every day of the history.
         .persistent(false)
         .bind(allowed_transitions())
-        .bind(ids)
+        .bind(ids.iter().map(AsRef::as_ref).collect::<Vec<&str>>())
         .bind(since)
         .bind(messages)
         .fetch_all(db)
         .await
 }
 
+fn to_violation((invariant, subject, detail): Row) -> Option<InvariantViolation> {
+    Some(InvariantViolation { invariant: find_invariant(&invariant)?.name, subject, detail })
+}
+
 /// Returns one violation for each invariant and subject.
-fn merge_rows(rows: Vec<Row>) -> Vec<InvariantViolation> {
+pub(super) fn merge_violations(violations: Vec<InvariantViolation>) -> Vec<InvariantViolation> {
     let mut merged: BTreeMap<(&'static str, String), String> = BTreeMap::new();
-    for (invariant, subject, detail) in rows {
-        let Some(invariant) = find_invariant(&invariant) else { continue };
-        let text = merged.entry((invariant.name, subject)).or_default();
+    for InvariantViolation { invariant, subject, detail } in violations {
+        let text = merged.entry((invariant, subject)).or_default();
         if text.is_empty() {
             *text = detail;
         } else {

@@ -26,8 +26,9 @@ use queue::{
 pub(super) const NAMES: [&str; 4] = [timers::MISSING, timers::NO_REASON, waiting_sets::NAME, slots::NAME];
 /// Rows whose timers one slice compares.
 const ROWS: u64 = 2000;
-/// Time after which a suspect that is missing again is a violation. A worker that died after its commit, a restart of
-/// Redis and a lost command are mended sooner.
+/// Time after which a suspect that is missing again is a violation. The job of a worker that died after its commit runs
+/// again sooner, and a rebuild or a repeated command is sooner, too. Only a process that dies between its commit and the
+/// enqueue, while no job runs, leaves a timer missing for longer.
 const CONFIRMED_AFTER: TimeDelta = TimeDelta::seconds(15);
 /// Maximum number of suspects that are stored.
 const MOST_SUSPECTS: usize = 200;

@@ -10,7 +10,7 @@ use serde::Serialize;
 use sqlx::types::Json;
 
 use super::{
-    invariants::check_scope,
+    invariants::{check_scope, merge_violations},
     place::{ProofPlace, load_place},
     processor_time::measure_processor_time,
     redis_samples::Sampled,
@@ -86,7 +86,9 @@ async fn check_slice(maintenance: &Maintenance, kind: SliceKind) -> Result<Check
         place.walk.add_next_pages(db, &mut scope, now).await?;
         sampled = place.walk.redis.check_next(maintenance, now).await;
     }
-    let violations = check_all_in(maintenance, &mut scope, now).await?;
+    let mut violations = check_all_in(maintenance, &mut scope, now).await?;
+    violations.append(&mut sampled.violations);
+    let violations = merge_violations(violations);
     if read.is_current {
         // Cleanup waits again for the proof.
         sampled.ended.push((violations::REMOVED.0, now));
@@ -111,8 +113,7 @@ async fn record_slice(
     checked: &CheckedSlice,
     spent: Duration,
 ) -> Result<Option<Vec<i64>>, sqlx::Error> {
-    let CheckedSlice { place, scope, sampled, .. } = checked;
-    let found: Vec<&InvariantViolation> = checked.violations.iter().chain(&sampled.violations).collect();
+    let CheckedSlice { place, scope, violations: found, sampled, .. } = checked;
     let is_found = |name: &str, subject: &str| found.iter().any(|v| v.invariant == name && v.subject == subject);
     let gone = scope.again.iter().filter(|open| !is_found(&open.invariant, &open.subject)).map(|open| open.id);
     let (rounds, begun): (Vec<&str>, Vec<DateTime<Utc>>) = sampled.ended.iter().copied().unzip();
@@ -156,5 +157,5 @@ pub async fn fold_history(maintenance: &Maintenance) -> Result<Vec<InvariantViol
     let (mut place, mut scope) = (ProofPlace::at_start(now), SliceScope::default());
     while !steps::read_steps(db, &mut place, &mut scope).await?.is_current {}
     scope::add_everything(db, &mut scope).await?;
-    check_all_in(maintenance, &mut scope, now).await
+    Ok(merge_violations(check_all_in(maintenance, &mut scope, now).await?))
 }

@@ -123,7 +123,7 @@ impl WalkPlace {
         self.bindings = next_place(&bindings, ROWS, |last| last.0.clone());
         let (at, id) = &self.transactions;
         // The binding of a transaction may not exist.
-        let transactions: Vec<TransactionRow> = sqlx::query_as(
+        let transactions: Vec<WalkedTransaction> = sqlx::query_as(
             "-- transactions to walk
              SELECT t.started_at, t.trx_id, t.binding_id, b.call_no IS NULL AS is_orphan
              FROM transactions t LEFT JOIN bindings b ON b.id = t.binding_id
@@ -142,7 +142,7 @@ impl WalkPlace {
 }
 
 #[derive(FromRow)]
-struct TransactionRow {
+struct WalkedTransaction {
     started_at: DateTime<Utc>,
     trx_id: String,
     binding_id: String,
