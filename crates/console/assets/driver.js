@@ -11,12 +11,16 @@
   // only opens must not use up the code.
   const code = document.querySelector("input[name=code]");
   if (code) {
-    const given = new URLSearchParams(location.hash.slice(1)).get("code");
-    if (given) {
+    const readCode = () => {
+      const given = new URLSearchParams(location.hash.slice(1)).get("code");
+      if (!given) return;
       code.value = given;
       // Removes the code from the browser's history.
       history.replaceState(null, "", location.pathname);
-    }
+    };
+    readCode();
+    // A second link in the same tab changes only the part after '#'.
+    window.addEventListener("hashchange", readCode);
     return;
   }
   const live = () => document.getElementById("live");
@@ -130,7 +134,7 @@
     button.disabled = true;
     try {
       const body = new URLSearchParams(new FormData(form));
-      await show(await fetch(form.getAttribute("action"), { method: "POST", body }), true);
+      await show(await fetch(form.getAttribute("action"), { method: "POST", body, signal: AbortSignal.timeout(15000) }), true);
     } catch {
       showProblem(say("not_sent"));
     }
@@ -155,7 +159,7 @@
     sentAt = Date.now();
     const body = new URLSearchParams({ latitude: coords.latitude, longitude: coords.longitude });
     try {
-      const answer = await fetch(base + "/location", { method: "POST", body });
+      const answer = await fetch(base + "/location", { method: "POST", body, signal: AbortSignal.timeout(15000) });
       place.textContent = answer.status === 204 ? say("place_sent", new Date().toLocaleTimeString(document.documentElement.lang)) : say("place_not_sent");
     } catch {
       sentAt = 0;

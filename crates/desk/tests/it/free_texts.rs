@@ -90,6 +90,7 @@ impl Writers {
             receiver.configure(config);
             config.payments.url = payments.url.clone();
             config.payments.callback_secret = PAYMENT_SECRET.to_owned();
+            config.http.driver_page = true;
         })
         .await;
         let (api, root) = (Api::start(&t.app).await, t.key(AccountRole::Admin).await);
@@ -228,6 +229,7 @@ impl Writers {
             self.write("post /api/v1/alerts/{id}/ack", &[&alert], json!({})).await;
         }
         self.t.run_due().await;
+        self.write("post /api/v1/drivers/{id}/sign-in-links", &["D3"], json!({})).await;
         self.write("post /api/v1/drivers/{id}/remove", &["D3"], json!({})).await;
     }
 
