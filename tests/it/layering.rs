@@ -218,10 +218,11 @@ fn one_place_writes_orders() {
         .map(|file| file.strip_prefix(root()).unwrap().to_owned())
         .collect();
     writers.sort();
-    // The second statement invalidates concurrent decisions.
+    // The first statement is the test clock of `dispatchq dev`. The third one invalidates concurrent decisions.
     assert_eq!(
         writers,
         [
+            "crates/orders/src/move_times.sql",
             "crates/orders/src/order_store/insert.sql",
             "crates/orders/src/order_store/offers.rs",
             "crates/orders/src/order_store/statement.rs"

@@ -11,7 +11,7 @@ use reqwest::Client;
 use serde_json::{Value, json};
 
 use super::dev::line;
-use crate::support::{Child, eventually, secs};
+use crate::support::{Child, eventually, http_client, secs};
 
 /// Much longer than the life takes, which is less than a second on a usual machine.
 const GENEROUS: Duration = secs(60);
@@ -74,7 +74,7 @@ async fn dev_drives_whole_lives_with_its_test_clock() {
     let mut process = Child::spawn(dir.path(), "dev", &args, &[]);
     eventually("dev is up", || async { process.log().contains("Press Ctrl-C to stop") }).await;
     let base = line(&process, "API").strip_suffix("/api/v1/orders").unwrap().to_owned();
-    let dev = Dev { client: Client::new(), base, key: line(&process, "Key") };
+    let dev = Dev { client: http_client(), base, key: line(&process, "Key") };
     assert_eq!(line(&process, "Speed"), "2");
     let settings = std::fs::read_to_string(dir.path().join(".dispatchq/config.toml")).unwrap();
     assert_eq!(settings.parse::<toml::Table>().unwrap()["dispatch"]["lifetime"].as_str(), Some("15m"));

@@ -44,6 +44,15 @@ async fn tries(fleet: &Fleet) -> u64 {
     tries.iter().filter(|tries| *tries != "0 0").count() as u64
 }
 
+/// Ends the statements that wait for the lock. Postgres notices the death of their process only after they have run, and
+/// a change of one statement is committed then.
+async fn end_waiting_statements(fleet: &Fleet) {
+    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+    let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+    sqlx::query(end).execute(&fleet.app.core.db).await.unwrap();
+    fleet.reach(0, waiting).await;
+}
+
 #[tokio::test]
 async fn jobs_of_a_killed_worker_run_again_within_ten_seconds() {
     // The attempt time is long enough that no offer expires during the test. An expired offer would let its driver
@@ -59,6 +68,7 @@ async fn jobs_of_a_killed_worker_run_again_within_ten_seconds() {
     let in_hand = fleet.app.core.store.list_jobs(jobs::queues::DISPATCH, JobState::Leased, 0, 100).await.unwrap();
     assert_eq!(in_hand.len() as u64, CONCURRENCY);
     assert!(in_hand.iter().all(|job| job.at_ms <= killed_ms + 8_000), "after {killed_ms}: {in_hand:?}");
+    end_waiting_statements(&fleet).await;
     drop(lock);
 
     let _second = fleet.worker("w2");

@@ -15,7 +15,7 @@ const WORKERS: usize = 8;
 const SETTLE_DOWN: Duration = Duration::from_secs(2);
 
 /// Commands that the engine's scripts call.
-const IN_SCRIPTS: &str = "del exists expire get hdel hexists hget hincrby hlen hmget hset hsetnx info pexpire publish \
+const IN_SCRIPTS: &str = "del exists expire get hdel hexists hget hgetall hincrby hkeys hlen hmget hset hsetnx info pexpire publish \
     scard set sismember time zadd zcard zcount zintercard zmscore zpopmin zrange zrangebyscore zrem zremrangebyscore zscore";
 /// Commands of the measurement itself.
 const OURS: [&str; 2] = ["info", "quit"];
