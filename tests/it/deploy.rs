@@ -380,6 +380,7 @@ async fn image_tree_is_small_and_runs_serve() {
     let database = &fleet.app.config.database;
     inside.args(["/usr/local/bin/dispatchq", "serve"]).env_clear();
     inside.env("DISPATCHQ_DATABASE__URL", &database.url).env("DISPATCHQ_DATABASE__POOLER", database.pooler.to_string());
+    inside.env("DISPATCHQ_DATABASE__POOLER_STATEMENTS", database.pooler_statements.to_string());
     inside.env("DISPATCHQ_REDIS__URL", fleet.redis.url());
     inside.env("DISPATCHQ_HTTP__BIND", "127.0.0.1:0").env("DISPATCHQ_HTTP__ADMIN_BIND", "");
     let api = Child::start(fleet.dir(), "image", inside);

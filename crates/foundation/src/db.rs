@@ -132,7 +132,7 @@ fn lazy_pool(config: &DatabaseConfig) -> Result<Pool, ServiceError> {
     if config.pooler {
         // The pooler refuses startup options that it does not know.
         let connections = pool.connect_lazy_with(options.extra_float_digits(None));
-        return Ok(Pool::new(connections, config.statement_timeout).behind_pooler(&settings));
+        return Ok(Pool::new(connections, config.statement_timeout).behind_pooler(&settings, config.pooler_statements));
     }
     let options = options.options(settings).options([
         // Postgres releases the locks of a vanished process within 30 seconds. sqlx has no such settings for the client

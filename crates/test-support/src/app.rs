@@ -97,6 +97,7 @@ impl TestApp {
         config.redis.url = redis.url();
         route.url().clone_into(&mut config.database.url);
         config.database.pooler = route.is_pooled();
+        config.database.pooler_statements = route.keeps_statements();
         config.database.maintenance_url = postgres.url();
         config.schedules.clear();
         // With the shipped retry times, an order searches 120 times before it ends; `retry_as_shipped` restores them.

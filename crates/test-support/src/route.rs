@@ -43,4 +43,9 @@ impl DatabaseRoute {
     pub fn is_pooled(&self) -> bool {
         self.pooler.is_some()
     }
+
+    /// Returns the value for `database.pooler_statements`.
+    pub fn keeps_statements(&self) -> bool {
+        self.pooler.as_ref().is_some_and(PgBouncer::keeps_statements)
+    }
 }

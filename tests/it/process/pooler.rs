@@ -21,10 +21,16 @@ async fn orders_end_rightly_through_a_pooler_that_shares_sessions() {
     let mut fleet = Fleet::start().await;
     let pooler = PgBouncer::start(&fleet.postgres).await.unwrap();
     let url = pooler.url();
-    let pooled = [("DISPATCHQ_DATABASE__URL", url.as_str()), ("DISPATCHQ_DATABASE__POOLER", "true")];
+    let keeps_statements = pooler.keeps_statements().to_string();
+    let pooled = [
+        ("DISPATCHQ_DATABASE__URL", url.as_str()),
+        ("DISPATCHQ_DATABASE__POOLER", "true"),
+        ("DISPATCHQ_DATABASE__POOLER_STATEMENTS", keeps_statements.as_str()),
+    ];
     let mut config = settings::load_config(Some(&fleet.dir().join("config.toml"))).unwrap();
     config.database.url.clone_from(&url);
     config.database.pooler = true;
+    config.database.pooler_statements = pooler.keeps_statements();
     fleet.app = App::connect(config).await.unwrap();
 
     // Two workers and this process have about fifty connections. The pooler has twelve sessions.

@@ -30,11 +30,23 @@ pub struct DatabaseConfig {
     pub maintenance_url_file: Option<PathBuf>,
     /// Whether `url` points to a pooler in transaction mode.
     pub pooler: bool,
+    /// Whether that pooler keeps named statements of clients, as PgBouncer does from version 1.21 on with
+    /// `max_prepared_statements`.
+    #[garde(custom(need_pooler(self.pooler)))]
+    pub pooler_statements: bool,
     #[garde(custom(number_within(2.0..=10_000.0)))]
     pub max_connections: u32,
     #[serde(with = "duration")]
     #[garde(custom(time_within(MS..=HOUR)))]
     pub statement_timeout: Duration,
+}
+
+/// Requires `pooler = true`.
+fn need_pooler(is_pooled: bool) -> impl FnOnce(&bool, &()) -> garde::Result {
+    move |keeps_statements, ()| {
+        let message = "needs `database.pooler = true`: without a pooler, statements always have names";
+        if *keeps_statements && !is_pooled { Err(garde::Error::new(message)) } else { Ok(()) }
+    }
 }
 
 impl DatabaseConfig {

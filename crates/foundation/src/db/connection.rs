@@ -25,7 +25,7 @@ use super::{
     failure::is_read_only,
     refusals::WriteRefusals,
     resting::{HeldConnection, RestingConnections},
-    session::{SessionMode, UnnamedStatement},
+    session::{SessionMode, SharedStatement},
 };
 
 /// Timeout for a connection that is returned. A connection that does not respond is closed.
@@ -339,7 +339,8 @@ impl<'c> Executor<'c> for &'c mut Connection {
                 let answer = self.in_time(|connection| connection.fetch_many(query).try_collect::<Vec<_>>()).await;
                 return self.end_failed(answer).await;
             }
-            let (is_alone, query) = (self.begin_alone().await?, UnnamedStatement(query));
+            let is_alone = self.begin_alone().await?;
+            let query = SharedStatement { query, has_name: self.session.has_names() };
             let answer = self.answer_in_time(|connection| connection.fetch_many(query).try_collect::<Vec<_>>()).await;
             if is_alone { self.end_alone(answer).await } else { answer }
         };
@@ -356,7 +357,8 @@ impl<'c> Executor<'c> for &'c mut Connection {
                 let answer = self.in_time(|connection| connection.fetch_optional(query)).await;
                 return self.end_failed(answer).await;
             }
-            let (is_alone, query) = (self.begin_alone().await?, UnnamedStatement(query));
+            let is_alone = self.begin_alone().await?;
+            let query = SharedStatement { query, has_name: self.session.has_names() };
             let answer = self.answer_in_time(|connection| connection.fetch_optional(query)).await;
             if is_alone { self.end_alone(answer).await } else { answer }
         };

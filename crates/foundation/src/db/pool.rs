@@ -112,9 +112,10 @@ impl Pool {
     }
 
     /// Returns the pool for connections through a pooler in transaction mode. `settings` apply to each transaction.
+    /// `has_names` is whether the pooler keeps named statements.
     #[must_use]
-    pub(super) fn behind_pooler(self, settings: &[(&str, &str)]) -> Self {
-        Self { session: SessionMode::shared(settings), ..self }
+    pub(super) fn behind_pooler(self, settings: &[(&str, &str)], has_names: bool) -> Self {
+        Self { session: SessionMode::shared(settings, has_names), ..self }
     }
 
     /// Returns the pool with other limits on its waiting statements.
@@ -130,22 +131,24 @@ impl Pool {
 
     /// Creates a separate pool to the same server for statements that find a few rows by ids or coordinates. Each
     /// statement is planned once per connection and must use an index. A plan made while a table had few rows would
-    /// scan the whole table for the lifetime of the connection. Behind a pooler each statement is planned when it runs,
-    /// except for statements inside functions.
+    /// scan the whole table for the lifetime of the connection. Behind a pooler that keeps no named statements, each
+    /// statement is planned when it runs, except for statements inside functions.
     ///
     /// The same applies to an index with few rows, such as that of all waiting messages. While nothing waits, scanning
     /// that index looks cheapest, and later each statement would read the whole backlog. Statements hide such an index
     /// with `state || ''`; a test finds those that do not.
     pub(super) fn by_index_pool(&self, options: PgPoolOptions) -> Self {
-        if self.session.is_shared() {
-            return self.sibling_pool(options);
-        }
-        let connect = (*self.connections.connect_options()).clone().options([
+        const BY_INDEX: [(&str, &str); 4] = [
             ("plan_cache_mode", "force_generic_plan"),
             ("enable_seqscan", "off"),
             ("enable_hashjoin", "off"),
             ("enable_mergejoin", "off"),
-        ]);
+        ];
+        if self.session.is_shared() {
+            let settings: &[_] = if self.session.has_names() { &BY_INDEX } else { &[] };
+            return Self { session: self.session.with_settings(settings), ..self.sibling_pool(options) };
+        }
+        let connect = (*self.connections.connect_options()).clone().options(BY_INDEX);
         Self::new(options.connect_lazy_with(connect), self.statement_timeout)
     }
 

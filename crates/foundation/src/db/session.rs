@@ -2,7 +2,8 @@
 //!
 //! Such a pooler assigns another session to each transaction and ignores settings made at connection time. Each single
 //! statement therefore runs in a transaction that starts with the settings and ends with them. Prepared statements have
-//! no names: the next session would not know the name, or would know another statement by it.
+//! no names, because the next session would not know the name, or would know another statement by it. A pooler that keeps
+//! named statements prepares them in each session by itself, so there they have names.
 
 use std::sync::Arc;
 
@@ -11,31 +12,41 @@ use sqlx::{AssertSqlSafe, Database, Execute, Postgres, SqlSafeStr, SqlStr, error
 #[derive(Debug, Clone)]
 pub(super) struct SessionMode {
     is_shared: bool,
+    has_names: bool,
     begin: SqlStr,
 }
 
 impl SessionMode {
     /// Returns the mode in which each connection has a session that keeps settings and prepared statements.
     pub(super) fn own() -> Self {
-        Self { is_shared: false, begin: "BEGIN".into_sql_str() }
+        Self { is_shared: false, has_names: true, begin: "BEGIN".into_sql_str() }
     }
 
-    /// Returns the mode in which each transaction gets a session and applies these settings.
-    pub(super) fn shared(settings: &[(&str, &str)]) -> Self {
-        let settings: Vec<String> =
-            settings.iter().map(|(name, value)| format!("; SET LOCAL {name} = {value}")).collect();
-        Self { is_shared: true, begin: shared_text(format!("BEGIN{}", settings.concat())) }
+    /// Returns the mode in which each transaction gets a session and applies these settings. `has_names` is whether the
+    /// pooler keeps named statements.
+    pub(super) fn shared(settings: &[(&str, &str)], has_names: bool) -> Self {
+        Self { is_shared: true, has_names, begin: "BEGIN".into_sql_str() }.with_settings(settings)
     }
 
-    /// Returns the same mode with READ ONLY transactions. Postgres uses the last statement timeout that is set.
+    /// Returns the same mode with more settings for each transaction. The last value of a setting applies.
+    pub(super) fn with_settings(&self, settings: &[(&str, &str)]) -> Self {
+        let settings: String = settings.iter().map(|(name, value)| format!("; SET LOCAL {name} = {value}")).collect();
+        Self { begin: shared_text(format!("{}{settings}", self.begin.as_str())), ..self.clone() }
+    }
+
+    /// Returns the same mode with READ ONLY transactions.
     pub(super) fn read_only(&self, statement_ms: &str) -> Self {
         let begin = self.begin.as_str().replacen("BEGIN", "BEGIN READ ONLY", 1);
-        let begin = format!("{begin}; SET LOCAL statement_timeout = {statement_ms}");
-        Self { is_shared: self.is_shared, begin: shared_text(begin) }
+        Self { begin: shared_text(begin), ..self.clone() }.with_settings(&[("statement_timeout", statement_ms)])
     }
 
     pub(super) fn is_shared(&self) -> bool {
         self.is_shared
+    }
+
+    /// Returns whether statements have names, so that a session plans them once.
+    pub(super) fn has_names(&self) -> bool {
+        self.has_names
     }
 
     pub(super) fn begin_statement(&self) -> SqlStr {
@@ -48,23 +59,26 @@ fn shared_text(statement: String) -> SqlStr {
     AssertSqlSafe(Arc::<str>::from(statement)).into_sql_str()
 }
 
-/// Statement that is prepared for a single run.
-pub(super) struct UnnamedStatement<E>(pub(super) E);
+/// Statement in a shared session. Without a name it is prepared for a single run.
+pub(super) struct SharedStatement<E> {
+    pub(super) query: E,
+    pub(super) has_name: bool,
+}
 
-impl<'q, E: Execute<'q, Postgres>> Execute<'q, Postgres> for UnnamedStatement<E> {
+impl<'q, E: Execute<'q, Postgres>> Execute<'q, Postgres> for SharedStatement<E> {
     fn sql(self) -> SqlStr {
-        self.0.sql()
+        self.query.sql()
     }
 
     fn statement(&self) -> Option<&<Postgres as Database>::Statement> {
-        self.0.statement()
+        self.query.statement()
     }
 
     fn take_arguments(&mut self) -> Result<Option<<Postgres as Database>::Arguments>, BoxDynError> {
-        self.0.take_arguments()
+        self.query.take_arguments()
     }
 
     fn persistent(&self) -> bool {
-        false
+        self.has_name && self.query.persistent()
     }
 }

@@ -110,6 +110,7 @@ impl Testbed {
         change(&mut config);
         let mut of_processes = config.clone();
         let pooler = if config.database.pooler { Some(PgBouncer::start(&postgres).await?) } else { None };
+        of_processes.database.pooler_statements = pooler.as_ref().is_some_and(PgBouncer::keeps_statements);
         // This process migrates and monitors, so it connects to Postgres directly.
         config.database.pooler = false;
         let port = pooler.as_ref().map_or(postgres.port(), PgBouncer::port);

@@ -4,7 +4,7 @@ use std::fs;
 use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use nix::sys::signal::Signal;
@@ -47,8 +47,9 @@ impl PgBouncer {
             account.own_path(home.dir())?;
             account.own_path(&users)?;
         }
-        let kind =
-            PoolerSetup { program: programs::find_pgbouncer()?, account: own.account, postgres_port: postgres.port() };
+        let program = programs::find_pgbouncer()?;
+        let keeps_statements = keeps_statements(&program);
+        let kind = PoolerSetup { program, account: own.account, postgres_port: postgres.port(), keeps_statements };
         let mut server = ManagedServer::new(kind, home)?;
         server.start(None).await?;
         Ok(PgBouncer { server, password })
@@ -56,6 +57,11 @@ impl PgBouncer {
 
     pub fn port(&self) -> u16 {
         self.server.port()
+    }
+
+    /// Returns whether it keeps named statements of clients.
+    pub fn keeps_statements(&self) -> bool {
+        self.server.kind.keeps_statements
     }
 
     /// Returns the URL of the database `dispatchq` through the pooler.
@@ -69,6 +75,16 @@ struct PoolerSetup {
     program: PathBuf,
     account: Option<UnprivilegedAccount>,
     postgres_port: u16,
+    keeps_statements: bool,
+}
+
+/// Returns whether this PgBouncer can keep named statements of clients: version 1.21 or later.
+fn keeps_statements(program: &Path) -> bool {
+    let printed = Command::new(program).arg("--version").output().map(|output| output.stdout).unwrap_or_default();
+    let printed = String::from_utf8_lossy(&printed);
+    let version = printed.strip_prefix("PgBouncer ").unwrap_or_default();
+    let mut numbers = version.split(['.', '\n']).map_while(|number| number.parse::<u32>().ok());
+    (numbers.next(), numbers.next()) >= (Some(1), Some(21))
 }
 
 impl ServerKind for PoolerSetup {
@@ -82,9 +98,10 @@ impl ServerKind for PoolerSetup {
             "[databases]\n* = host=127.0.0.1 port={}\n\
              [pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n\
              auth_type = scram-sha-256\nauth_file = {}\n\
-             pool_mode = transaction\ndefault_pool_size = 12\nmax_client_conn = 500\n",
+             pool_mode = transaction\ndefault_pool_size = 12\nmax_client_conn = 500\n{}",
             self.postgres_port,
-            home.dir().join(USERS).display()
+            home.dir().join(USERS).display(),
+            if self.keeps_statements { "max_prepared_statements = 200\n" } else { "" }
         );
         // If the file cannot be written, PgBouncer does not start and reports it.
         let _ = fs::write(&file, text);
