@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::{OrdersOptions, partner::per_s, peer, recovery::RecoveryWatch, work};
+use super::{OrdersOptions, partner::per_s, peer, proof::ProofWatch, recovery::RecoveryWatch, work};
 use crate::{
     bench::{
         collector::TraceCollector,
@@ -122,6 +122,7 @@ pub(super) async fn measure_lives(options: &OrdersOptions) -> anyhow::Result<Fig
         config.dispatch.attempt = ATTEMPT;
         config.dispatch.retry = vec![RETRY];
         config.dispatch.radius_m = RADIUS_M;
+        config.database.pooler = options.pooler;
     };
     let mut testbed = Testbed::start_with(&settings, configure).await?;
     let fleet = place_drivers(options.rate.get());
@@ -140,6 +141,7 @@ pub(super) async fn measure_lives(options: &OrdersOptions) -> anyhow::Result<Fig
     let orders = order_creations(options.rate.get(), options.order_count())
         .map(|order| if options.with_contents { order.with_contents() } else { order });
     let watch = RecoveryWatch::start(&testbed, options);
+    let proof = ProofWatch::start(&testbed.app.core.db);
     let mut load_ended = None;
     let on_look = async |testbed: &mut Testbed, all_created: Option<Instant>| {
         if let (Some(at), None) = (all_created, load_ended) {
@@ -157,6 +159,7 @@ pub(super) async fn measure_lives(options: &OrdersOptions) -> anyhow::Result<Fig
     };
 
     let recovery_ms = watch.finish(load_ended.map(|(at, _)| at)).await?;
+    let proof = proof.finish(producer.created_count()).await?;
     let answer_times = testbed.api.answer_times();
     let mut ended = testbed.end_processes(played.violations).await;
     let db = &ended.app.core.db;
@@ -191,6 +194,7 @@ pub(super) async fn measure_lives(options: &OrdersOptions) -> anyhow::Result<Fig
         "refused_share": round_to_digits(producer.refused_count() as f64 / f64::from(options.order_count().max(1)), 4),
         "workers": options.workers,
         "with_contents": options.with_contents,
+        "pooler": options.pooler,
         "drivers": fleet.len(),
         "held": is_held,
         "created_per_s": created_per_s,
@@ -207,6 +211,7 @@ pub(super) async fn measure_lives(options: &OrdersOptions) -> anyhow::Result<Fig
         "cpu_ms_per_life": used.ms_per(producer.created_count()),
         "busiest_process": used.busiest,
         "machine_busy_share": used.busy_share(),
+        "proof": proof,
         "peer": peer,
         "traces": collector.as_ref().map(TraceCollector::sent_traces),
     }));

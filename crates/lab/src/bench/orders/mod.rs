@@ -11,6 +11,7 @@ mod alerts;
 mod fleet;
 mod partner;
 mod peer;
+mod proof;
 mod recovery;
 mod work;
 
@@ -51,7 +52,8 @@ is sustained if jobs are less than 100 ms late at the 99th percentile and the la
 Orders that an overloaded API refuses (503) are not repeated. `refused` is their number. With --scenario fleet, `lateness_under_load_ms` \
 is the lateness of the jobs until the last creation. `recovery_ms.after_load` is the time from the last creation until the oldest due job is \
 less than 100 ms late and stays so for a second; `recovery_ms.after_stop` is the same from the end of --stop-postgres. For an overload of 30 s, use \
---rate with 1.2 times the rate that is sustained, and --seconds 30.\n\n\
+--rate with 1.2 times the rate that is sustained, and --seconds 30. `proof` has the processor time of the continuous proof without \
+that of Postgres, and its lag, read once a second.\n\n\
 With --scenario alerts the run lasts at most 45 minutes at real speed, and a Prometheus with the rules of deploy/prometheus scrapes \
 it. --orders (default: 900) are created evenly over that time; --rate and --speed have no effect. The run ends when each of the five \
 job id alerts has fired, and reports the time from each cause to its alert. It exits with 1 if an alert did not fire.\n\n\
@@ -116,6 +118,10 @@ pub struct OrdersOptions {
     /// modules pg_stat_statements and pg_walinspect
     #[arg(long)]
     pub count_work: bool,
+
+    /// With `--scenario fleet`: put a PgBouncer in transaction mode between the processes and Postgres
+    #[arg(long)]
+    pub pooler: bool,
 
     /// Print one JSON object; the table goes to stderr
     #[arg(long)]
