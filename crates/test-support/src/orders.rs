@@ -111,6 +111,15 @@ impl TestApp {
             .unwrap();
     }
 
+    /// Starts with the order ORD-1, which is offered to the driver D1. D2 is farther away.
+    pub async fn with_offer() -> Self {
+        let t = Self::start().await;
+        t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
+        t.order("ORD-1").await;
+        t.run_due().await;
+        t
+    }
+
     /// Creates an unpaid RIDE.
     pub async fn order(&self, order: &str) -> Snapshot {
         self.order_of(order, "RIDE", "UNPAID").await

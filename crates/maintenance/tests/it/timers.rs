@@ -17,20 +17,11 @@ use orders::{fleet::driver_index, seen::Basis};
 use queue::ScriptClock;
 use test_support::{Counting, Scrape, TestApp, by, eventually, ids, secs};
 
-/// Creates an order whose attempt runs, offered to D1.
-async fn offered() -> TestApp {
-    let t = TestApp::start().await;
-    t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
-    t.order("ORD-1").await;
-    t.run_due().await;
-    t
-}
-
 // Fault F9
 /// The driver declines, and the process dies before it moves the timer. The timer stays 50 s ahead.
 #[tokio::test]
 async fn declined_offer_continues_after_lost_enqueue() {
-    let t = offered().await;
+    let t = TestApp::with_offer().await;
     t.advance(secs(70)).await;
     let offer = t.live_offer("ORD-1").await;
     let order = "ORD-1".parse().unwrap();
@@ -106,7 +97,7 @@ async fn timers_refused_by_full_redis_are_retried() {
 #[tokio::test]
 async fn timers_from_fast_clock_follow_their_rows() {
     let counting = Counting::start();
-    let t = offered().await;
+    let t = TestApp::with_offer().await;
     t.advance(secs(124)).await;
     let behind = Arc::new(AtomicU64::new(t.now_ms() - 3_600_000));
     let app = t.app.clone().with_store(t.app.core.store.clone().with_clock(ScriptClock::Fixed(behind)));
@@ -186,7 +177,7 @@ async fn no_index_of_drivers_is_left_for_good() {
 /// Key names are fixed by the requirements, belong to the queue engine, or have our prefix.
 #[tokio::test]
 async fn every_key_in_redis_says_whose_it_is() {
-    let t = offered().await;
+    let t = TestApp::with_offer().await;
     driver_index::rebuild_if_missing(&t.app.orders).await.unwrap();
     t.accept_offer("ORD-1").await;
     let keys: BTreeSet<String> = t.redis(&["KEYS", "*"]).await;

@@ -22,17 +22,9 @@ async fn advance(t: &TestApp, order: &str, to: ClockTarget) -> Snapshot {
     try_advance(t, order, to).await.unwrap()
 }
 
-async fn offered() -> TestApp {
-    let t = TestApp::start().await;
-    t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
-    t.order("ORD-1").await;
-    t.run_due().await;
-    t
-}
-
 #[tokio::test]
 async fn attempt_times_out_at_its_moved_deadline() {
-    let t = offered().await;
+    let t = TestApp::with_offer().await;
     let offer = t.live_offer("ORD-1").await;
     let moved = advance(&t, "ORD-1", ClockTarget::AttemptDeadline).await;
     assert_eq!(moved.order.attempt_deadline, Some(now(&t)));
@@ -49,7 +41,7 @@ async fn attempt_times_out_at_its_moved_deadline() {
 
 #[tokio::test]
 async fn order_ends_at_its_moved_lifetime() {
-    let t = offered().await;
+    let t = TestApp::with_offer().await;
     advance(&t, "ORD-1", ClockTarget::Lifetime).await;
     t.run_due().await;
     assert_eq!(t.status("ORD-1").await, OrderStatus::CancelledBySystem);
@@ -94,7 +86,7 @@ async fn attempt_with_waves_has_one_outcome() {
 
 #[tokio::test]
 async fn moved_times_survive_a_flush_of_redis() {
-    let t = offered().await;
+    let t = TestApp::with_offer().await;
     advance(&t, "ORD-1", ClockTarget::AttemptDeadline).await;
     t.redis::<()>(&["FLUSHALL"]).await;
     reconciler::reconcile_once(&t.app.maintenance).await.unwrap();
@@ -105,7 +97,7 @@ async fn moved_times_survive_a_flush_of_redis() {
 
 #[tokio::test]
 async fn other_orders_keep_their_times() {
-    let t = offered().await;
+    let t = TestApp::with_offer().await;
     t.order("OTHER").await;
     t.run_due().await;
     let before = t.snapshot("OTHER").await;
@@ -115,7 +107,7 @@ async fn other_orders_keep_their_times() {
 
 #[tokio::test]
 async fn order_without_the_time_is_left_alone() {
-    let t = offered().await;
+    let t = TestApp::with_offer().await;
     let before = t.dump().await;
     let refused = try_advance(&t, "ORD-1", ClockTarget::PickupAt).await;
     assert!(matches!(refused, Err(ChangeError::Refused(OrderRefusal::WrongState { .. }))), "{refused:?}");

@@ -15,18 +15,9 @@ async fn lose(t: &TestApp, queue: &str, job: &str) {
     assert_eq!(t.redis::<i64>(&["ZREM", &t.app.core.store.keys().due_set(queue), job]).await, 1);
 }
 
-/// Creates an order whose attempt runs, offered to D1.
-async fn offered() -> TestApp {
-    let t = TestApp::start().await;
-    t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
-    t.order("ORD-1").await;
-    t.run_due().await;
-    t
-}
-
 #[tokio::test]
 async fn without_faults_nothing_is_ever_repaired() {
-    let t = offered().await;
+    let t = TestApp::with_offer().await;
     t.order_of("ORD-2", "RENT", "PAID").await;
     t.run_due().await;
     let mut looked_at = 0;
@@ -50,7 +41,7 @@ async fn without_faults_nothing_is_ever_repaired() {
 
 #[tokio::test]
 async fn a_lost_timeout_is_put_back_once_it_is_overdue() {
-    let t = offered().await;
+    let t = TestApp::with_offer().await;
     lose(&t, jobs::queues::DISPATCH_TIMEOUT, "timeout:ORD-1:1").await;
     t.advance(secs(122)).await;
     assert_eq!(reconcile(&t).await.inserted, 0);
@@ -69,7 +60,7 @@ async fn a_lost_timeout_is_put_back_once_it_is_overdue() {
 #[tokio::test]
 async fn late_timer_is_moved_beyond_the_tolerance() {
     for (late_secs, moved) in [(3, 0), (4, 1)] {
-        let t = offered().await;
+        let t = TestApp::with_offer().await;
         let due_ms = t.timers().await["timeout:ORD-1:1"] + late_secs * 1000;
         t.redis::<()>(&[
             "ZADD",
@@ -128,7 +119,7 @@ async fn expired_order_ends_without_its_job() {
 
 #[tokio::test]
 async fn dry_run_lists_missing_timers_only() {
-    let t = offered().await;
+    let t = TestApp::with_offer().await;
     assert_eq!(repair::list_missing(&t.app.core).await.unwrap(), []);
     lose(&t, jobs::queues::DISPATCH_TIMEOUT, "timeout:ORD-1:1").await;
     lose(&t, jobs::queues::LIFETIME_CANCEL, "lifetime:ORD-1").await;
