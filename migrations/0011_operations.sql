@@ -113,6 +113,12 @@ CREATE INDEX proof_violations_open_by_id ON proof_violations (id) WHERE gone_at 
 CREATE INDEX proof_violations_gone ON proof_violations (gone_at) WHERE gone_at IS NOT NULL;
 CREATE INDEX proof_violations_by_age ON proof_violations (seen_at);
 
+CREATE TABLE proof_counts (
+    invariant text PRIMARY KEY CHECK (invariant ~ '^[a-z_]{1,64}$'),
+    found     bigint NOT NULL CHECK (found > 0)
+);
+COMMENT ON TABLE proof_counts IS 'violations of each invariant that the proof has recorded, with those that retention has removed';
+
 -- Numbers of jobs in each queue, once a minute.
 CREATE TABLE queue_snapshots (
     at        timestamptz(3) NOT NULL,

@@ -15,7 +15,7 @@ use crate::audit::{
     binding_invariants::BINDING_INVARIANTS,
     invariants::{HistoryInvariant, INVARIANTS, LEGAL_TRANSITIONS, allowed_transitions},
 };
-use foundation::db::Pool;
+use foundation::db::{Pool, is_out_of_time};
 
 /// Subjects that one statement checks.
 const CHUNK: usize = 1000;
@@ -24,8 +24,8 @@ const GROUP_SPAN: TimeDelta = TimeDelta::days(3);
 /// The statement that reads the feed runs alone. It assigns a transaction id, and the horizon of the feed waits while
 /// it runs.
 const OF_FEED: [&str; 1] = ["readable_in_feed"];
-/// This invariant compares calls of all bindings.
-const OF_LATEST_CALLS: [&str; 1] = ["calls_within_limits"];
+/// This invariant compares the calls of all bindings in the last [`CALL_AGE`].
+pub(super) const OF_LATEST_CALLS: &str = "calls_within_limits";
 /// Age of the oldest transactions whose calls are compared.
 const CALL_AGE: TimeDelta = TimeDelta::hours(1);
 
@@ -41,11 +41,11 @@ static FEED: LazyLock<Arc<str>> = LazyLock::new(|| {
     combine("check feed", "", INVARIANTS.into_iter().filter(|invariant| OF_FEED.contains(&invariant.name)))
 });
 static BINDINGS: LazyLock<Arc<str>> = LazyLock::new(|| {
-    let checked = BINDING_INVARIANTS.into_iter().filter(|invariant| !OF_LATEST_CALLS.contains(&invariant.name));
+    let checked = BINDING_INVARIANTS.into_iter().filter(|invariant| invariant.name != OF_LATEST_CALLS);
     combine("check bindings in scope", include_str!("bindings_in_scope.sql"), checked)
 });
 static CALLS: LazyLock<Arc<str>> = LazyLock::new(|| {
-    let checked = BINDING_INVARIANTS.into_iter().filter(|invariant| OF_LATEST_CALLS.contains(&invariant.name));
+    let checked = BINDING_INVARIANTS.into_iter().filter(|invariant| invariant.name == OF_LATEST_CALLS);
     combine("check latest calls", include_str!("calls_in_scope.sql"), checked)
 });
 
@@ -80,7 +80,7 @@ pub(super) async fn check_scope(
     let mut rows = sqlx::query_as(AssertSqlSafe(FEED.clone())).fetch_all(db).await?;
     for chunk in chunks(&scope.orders) {
         for (since, ids) in group_by_age(db, &chunk).await? {
-            rows.extend(check_orders_since(db, &ids, since, &[]).await?);
+            rows.extend(check_in_parts(&ids, |part| check_orders_since(db, part, since, &[])).await?);
         }
     }
     if !scope.rivals.is_empty() || !scope.messages.is_empty() {
@@ -91,12 +91,34 @@ pub(super) async fn check_scope(
         rows.extend(check_orders_since(db, &rivals, since, &scope.messages).await?);
     }
     for chunk in chunks(&scope.bindings) {
-        let check = sqlx::query_as(AssertSqlSafe(BINDINGS.clone())).bind(i64::from(max_calls));
-        rows.extend(check.bind(chunk).fetch_all(db).await?);
+        rows.extend(check_in_parts(&chunk, |part| check_bindings(db, part, max_calls)).await?);
     }
     let calls = sqlx::query_as(AssertSqlSafe(CALLS.clone())).bind(i64::from(max_calls));
     rows.extend(calls.bind(now - CALL_AGE).fetch_all(db).await?);
     Ok(rows.into_iter().filter_map(to_violation).collect())
+}
+
+/// Checks subjects in one statement. A statement that takes longer than Postgres allows is repeated for each half of its
+/// subjects, so that a slice with much history does not fail again and again.
+pub async fn check_in_parts<'a, S, C>(subjects: &'a [S], check: impl Fn(&'a [S]) -> C) -> Result<Vec<Row>, sqlx::Error>
+where
+    C: Future<Output = Result<Vec<Row>, sqlx::Error>>,
+{
+    let (mut left, mut rows) = (vec![subjects], Vec::new());
+    while let Some(part) = left.pop() {
+        match check(part).await {
+            Ok(found) => rows.extend(found),
+            Err(error) if part.len() > 1 && is_out_of_time(&error) => {
+                left.extend(<[_; 2]>::from(part.split_at(part.len() / 2)))
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(rows)
+}
+
+async fn check_bindings(db: &Pool, ids: &[&str], max_calls: u32) -> Result<Vec<Row>, sqlx::Error> {
+    sqlx::query_as(AssertSqlSafe(BINDINGS.clone())).bind(i64::from(max_calls)).bind(ids).fetch_all(db).await
 }
 
 fn chunks(subjects: &BTreeSet<String>) -> impl Iterator<Item = Vec<&str>> {
@@ -106,7 +128,7 @@ fn chunks(subjects: &BTreeSet<String>) -> impl Iterator<Item = Vec<&str>> {
 }
 
 /// Invariant, subject and detail.
-type Row = (String, String, String);
+pub type Row = (String, String, String);
 
 /// Groups orders by the day from which their events are read, the oldest first. One statement reads all days since the
 /// first of its orders, so an old order is not in one statement with many new ones. An id without an order may have

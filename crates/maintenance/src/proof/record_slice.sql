@@ -34,5 +34,9 @@ written AS (
     LEFT JOIN LATERAL (SELECT e.seq, e.reason FROM audit_events e
                        WHERE e.order_id = f.order_id AND e.at >= o.created_at ORDER BY e.seq DESC LIMIT 1) e ON true
     ON CONFLICT (invariant, subject) WHERE gone_at IS NULL DO UPDATE SET seen_at = excluded.seen_at
-    RETURNING v.id, xmax = 0 AS is_new)
+    RETURNING v.id, v.invariant, xmax = 0 AS is_new),
+counted AS (
+    INSERT INTO proof_counts AS c (invariant, found)
+    SELECT invariant, count(*) FROM written WHERE is_new GROUP BY invariant
+    ON CONFLICT (invariant) DO UPDATE SET found = c.found + excluded.found)
 SELECT EXISTS (SELECT 1 FROM moved) AS was_recorded, ARRAY(SELECT id FROM written WHERE is_new ORDER BY id) AS new

@@ -76,7 +76,7 @@ impl SamplePlace {
         if has_all_jobs(core).await {
             let timers = self.check_timers(core, now, &mut sampled).await;
             if timers.is_err() {
-                // What was seen before the failure may be outdated.
+                // The missing timers of earlier pages may exist by now.
                 (self.timers, self.timers_begun_at) = (TimerCursor::default(), None);
                 self.suspects.clear();
             }

@@ -10,7 +10,7 @@ use serde::Serialize;
 use sqlx::types::Json;
 
 use super::{
-    invariants::{check_scope, merge_violations},
+    invariants::{OF_LATEST_CALLS, check_scope, merge_violations},
     place::{ProofPlace, load_place},
     processor_time::measure_processor_time,
     redis_samples::Sampled,
@@ -87,6 +87,8 @@ async fn check_slice(maintenance: &Maintenance, kind: SliceKind) -> Result<Check
         sampled = place.walk.redis.check_next(maintenance, now).await;
     }
     let mut violations = check_all_in(maintenance, &mut scope, now).await?;
+    // Each slice compares all calls of the last hour.
+    sampled.ended.push((OF_LATEST_CALLS, now));
     violations.append(&mut sampled.violations);
     let violations = merge_violations(violations);
     if read.is_current {

@@ -32,7 +32,7 @@ pub struct OpenViolation {
 pub struct ProofViolation {
     pub id: i64,
     pub invariant: String,
-    /// What must hold.
+    /// Rule that the subject violates.
     #[sqlx(default)]
     pub expected: String,
     /// Order, binding, driver, server, job or set.
@@ -80,10 +80,14 @@ pub(crate) async fn record_removal(db: &Pool) -> Result<(), sqlx::Error> {
     tracing::error!("Cleanup removed orders that are not proven: the proof did not reach them within proof.max_wait.");
     sqlx::query(
         "-- record removal before proof
-         INSERT INTO proof_violations (invariant, subject, detail, step, found_at, seen_at)
-         SELECT $1, 'cleanup', 'removed orders that the proof had not reached within proof.max_wait', event, now, now
-         FROM proof_place, dispatchq_now() AS now
-         ON CONFLICT (invariant, subject) WHERE gone_at IS NULL DO UPDATE SET seen_at = excluded.seen_at",
+         WITH written AS (
+             INSERT INTO proof_violations (invariant, subject, detail, step, found_at, seen_at)
+             SELECT $1, 'cleanup', 'removed orders that the proof had not reached within proof.max_wait', event, now, now
+             FROM proof_place, dispatchq_now() AS now
+             ON CONFLICT (invariant, subject) WHERE gone_at IS NULL DO UPDATE SET seen_at = excluded.seen_at
+             RETURNING invariant, xmax = 0 AS is_new)
+         INSERT INTO proof_counts AS c (invariant, found) SELECT invariant, 1 FROM written WHERE is_new
+         ON CONFLICT (invariant) DO UPDATE SET found = c.found + excluded.found",
     )
     .bind(REMOVED.0)
     .execute(db)
@@ -143,11 +147,11 @@ pub async fn count_open(db: &Pool) -> Result<i64, sqlx::Error> {
     .await
 }
 
-/// Returns the number of stored violations of each invariant, with zeros.
+/// Returns the number of violations of each invariant that were ever recorded, with zeros.
 pub async fn count_by_invariant(db: &Pool) -> Result<BTreeMap<&'static str, u64>, sqlx::Error> {
     let counted: Vec<(String, i64)> = sqlx::query_as(
         "-- count violations
-         SELECT invariant, count(*) FROM proof_violations GROUP BY invariant",
+         SELECT invariant, found FROM proof_counts",
     )
     .fetch_all(db)
     .await?;

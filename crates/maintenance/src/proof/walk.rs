@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use sqlx::FromRow;
 
 use super::{
-    invariants::is_of_bindings,
+    invariants::{OF_LATEST_CALLS, is_of_bindings},
     redis_samples::{self, SamplePlace},
     scope::SliceScope,
     violations::{self, OpenViolation},
@@ -149,14 +149,12 @@ struct WalkedTransaction {
     is_orphan: bool,
 }
 
-/// Adds the subject of an open violation, so that it is checked again. Violations in Redis are closed by the round that no
-/// longer finds them.
+/// Adds the subject of an open violation, so that it is checked again. Violations in Redis and of call limits are closed by
+/// the round that no longer finds them.
 fn add_subject(violation: OpenViolation, scope: &mut SliceScope) {
     let subject = violation.subject.clone();
     let name = violation.invariant.as_str();
-    // The calls may be older than those that a slice compares.
-    let is_checked =
-        name != "calls_within_limits" && name != violations::REMOVED.0 && !redis_samples::NAMES.contains(&name);
+    let is_checked = name != OF_LATEST_CALLS && name != violations::REMOVED.0 && !redis_samples::NAMES.contains(&name);
     if !is_checked {
         return;
     }

@@ -1,27 +1,32 @@
 //! Cleanup and erasure while the proof follows, while it is stopped, and while a violation is open.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use desk::privacy::{self, ErasureOutcome, ErasureRecord, ErasureSubject};
 use foundation::db;
 use maintenance::{
     periodic::cleanup::{self, CleanupMode},
-    proof::slice,
+    proof::{invariants::check_in_parts, slice, violations},
 };
+use orders::create::NewOrder;
 use settings::{ScheduledTask, TaskSchedule};
 use test_support::{TestApp, by, secs};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const OPEN: &str = "SELECT invariant || ' ' || subject FROM proof_violations WHERE gone_at IS NULL ORDER BY 1";
 
-/// Starts with the periodic proof. The driver D1 has carried out the order OLD.
+/// Starts with the periodic proof. The driver D1 has carried out the order OLD of the customer C1, with a note.
 async fn with_old_order() -> TestApp {
     let t = TestApp::with(|config| {
         config.schedules = [(ScheduledTask::Proof, TaskSchedule::Every(secs(5)))].into();
     })
     .await;
     t.drivers(&[("D1", 100.0)]).await;
-    t.order("OLD").await;
+    let of_customer = |new: &mut NewOrder| {
+        new.customer_id = Some("C1".into());
+        new.notes = Some("ring twice".into());
+    };
+    t.create("OLD", of_customer).await.unwrap();
     t.run_due().await;
     t.accept_offer("OLD").await;
     t.carry_out("OLD", "D1").await;
@@ -38,8 +43,12 @@ async fn prove(t: &TestApp) {
 }
 
 async fn erase_driver(t: &TestApp, driver: &str) {
+    erase(t, ErasureSubject::Driver, driver).await;
+}
+
+async fn erase(t: &TestApp, subject: ErasureSubject, id: &str) {
     let now = db::database_now(&t.app.core.db).await.unwrap();
-    let erasure = ErasureRecord::new(ErasureSubject::Driver, driver, "asked", &by("operator:test"), now);
+    let erasure = ErasureRecord::new(subject, id, "asked", &by("operator:test"), now);
     let done = privacy::erase_subject(&t.app.core, &erasure).await.unwrap();
     assert!(matches!(done, ErasureOutcome::Done { .. }), "{done:?}");
 }
@@ -84,6 +93,52 @@ async fn cleanup_does_not_wait_for_an_open_violation() {
     assert_eq!(clean_up(&t).await, 1);
     prove(&t).await;
     assert_eq!(t.texts(OPEN).await, Vec::<String>::new(), "the violation goes with its order");
+}
+
+#[tokio::test]
+async fn customer_is_erased_in_every_state_of_the_proof() {
+    let current = "SELECT 1";
+    let stopped = "UPDATE proof_place SET proven_at = dispatchq_now() - interval '8 days'";
+    let violated = "UPDATE orders SET driver_id = 'D9' WHERE id = 'OLD'";
+    for (state, open) in [(current, 0), (stopped, 0), (violated, 1)] {
+        let t = with_old_order().await;
+        prove(&t).await;
+        t.sql(state).await;
+        if state == violated {
+            prove(&t).await;
+        }
+        erase(&t, ErasureSubject::Customer, "C1").await;
+        let left = t.count("SELECT count(*) FROM order_details d WHERE d::text LIKE '%ring twice%'").await;
+        assert_eq!(left, 0, "{state}");
+        prove(&t).await;
+        assert_eq!(t.texts(OPEN).await.len(), open, "{state}");
+    }
+}
+
+#[tokio::test]
+async fn violations_stay_counted_when_retention_removes_them() {
+    let t = with_old_order().await;
+    t.sql("UPDATE orders SET driver_id = 'D9' WHERE id = 'OLD'").await;
+    prove(&t).await;
+    prove(&t).await;
+    t.sql("DELETE FROM proof_violations").await;
+    prove(&t).await;
+    let counted = violations::count_by_invariant(&t.app.core.db).await.unwrap();
+    assert_eq!(counted["the_driver_accepted"], 2);
+}
+
+#[tokio::test]
+async fn slow_check_is_repeated_for_each_half() {
+    let t = TestApp::start().await;
+    // Postgres ends the statement as if it were too slow, unless it has one subject.
+    let check = async |ids: &[&str]| {
+        sqlx::query_as("SELECT 'x', id, 'y' FROM unnest($1::text[]) id WHERE cardinality($1) = 1 OR pg_cancel_backend(pg_backend_pid())")
+            .bind(ids)
+            .fetch_all(&t.app.core.db)
+            .await
+    };
+    let rows = check_in_parts(&["A", "B", "C"], check).await.unwrap();
+    assert_eq!(rows.iter().map(|(_, id, _)| id.as_str()).collect::<BTreeSet<_>>(), ["A", "B", "C"].into());
 }
 
 #[tokio::test]
