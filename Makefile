@@ -78,7 +78,7 @@ openapi: ## Write target/openapi.json, the API document of a release
 screenshots: setup ## Take the screenshots of docs/CONSOLE.md again during a replay of the sample (some minutes)
 	cargo nextest run --locked -p dispatchq --run-ignored only pictures_of_the_sample
 
-client: setup ## Build the clients for Python, Node, Go and Rust; each is installed without a network and follows an order (needs golang-go)
+client: setup ## Build the clients for Python, Node, Go and Rust; each is installed without a network, runs its sample and follows an order (needs golang-go)
 	cargo build --locked -p dispatchq
 	@scripts/build-clients $(target)/clients $(target)/debug/dispatchq
 	@scripts/prove-clients $(target)/clients $(target)/debug/dispatchq

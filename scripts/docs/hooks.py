@@ -29,6 +29,7 @@ PAGES = {
     "CHANGELOG.md": "CHANGELOG.md",
     "SECURITY.md": "SECURITY.md",
     "clients/README.md": "clients.md",
+    "examples/README.md": "examples.md",
     "crates/queue/README.md": "queue.md",
     "jobs/README.md": "jobs.md",
     "migrations/README.md": "migrations.md",

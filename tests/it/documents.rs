@@ -59,7 +59,8 @@ fn anchors(page: &str) -> BTreeSet<String> {
 #[test]
 fn links_between_pages_lead_to_headings() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let pages = ["", "docs", "docs/design", "docs/requirements", "jobs", "crates/queue", "migrations", "deploy"];
+    let pages =
+        ["", "docs", "docs/design", "docs/requirements", "jobs", "crates/queue", "migrations", "deploy", "examples"];
     let mut found = 0;
     for folder in pages.map(|folder| root.join(folder)).iter().filter(|folder| folder.is_dir()) {
         for entry in fs::read_dir(folder).unwrap() {
