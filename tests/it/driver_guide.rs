@@ -1,10 +1,13 @@
 //! The commands of docs/DRIVER.md work in their order against real processes.
 
-use std::{fs, path::Path, process::Command};
+use std::{fs, path::Path};
 
 use model::ids::DriverId;
 
-use crate::support::Fleet;
+use crate::support::{
+    Fleet,
+    pages::{read_steps, run_steps},
+};
 use accounts::{api_keys::AccountRole, key_admin};
 
 /// Offers that last long enough for a slow machine.
@@ -14,15 +17,6 @@ fn read(file: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap()
 }
 
-/// Returns the commands of the page as one script. It ends at the first command that fails.
-fn script() -> String {
-    let page = read("docs/DRIVER.md");
-    let blocks: Vec<&str> =
-        page.split("```sh\n").skip(1).map(|rest| rest.split_once("```").expect("a closed block").0).collect();
-    assert!(blocks.len() >= 14, "{} blocks", blocks.len());
-    format!("set -eu\n{}", blocks.join("echo\n"))
-}
-
 #[tokio::test]
 async fn commands_lead_from_sign_in_to_completion() {
     let fleet = Fleet::with("1h", SETTINGS).await;
@@ -30,10 +24,10 @@ async fn commands_lead_from_sign_in_to_completion() {
     let (_serve, api) = fleet.api_with(&[("DISPATCHQ_HTTP__DRIVER_PAGE", "true")]).await;
     let made = key_admin::create_permanent_key(&fleet.app.core.db, "admin", AccountRole::Admin, None).await;
     let (_, admin) = made.unwrap();
-    let settings = [("API", api.as_str()), ("ADMIN", admin.as_str()), ("NO_PROXY", "*")];
-    let ran = Command::new("sh").args(["-c", &script()]).envs(settings).output().unwrap();
-    let (out, problems) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
-    assert!(ran.status.success(), "{out}\n{problems}");
+    let steps = read_steps(&read("docs/DRIVER.md"));
+    assert!(steps.len() >= 14, "{} blocks", steps.len());
+    let settings = [("API", api.as_str()), ("ADMIN", admin.as_str())];
+    let out = run_steps(fleet.dir(), "", &steps, &settings).concat();
     for text in ["/driver/sign-in#code=", "\"available\":true", "Budi", "\"active_order\":\"TRY-1\"", "COMPLETED"] {
         assert!(out.contains(text), "{text}: {out}");
     }

@@ -11,7 +11,8 @@
 //! * `upgrade`: everything that the previous release uses still exists. `deploy`: the files of deploy/ use names from
 //!   the code.
 //! * `language`: the vocabulary of all texts. `documents`, `rules`: lists and links of pages. `data_page`: the data
-//!   dictionary and its queries. `driver_guide`: the commands for drivers' apps. `export`: files of `dispatchq export`. `layering`: dependencies of files and crates.
+//!   dictionary and its queries. `driver_guide`: the commands for drivers' apps.
+//!   `tutorial`: the commands of the tutorial and of README.md. `export`: files of `dispatchq export`. `layering`: dependencies of files and crates.
 //! * `supply_chain`: builds follow Cargo.lock.
 //! * `support`: real processes of the binary, in addition to the crate `test-support`.
 
@@ -37,4 +38,5 @@ mod settings;
 mod sql;
 mod supply_chain;
 mod support;
+mod tutorial;
 mod upgrade;

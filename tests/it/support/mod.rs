@@ -1,10 +1,12 @@
 //! Test support that needs the binary, in addition to `test_support`, the application under test and its users.
 //!
 //! * `fleet`: real processes of the binary on their own servers.
+//! * `pages`: the commands of a page, and the output that it shows.
 //! * `prometheus`: a Prometheus that scrapes real processes. `collector`: a trace collector.
 
 mod collector;
 mod fleet;
+pub(crate) mod pages;
 mod prometheus;
 
 pub(crate) use collector::{CollectedSpan, Collector};
