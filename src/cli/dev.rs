@@ -122,7 +122,8 @@ impl Args {
         if app.config.console.enabled {
             println!("Console   http://{address}{} (sign in with the key)", app.config.console.path);
         }
-        println!("Drivers   http://{address}/driver (sign in: dispatchq driver sign-in ID)");
+        let quoted = quote_word(&file.display().to_string());
+        println!("Drivers   http://{address}/driver (sign in: dispatchq --config {quoted} driver sign-in ID)");
         let board = api::server::bind_listener("127.0.0.1:0", "the board").await?;
         println!("Board     http://{} (apalis-board on all queues, read-only)", board.local_addr()?);
         if let Some(admin) = &admin {
@@ -144,7 +145,8 @@ impl Args {
         if self.speed > 1.0 {
             println!("Speed     {} (times of orders are divided by it)", self.speed);
         }
-        println!("Areas     {} (dispatchq area list)", app.areas.rules.get().geofence.areas().len());
+        let areas = app.areas.rules.get().geofence.areas().len();
+        println!("Areas     {areas} (dispatchq --config {quoted} area list)");
         println!("Data      {}", data.display());
         println!("\nTry:  curl -s http://{address}/api/v1/orders -H 'Authorization: Bearer {key}' \\");
         println!("        -H 'Content-Type: application/json' \\");
@@ -152,14 +154,13 @@ impl Args {
             "        -d '{{\"service_type\": \"RIDE\", \"pickup\": {{\"latitude\": -6.2088, \"longitude\": 106.8456}}}}'"
         );
         if sim.is_some() {
-            let file = quote_word(&file.display().to_string());
             println!("\nTo create an order for the partner and list its events:");
-            println!("      dispatchq --config {file} order create --service-type {SERVICE_TYPE} \\");
+            println!("      dispatchq --config {quoted} order create --service-type {SERVICE_TYPE} \\");
             println!("        --id TAXI-1 --lat -6.2088 --lng 106.8456");
-            println!("      dispatchq --config {file} order timeline TAXI-1");
+            println!("      dispatchq --config {quoted} order timeline TAXI-1");
         }
         if let Some((_, options)) = &bank {
-            print_bindings(&file, &options.knobs.otp_code);
+            print_bindings(&quoted, &options.knobs.otp_code);
         }
         println!("\nPress Ctrl-C to stop; the data is kept.");
 
@@ -238,9 +239,8 @@ async fn start_provider(config: &mut Config) -> anyhow::Result<Option<(ProviderS
     Ok(Some((bank, options)))
 }
 
-/// Prints the commands that show the bindings and enter an OTP.
-fn print_bindings(file: &Path, otp: &str) {
-    let file = quote_word(&file.display().to_string());
+/// Prints the commands that show the bindings and enter an OTP. `file` is the quoted name of the configuration.
+fn print_bindings(file: &str, otp: &str) {
     println!("\nFive bindings run on two servers of the provider:");
     println!("      dispatchq --config {file} binding list");
     println!("      dispatchq --config {file} binding explain B-1");
