@@ -81,6 +81,7 @@ impl Args {
             config.http.public_url = format!("http://{}", config.http.bind);
         }
         config.http.driver_page = true;
+        config.http.docs = true;
 
         let mut redis = RedisServer::start_private_in(&data.join("redis"), None).await?;
         let mut postgres = PostgresServer::start_in(&data.join("postgres"), None).await?;
@@ -122,6 +123,7 @@ impl Args {
         if app.config.console.enabled {
             println!("Console   http://{address}{} (sign in with the key)", app.config.console.path);
         }
+        println!("Docs      http://{address}/docs");
         let quoted = quote_word(&file.display().to_string());
         println!("Drivers   http://{address}/driver (sign in: dispatchq --config {quoted} driver sign-in ID)");
         let board = api::server::bind_listener("127.0.0.1:0", "the board").await?;

@@ -11,11 +11,13 @@
 //! * `pages`: every page, empty and with data, light, dark and on a phone.
 //! * `refusals`: requests refused to a viewer and to another site. `outage`: a page recovers when `serve` restarts.
 //! * `driver_page`: the page for drivers, on phones.
+//! * `docs_page`: the reference of the API.
 //! * `screenshots`: pictures for docs/CONSOLE.md, taken on request.
 
 mod board;
 mod checks;
 mod chromium;
+mod docs_page;
 mod driver_page;
 mod fleet;
 mod keys;

@@ -39,6 +39,7 @@ struct CallbackReceipt {
 /// The request is signed as docs/PARTNER.md describes. The event is stored before it has an effect. A repeated event
 /// changes nothing.
 #[utoipa::path(post, path = "/{partner}", tag = "callbacks", security(()),
+    extensions(("x-audience" = json!("partner"))),
     params(("partner" = String, Path, description = "the partner's name in config.toml", pattern = "^[a-z0-9_]{1,32}$",
             example = "bbd")),
     request_body(content = CallbackBody,

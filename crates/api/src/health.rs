@@ -34,6 +34,7 @@ pub enum ProcessKind {
 
 /// Returns 200 while the process is alive.
 #[utoipa::path(get, path = "/healthz", operation_id = "check_health", tag = "health", security(()),
+    extensions(("x-audience" = json!("operator"))),
     responses((status = 200, description = "the process is alive", body = String, example = "ok\n"), ProbeErrors))]
 pub(super) async fn healthz() -> &'static str {
     "ok\n"
@@ -57,6 +58,7 @@ pub(super) struct ReadinessReport {
 /// The state of Postgres is at most 0.5 s old. Without Redis the process is ready and `degraded`: it takes orders, and
 /// drivers accept existing offers. New orders are offered once Redis is back.
 #[utoipa::path(get, path = "/readyz", operation_id = "check_readiness", tag = "health", security(()),
+    extensions(("x-audience" = json!("operator"))),
     responses(
         (status = 200, description = "the process is ready", body = ReadinessReport,
          example = json!({ "ready": true, "degraded": false, "postgres": "ok", "redis": "ok" })),

@@ -1,6 +1,7 @@
 //! The OpenAPI 3.1 document, generated from the descriptions at the handlers. Routes are added with `routes!`, so that
 //! each has a description. tests/baseline compares the document with that of the last release.
 
+mod audience;
 mod error_answers;
 mod example;
 mod service_types;
@@ -11,7 +12,7 @@ use axum::{
     Extension,
     http::{HeaderName, header::CONTENT_TYPE},
 };
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use utoipa::{
     Modify, OpenApi,
     openapi::{
@@ -42,6 +43,7 @@ pub static OPENAPI: LazyLock<String> = LazyLock::new(|| {
     DocumentFinish.modify(&mut document);
     let mut document = json!(document);
     document["webhooks"] = webhooks;
+    audience::add_audiences(&mut document);
     service_types::name_service_types(&mut document, &Config::defaults());
     write_document(&document)
 });
@@ -56,8 +58,9 @@ pub static OPENAPI: LazyLock<String> = LazyLock::new(|| {
                        area has no room also has the members that the requirement prescribes. The configuration defines the \
                        service types. Every answer has an X-Request-Id, which log lines about the request show. It is that of \
                        the request if the request has one (1 to 64 letters, digits, '-', '_', '.' or ':'), otherwise a new one. \
-                       `x-roles` lists the roles whose keys may call an operation. Unless an operation states otherwise, it \
-                       ignores unknown members; the header X-Ignored-Fields of the answer names them."
+                       `x-roles` lists the roles whose keys may call an operation, and `x-audience` names the callers for whom it is \
+                       made. Unless an operation states otherwise, it ignores unknown members; the header X-Ignored-Fields of \
+                       the answer names them."
     ),
     servers((url = "/")),
     security(("key" = []))
@@ -88,6 +91,7 @@ fn write_document(document: &Value) -> String {
 
 /// Returns this document.
 #[utoipa::path(get, path = "/openapi.json", tag = "document", security(()),
+    extensions(("x-audience" = json!("everyone"))),
     responses((status = 200, description = "success", body = Object), ProbeErrors))]
 pub(crate) async fn serve_document(
     Extension(document): Extension<ServedDocument>,
@@ -124,6 +128,11 @@ impl Modify for DocumentFinish {
             }
         }
     }
+}
+
+fn operations_of(document: &mut Value) -> impl Iterator<Item = &mut Value> {
+    let paths = document.get_mut("paths").and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut);
+    paths.filter_map(Value::as_object_mut).flat_map(Map::values_mut)
 }
 
 fn list_operations(path: &mut PathItem) -> impl Iterator<Item = &mut Operation> {

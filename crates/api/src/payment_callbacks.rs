@@ -70,6 +70,7 @@ struct RefundCallbackReceipt {
 /// refund a person must decide. Only the refund id that the service returned is accepted; another id is recorded and
 /// answered `ignored`. A repeated event changes nothing.
 #[utoipa::path(post, path = "/", tag = "callbacks", security(()),
+    extensions(("x-audience" = json!("payment_service"))),
     request_body(content = RefundCallback,
         example = json!({ "type": "refund.completed", "refund_id": "RF-1", "reference": "ORD-1" })),
     responses(

@@ -129,7 +129,8 @@ struct CallReceipt {
 /// Receives the end of a phone call from the provider of calls.
 ///
 /// The request is signed as Twilio signs requests.
-#[utoipa::path(post, path = "/{channel}/status", tag = "callbacks", security(()), params(ChannelPath, MessageQuery),
+#[utoipa::path(post, path = "/{channel}/status", tag = "callbacks", security(()),
+    extensions(("x-audience" = json!("voice_provider"))), params(ChannelPath, MessageQuery),
     request_body(content = Object, content_type = "application/x-www-form-urlencoded",
         description = "the form fields of the provider, including CallStatus", example = json!({ "CallStatus": "busy" })),
     responses((status = 200, description = "success", body = CallReceipt, example = json!({ "status": "ok" })), CallErrors))]
@@ -166,7 +167,8 @@ async fn record_call_status(
 ///
 /// 1 accepts the offer and 2 declines it. The request is signed as Twilio signs requests. The answer is an XML document
 /// with the text that the provider reads out.
-#[utoipa::path(post, path = "/{channel}/answer", tag = "callbacks", security(()), params(ChannelPath, MessageQuery),
+#[utoipa::path(post, path = "/{channel}/answer", tag = "callbacks", security(()),
+    extensions(("x-audience" = json!("voice_provider"))), params(ChannelPath, MessageQuery),
     request_body(content = Object, content_type = "application/x-www-form-urlencoded",
         description = "the form fields of the provider, including Digits", example = json!({ "Digits": "1" })),
     responses((status = 200, description = "success", body = String, content_type = "text/xml"), CallErrors))]

@@ -38,6 +38,7 @@ struct StepDocument;
 /// (`[producers.NAME]`). An event may arrive more than once, and after later events: `data.seq` orders the events of
 /// one order. Check the signature before using the body.
 #[utoipa::path(post, path = "/step", tag = "webhooks", security(()),
+    extensions(("x-audience" = json!("producer"))),
     params(
         ("webhook-id" = Uuid, Header, description = "id of the event; the same when the event is sent again"),
         ("webhook-timestamp" = i64, Header, description = "time of this attempt, in seconds since 1970"),

@@ -36,6 +36,8 @@ struct Assets {
     icon: Asset,
     driver_style: Asset,
     driver_script: Asset,
+    docs_viewer: Asset,
+    docs_script: Asset,
 }
 
 static ASSETS: LazyLock<Assets> = LazyLock::new(|| Assets {
@@ -46,6 +48,13 @@ static ASSETS: LazyLock<Assets> = LazyLock::new(|| Assets {
     icon: Asset::new("icon", "svg", "image/svg+xml", include_bytes!("../assets/icon.svg")),
     driver_style: Asset::new("driver", "css", "text/css; charset=utf-8", include_bytes!("../assets/driver.css")),
     driver_script: Asset::new("driver", "js", "text/javascript; charset=utf-8", include_bytes!("../assets/driver.js")),
+    docs_viewer: Asset::new(
+        "redoc",
+        "js",
+        "text/javascript; charset=utf-8",
+        include_bytes!("../assets/redoc.standalone.js"),
+    ),
+    docs_script: Asset::new("docs", "js", "text/javascript; charset=utf-8", include_bytes!("../assets/docs.js")),
 });
 
 pub(crate) fn style_name() -> &'static str {
@@ -76,10 +85,18 @@ pub(crate) fn driver_script_name() -> &'static str {
     &ASSETS.driver_script.name
 }
 
+pub(crate) fn docs_viewer_name() -> &'static str {
+    &ASSETS.docs_viewer.name
+}
+
+pub(crate) fn docs_script_name() -> &'static str {
+    &ASSETS.docs_script.name
+}
+
 /// Serves one of the files. A name always has the same content, so the answer is immutable.
 pub(crate) async fn serve_asset(Path(name): Path<String>) -> Response {
-    let Assets { style, script, sign_in, htmx, icon, driver_style, driver_script } = &*ASSETS;
-    let all = [style, script, sign_in, htmx, icon, driver_style, driver_script];
+    let Assets { style, script, sign_in, htmx, icon, driver_style, driver_script, docs_viewer, docs_script } = &*ASSETS;
+    let all = [style, script, sign_in, htmx, icon, driver_style, driver_script, docs_viewer, docs_script];
     let Some(asset) = all.into_iter().find(|asset| asset.name == name) else {
         return StatusCode::NOT_FOUND.into_response();
     };

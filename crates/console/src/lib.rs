@@ -1,5 +1,5 @@
-//! The console: the web pages of dispatchers, support, operators and admins, on the address of `serve`, and the page for
-//! drivers. Design: docs/design/console.md.
+//! The console: the web pages of dispatchers, support, operators and admins, on the address of `serve`, the page for
+//! drivers, and the reference of the API. Design: docs/design/console.md.
 //!
 //! * [`assets`]: style, scripts and icon, in the binary, with a hash of their content in their names.
 //! * [`session`]: the person who makes a request. [`cookie`]: cookies, and the transport that they need.
@@ -12,6 +12,7 @@
 //! * [`form`]: validation of form fields. [`chart`]: small curves. [`map`]: maps of areas and drivers. [`table`]: pages
 //!   that are a table. [`ticket_link`]: links to ticket systems. [`outside_link`]: links to other systems.
 //! * [`driver_page`](mod@driver_page): the page for drivers, which shares the frame, the texts and the guard.
+//! * [`docs_page`](mod@docs_page): the reference of the API.
 //! * `pages`: one file per page, with its actions. They call the same services as the HTTP API, and contain no SQL.
 
 // The futures of handlers nest deeper than the default limit.
@@ -21,6 +22,7 @@ mod assets;
 mod catalogue;
 mod chart;
 mod cookie;
+mod docs_page;
 mod driver_page;
 mod form;
 mod guard;
@@ -39,6 +41,7 @@ mod ticket_link;
 
 use app::App;
 use axum::{Router, extract::DefaultBodyLimit, middleware::from_fn_with_state, routing::any};
+pub use docs_page::docs_page;
 pub use driver_page::driver_page;
 
 /// Maximum size of a form.

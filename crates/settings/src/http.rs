@@ -52,6 +52,8 @@ pub struct HttpConfig {
     pub public_url: String,
     /// Whether `serve` serves the page for drivers.
     pub driver_page: bool,
+    /// Whether `serve` serves the reference of the API.
+    pub docs: bool,
 }
 
 impl HttpConfig {

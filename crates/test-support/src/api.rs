@@ -61,9 +61,11 @@ pub fn http_client() -> reqwest::Client {
 }
 
 impl Api {
-    /// Starts the API together with the console and the page for drivers.
+    /// Starts the API together with the console, the page for drivers and the reference.
     pub async fn start(app: &App) -> Self {
-        let pages = staff_console::console_pages(app).merge(staff_console::driver_page(app));
+        let pages = staff_console::console_pages(app)
+            .merge(staff_console::driver_page(app))
+            .merge(staff_console::docs_page(app));
         Self::serve(api::router_with_pages(app.clone(), pages), app.config.http.clone()).await
     }
 

@@ -68,6 +68,8 @@ pub(super) struct Chromium {
     pub(super) faults: Vec<String>,
     /// HTTP status of the last loaded page.
     pub(super) status: u64,
+    /// Addresses that pages requested, oldest first.
+    pub(super) requested: Vec<String>,
     /// Requests paused by `Fetch.enable`.
     pub(super) held_back: Vec<String>,
 }
@@ -99,6 +101,7 @@ impl Chromium {
             last_id: 0,
             faults: Vec::new(),
             status: 0,
+            requested: Vec::new(),
             held_back: Vec::new(),
         };
         browser.open_tab().await;
@@ -170,6 +173,7 @@ impl Chromium {
             "Network.responseReceived" if params["type"] == "Document" => {
                 self.status = params["response"]["status"].as_u64().unwrap_or_default();
             }
+            "Network.requestWillBeSent" => self.requested.push(text(&params["request"]["url"])),
             "Fetch.requestPaused" => self.held_back.push(text(&params["requestId"])),
             _ => {}
         }

@@ -59,6 +59,8 @@ async fn dev_serves_an_order_and_leaves_nothing_running() {
         let (url, key, provider) = (line(&dev, "API"), line(&dev, "Key"), line(&dev, "Provider"));
         let page = format!("{}/sign-in", line(&dev, "Drivers"));
         assert_eq!(client.get(&page).send().await.unwrap().status().as_u16(), 200, "{page}");
+        let reference = line(&dev, "Docs");
+        assert_eq!(client.get(&reference).send().await.unwrap().status().as_u16(), 200, "{reference}");
         // Without OTPs, bindings do not wait while the test checks other parts.
         turn_knobs(&client, &provider, &json!({ "otp_rate": 0 })).await;
         let created = send_until_answered(

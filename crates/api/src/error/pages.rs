@@ -42,6 +42,7 @@ pub fn errors_page() -> String {
 
 /// Describes an error code and its remedy.
 #[utoipa::path(get, path = "/errors/{code}", operation_id = "show_error_code", tag = "document", security(()),
+    extensions(("x-audience" = json!("everyone"))),
     params(("code" = String, Path, description = "the `error_code` of an error", pattern = "^[A-Z_]{1,64}$",
             example = "ORDER_NOT_FOUND")),
     responses(

@@ -1,6 +1,8 @@
 //! Configured service types in the document.
 
 use serde_json::{Map, Value, json};
+
+use super::operations_of;
 use settings::Config;
 
 /// Inserts the configured service types into the bodies, queries and examples of requests.
@@ -35,11 +37,6 @@ pub(super) fn name_service_types(document: &mut Value, config: &Config) {
             several["items"]["enum"] = json!(known);
         }
     }
-}
-
-fn operations_of(document: &mut Value) -> impl Iterator<Item = &mut Value> {
-    let paths = document.get_mut("paths").and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut);
-    paths.filter_map(Value::as_object_mut).flat_map(Map::values_mut)
 }
 
 fn replace_in_example(example: &mut Value, known: &[Value]) {

@@ -174,6 +174,16 @@ fn document_names_its_release() {
 }
 
 #[test]
+fn each_operation_has_a_tag_and_an_audience() {
+    let spec = read_document();
+    for operation in list_operations(&spec) {
+        let name = operation.name();
+        assert_eq!(operation.said["tags"].as_array().map(Vec::len), Some(1), "{name}");
+        assert!(operation.said["x-audience"].is_string(), "{name} has no audience");
+    }
+}
+
+#[test]
 fn references_lead_somewhere_and_operations_have_names_of_their_own() {
     let spec = read_document();
     let mut references = BTreeSet::new();
@@ -201,7 +211,6 @@ fn references_lead_somewhere_and_operations_have_names_of_their_own() {
             assert!(!is_json || content.get("example").is_some(), "{name}: a body without an example");
         }
         assert!(operation.said["summary"].as_str().is_some_and(|text| text.ends_with('.')), "{name} has no summary");
-        assert_eq!(operation.said["tags"].as_array().map(Vec::len), Some(1), "{name}");
         let is_open = operation.said["security"] == json!([{}]);
         assert_eq!(operation.said["x-roles"].is_null(), is_open, "{name}: an operation has roles, or asks for no key");
         let in_path: BTreeSet<_> =

@@ -40,6 +40,9 @@ const CODES: [&str; 20] = [
 /// Groups whose names the code finds at run time: actions that were done, kinds of jobs, and texts of the script.
 const NAMED: [(&str, &str); 3] = [("done", "\""), ("script", "\""), ("job_action", "")];
 
+/// Files without texts of the catalogue.
+const LEFT_OUT: [&str; 4] = ["tests.rs", "catalogue.rs", "htmx.min.js", "redoc.standalone.js"];
+
 fn texts(file: &str) -> BTreeMap<String, String> {
     read_texts(file).unwrap().into_iter().collect()
 }
@@ -58,7 +61,7 @@ fn read_files(folder: &str) -> Vec<String> {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 folders.push(path);
-            } else if !path.ends_with("tests.rs") && !path.ends_with("catalogue.rs") && !path.ends_with("htmx.min.js") {
+            } else if !LEFT_OUT.iter().any(|name| path.ends_with(name)) {
                 found.push(fs::read_to_string(&path).unwrap_or_default());
             }
         }

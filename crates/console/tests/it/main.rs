@@ -6,7 +6,7 @@
 //!   changed by hand. `orders`, `plans`, `refunds`, `users`,
 //!   `maps`, `now`: the pages of these names.
 //! * `sign_in`: wrong keys. `oidc`: sign-in at a provider. `language`, `frame`: the texts and the frame of all pages.
-//! * `driver_page`: the page for drivers.
+//! * `driver_page`: the page for drivers. `docs_page`: the reference of the API.
 //! * `refused_actions`: a refused action keeps its page. `stream`: change notifications for pages.
 //! * `cost`: the cost of pages. `page_plans`: rows that pages read from large tables.
 
@@ -19,6 +19,7 @@ mod bindings;
 mod change_order;
 mod cost;
 mod desk;
+mod docs_page;
 mod driver_page;
 mod fleet;
 mod frame;

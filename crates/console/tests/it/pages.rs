@@ -222,11 +222,14 @@ async fn the_path_is_a_setting_and_files_keep_for_ever() {
 }
 
 #[test]
-fn htmx_is_the_file_whose_sum_is_noted() {
-    let file = include_bytes!("../../assets/htmx.min.js");
-    let sum: String = Sha256::digest(file).iter().fold(String::new(), |mut text, byte| {
-        write!(text, "{byte:02x}").unwrap();
-        text
-    });
-    assert!(include_str!("../../assets/README.md").contains(&sum), "{sum}");
+fn vendored_scripts_have_the_noted_sums() {
+    let files: [&[u8]; 2] =
+        [include_bytes!("../../assets/htmx.min.js"), include_bytes!("../../assets/redoc.standalone.js")];
+    for file in files {
+        let sum: String = Sha256::digest(file).iter().fold(String::new(), |mut text, byte| {
+            write!(text, "{byte:02x}").unwrap();
+            text
+        });
+        assert!(include_str!("../../assets/README.md").contains(&sum), "{sum}");
+    }
 }
