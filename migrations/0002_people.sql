@@ -40,12 +40,16 @@ CREATE TABLE users (
     email       text CHECK (octet_length(email) BETWEEN 3 AND 254),
     phone       text CHECK (phone ~ '^\+[1-9][0-9]{6,14}$'),
     created_at  timestamptz(3) NOT NULL DEFAULT dispatchq_now(),
-    disabled_at timestamptz(3)
+    disabled_at timestamptz(3),
+    scope       jsonb CHECK (jsonb_typeof(scope) = 'object')
 );
 COMMENT ON COLUMN users.channel IS 'name of the configured channel for messages to this person';
 COMMENT ON COLUMN users.email IS 'address for e-mail channels; null: the channel''s own addresses';
 COMMENT ON COLUMN users.phone IS 'number in E.164 form, for channels that make phone calls';
 COMMENT ON COLUMN users.disabled_at IS 'when this person was disabled; a disabled person gets no messages';
+COMMENT ON COLUMN users.scope IS 'orders that this person may read after a sign-in by OpenID Connect; null: all';
+-- For people who signed in: the provider''s name of a person may be an address.
+CREATE INDEX users_by_email ON users (email) WHERE email IS NOT NULL;
 
 -- Names of producers and keys.
 
@@ -80,7 +84,9 @@ CREATE TABLE api_keys (
     expires_at    timestamptz(3),
     superseded_at timestamptz(3),
     revoked_at    timestamptz(3),
-    CHECK ((role = 'driver') = (driver_id IS NOT NULL))
+    scope         jsonb CHECK (jsonb_typeof(scope) = 'object'),
+    CHECK ((role = 'driver') = (driver_id IS NOT NULL)),
+    CHECK (scope IS NULL OR role NOT IN ('producer', 'driver'))
 );
 COMMENT ON TABLE api_keys IS 'keys are random and shown once; only their SHA-256 is stored';
 COMMENT ON COLUMN api_keys.name_key IS 'the form used to compare names: NFKC, case-insensitive';
@@ -88,6 +94,7 @@ COMMENT ON COLUMN api_keys.holder_id IS 'the same for all keys of a name and rol
 COMMENT ON COLUMN api_keys.oidc_subject IS 'the identity provider''s id of a person who signed in by OpenID Connect; null for issued keys. The text of such a key is never shown, and the key expires with the session';
 COMMENT ON COLUMN api_keys.last_used_at IS 'updated at most once a minute';
 COMMENT ON COLUMN api_keys.superseded_at IS 'when a new key with the same name replaced this one; this key works until it expires or is revoked';
+COMMENT ON COLUMN api_keys.scope IS 'orders that the holder may read, as {"areas": [...], "service_types": [...], "partners": [...], "producers": [...]}; an absent list means all; null: all orders';
 CREATE UNIQUE INDEX api_keys_one_per_name ON api_keys (name) WHERE revoked_at IS NULL AND superseded_at IS NULL;
 CREATE UNIQUE INDEX api_keys_one_per_look ON api_keys (name_key) WHERE revoked_at IS NULL AND superseded_at IS NULL;
 CREATE INDEX api_keys_by_name ON api_keys (name_key, role);
@@ -118,9 +125,13 @@ CREATE TRIGGER complete_new BEFORE INSERT ON api_keys FOR EACH ROW EXECUTE FUNCT
 CREATE TRIGGER complete_renamed BEFORE UPDATE OF name ON api_keys
     FOR EACH ROW WHEN (NEW.name <> OLD.name) EXECUTE FUNCTION dispatchq_complete_key();
 
--- Keys that are valid now. A process that caches a key stops accepting it at `expires_at`.
+-- Keys that are valid now. A process that caches a key stops accepting it at `expires_at`. The key of a person who signed in by
+-- OpenID Connect has the scope of the user with this id or address. If several users match, one with a scope decides.
 CREATE VIEW valid_api_keys AS
-    SELECT id, name, sha256, role, driver_id, created_at, revoked_at, expires_at, holder_id
+    SELECT id, name, sha256, role, driver_id, created_at, revoked_at, expires_at, holder_id,
+           CASE WHEN k.oidc_subject IS NULL THEN k.scope
+                ELSE (SELECT u.scope FROM users u WHERE u.id = k.name OR u.email = k.name
+                      ORDER BY u.scope IS NULL, u.id LIMIT 1) END AS scope
     FROM api_keys k
     WHERE revoked_at IS NULL
       AND (expires_at IS NULL OR expires_at > dispatchq_now())
@@ -138,9 +149,12 @@ BEGIN
     RETURN NULL;
 END $$;
 -- The trigger ignores `last_used_at`, which changes often. It also ignores new keys, because no process has cached them yet.
-CREATE TRIGGER changed AFTER UPDATE OF id, name, sha256, role, driver_id, expires_at, revoked_at OR DELETE ON api_keys
+CREATE TRIGGER changed AFTER UPDATE OF id, name, sha256, role, driver_id, expires_at, revoked_at, scope OR DELETE ON api_keys
     FOR EACH STATEMENT EXECUTE FUNCTION dispatchq_keys_changed();
 CREATE TRIGGER keys_changed AFTER UPDATE OF id, disabled_at OR DELETE ON drivers
+    FOR EACH STATEMENT EXECUTE FUNCTION dispatchq_keys_changed();
+-- A user's scope is that of the person's keys.
+CREATE TRIGGER keys_changed AFTER INSERT OR UPDATE OF id, email, scope OR DELETE ON users
     FOR EACH STATEMENT EXECUTE FUNCTION dispatchq_keys_changed();
 
 CREATE TABLE idempotency_keys (

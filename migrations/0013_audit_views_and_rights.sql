@@ -88,6 +88,72 @@ CREATE VIEW audit_proof_violations AS
     SELECT id, invariant, subject, detail, order_id, event_seq, event, step, found_at, seen_at, gone_at
     FROM proof_violations;
 
+-- Reads of staff with a scope. Such a transaction starts with SET LOCAL ROLE dispatchq_scoped and SET LOCAL dispatchq.scope, so it
+-- also works behind a pooler. Policies limit this role to the orders of the scope. For other roles the policies are `true`, which the
+-- planner removes: their plans do not change.
+
+-- Returns a list of the scope; null: the scope has no such list. Fails if the transaction has no scope, so that nothing is shown.
+-- The setting is JSON in hexadecimal digits.
+CREATE FUNCTION dispatchq_scope(list text) RETURNS text[] LANGUAGE sql STABLE AS $$
+    SELECT CASE WHEN s.scope ? list THEN ARRAY(SELECT jsonb_array_elements_text(s.scope -> list)) END
+    FROM (SELECT convert_from(decode(current_setting('dispatchq.scope'), 'hex'), 'UTF8')::jsonb AS scope) s
+$$;
+
+-- Adds the policies of the scope and the rights of the role dispatchq_scoped. Without the role it does nothing, and no key can
+-- get a scope. deploy/postgres/roles.sql creates the role and calls this function again.
+CREATE FUNCTION dispatchq_add_scope_policies() RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    name text;
+BEGIN
+    IF to_regrole('dispatchq_scoped') IS NULL
+        OR EXISTS (SELECT 1 FROM pg_policy WHERE polrelid = 'orders'::regclass AND polname = 'orders_in_scope') THEN
+        RETURN;
+    END IF;
+    EXECUTE format('GRANT USAGE ON SCHEMA %I TO dispatchq_scoped', current_schema());
+    CREATE POLICY orders_in_scope ON orders AS RESTRICTIVE FOR SELECT TO dispatchq_scoped USING (
+        -- A login that inherits from the role, against the rule in deploy/postgres/roles.sql, is not limited.
+        (SELECT current_user <> 'dispatchq_scoped')
+        OR (((SELECT dispatchq_scope('areas')) IS NULL OR area_id = ANY ((SELECT dispatchq_scope('areas'))::text[]))
+        AND ((SELECT dispatchq_scope('service_types')) IS NULL
+             OR service_type = ANY ((SELECT dispatchq_scope('service_types'))::text[]))
+        AND ((SELECT dispatchq_scope('partners')) IS NULL OR partner = ANY ((SELECT dispatchq_scope('partners'))::text[]))
+        AND ((SELECT dispatchq_scope('producers')) IS NULL OR owner = ANY ((SELECT dispatchq_scope('producers'))::text[]))));
+    -- Rows that belong to an order.
+    FOREACH name IN ARRAY ARRAY['order_details', 'offers', 'rankings', 'order_events', 'order_events_kept', 'bookings', 'inbox',
+                                'payment_events', 'refunds', 'outbox', 'alerts', 'desk_takes']
+    LOOP
+        EXECUTE format('CREATE POLICY orders_in_scope ON %I AS RESTRICTIVE FOR SELECT TO dispatchq_scoped
+                        USING ((SELECT current_user <> ''dispatchq_scoped'') OR EXISTS (SELECT 1 FROM orders o WHERE o.id = order_id))', name);
+    END LOOP;
+    FOREACH name IN ARRAY ARRAY['orders', 'order_details', 'offers', 'rankings', 'order_events', 'order_events_kept', 'bookings',
+                                'inbox', 'payment_events', 'refunds', 'outbox', 'alerts', 'desk_takes']
+    LOOP
+        EXECUTE format('CREATE POLICY everyone ON %I USING (true)', name);
+        EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
+        EXECUTE format('GRANT SELECT ON %I TO dispatchq_scoped', name);
+    END LOOP;
+    -- Tables that name no order.
+    GRANT SELECT ON areas, admission_audit, service_types, partner_settings TO dispatchq_scoped;
+    GRANT SELECT (id, name, service_types, skills, lat, lng, located_at, available, idle_since, disabled_at) ON drivers
+        TO dispatchq_scoped;
+END $$;
+
+-- Creates the role if this login may create roles. It cannot log in and has no password.
+DO $$
+BEGIN
+    BEGIN
+        CREATE ROLE dispatchq_scoped NOLOGIN;
+    EXCEPTION WHEN insufficient_privilege OR duplicate_object OR unique_violation THEN
+        NULL;
+    END;
+    BEGIN
+        GRANT dispatchq_scoped TO CURRENT_USER;
+    EXCEPTION WHEN insufficient_privilege OR undefined_object OR unique_violation THEN
+        NULL;
+    END;
+    PERFORM dispatchq_add_scope_policies();
+END $$;
+
 -- Functions with SECURITY DEFINER run with the rights of their owner. So a producer in SQL needs only EXECUTE on one function,
 -- and programs need no right to change the history. The functions resolve names only in this schema, whatever the caller's
 -- search_path is. PUBLIC may not call them. A login that has INSERT on `orders` by default privileges may call all of them;

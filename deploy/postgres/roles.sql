@@ -12,6 +12,7 @@
 --   dispatchq_run          reads and writes rows              database.url of serve, work and the commands of operators
 --   dispatchq_producer     calls dispatchq_create_order()     services that create orders in their own transaction
 --   dispatchq_auditor      reads the audit_ views             analysts, auditors, dispatchq export
+--   dispatchq_scoped       reads the orders of a scope        dispatchq_run, for staff with a scope; cannot log in
 DO $$
 DECLARE
     name text;
@@ -23,6 +24,21 @@ BEGIN
             EXECUTE format('CREATE ROLE %I LOGIN', name);
         END IF;
     END LOOP;
+    IF NOT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = 'dispatchq_scoped') THEN
+        CREATE ROLE dispatchq_scoped NOLOGIN;
+    END IF;
+END $$;
+
+-- dispatchq_run becomes dispatchq_scoped only with SET ROLE. It does not inherit from it: the policies of dispatchq_scoped would
+-- apply to it too. Before Postgres 16 inheritance is a property of the member.
+DO $$
+BEGIN
+    IF current_setting('server_version_num')::integer >= 160000 THEN
+        EXECUTE 'GRANT dispatchq_scoped TO dispatchq_run WITH INHERIT FALSE, SET TRUE';
+    ELSE
+        ALTER ROLE dispatchq_run NOINHERIT;
+        GRANT dispatchq_scoped TO dispatchq_run;
+    END IF;
 END $$;
 
 -- dispatchq_migrate may also change the history and add daily partitions that dispatchq_maintenance can drop.
@@ -30,7 +46,7 @@ GRANT dispatchq_maintenance TO dispatchq_migrate;
 
 REVOKE CREATE ON SCHEMA public FROM PUBLIC;
 GRANT USAGE, CREATE ON SCHEMA public TO dispatchq_migrate, dispatchq_maintenance;
-GRANT USAGE ON SCHEMA public TO dispatchq_run, dispatchq_producer, dispatchq_auditor;
+GRANT USAGE ON SCHEMA public TO dispatchq_run, dispatchq_producer, dispatchq_auditor, dispatchq_scoped;
 
 -- Rights on objects that later migrations create.
 ALTER DEFAULT PRIVILEGES FOR ROLE dispatchq_migrate IN SCHEMA public
@@ -71,6 +87,7 @@ BEGIN
         EXECUTE format('REVOKE ALL ON %s FROM dispatchq_run', name);
     END LOOP;
     GRANT USAGE ON SEQUENCE order_events_seq TO dispatchq_maintenance;
+    PERFORM dispatchq_add_scope_policies();
     GRANT SELECT ON orders TO dispatchq_maintenance;
     GRANT SELECT, INSERT ON order_events_kept TO dispatchq_maintenance;
     FOR name IN SELECT oid::regprocedure::text FROM pg_proc WHERE proname = 'dispatchq_create_order' LOOP

@@ -1,4 +1,4 @@
-//! `dispatchq apikey create|rotate|list|revoke`. These commands need only Postgres.
+//! `dispatchq apikey create|rotate|list|scope|revoke`. These commands need only Postgres.
 
 use std::{process::ExitCode, time::Duration};
 
@@ -58,6 +58,8 @@ pub(super) enum Command {
         /// Give the new key the orders of an earlier producer with this name
         #[arg(long)]
         take_over: bool,
+        #[command(flatten)]
+        scope: ScopeArgs,
         /// Reason, kept in the record
         #[arg(long, value_parser = parse_reason)]
         reason: Option<String>,
@@ -100,8 +102,51 @@ pub(super) enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Limit the orders that the holder of a key of staff may read
+    #[command(after_help = "Without --area, --service-type, --partner and --producer the limit is removed.")]
+    Scope {
+        /// Id of the key
+        id: Uuid,
+        #[command(flatten)]
+        scope: ScopeArgs,
+        /// Reason, kept in the record
+        #[arg(long, value_parser = parse_reason)]
+        reason: Option<String>,
+    },
     /// Revoke keys
     Revoke(RevokeArgs),
+}
+
+/// Scope of a key. Each option may be given several times.
+#[derive(Debug, clap::Args)]
+pub(super) struct ScopeArgs {
+    /// The key reads only orders in these areas
+    #[arg(long, value_name = "ID")]
+    area: Vec<String>,
+    /// The key reads only orders of these service types
+    #[arg(long, value_name = "NAME")]
+    service_type: Vec<String>,
+    /// The key reads only orders of these partners
+    #[arg(long, value_name = "NAME")]
+    partner: Vec<String>,
+    /// The key reads only orders of these producers
+    #[arg(long, value_name = "NAME")]
+    producer: Vec<String>,
+}
+
+impl ScopeArgs {
+    /// Returns the scope as JSON; null if no option is given.
+    fn to_json(&self) -> Value {
+        let lists = [
+            ("areas", &self.area),
+            ("service_types", &self.service_type),
+            ("partners", &self.partner),
+            ("producers", &self.producer),
+        ];
+        let given = lists.into_iter().filter(|(_, list)| !list.is_empty());
+        let scope: serde_json::Map<String, Value> = given.map(|(name, list)| (name.to_owned(), json!(list))).collect();
+        if scope.is_empty() { Value::Null } else { Value::Object(scope) }
+    }
 }
 
 #[derive(Debug, clap::Args)]
@@ -147,7 +192,7 @@ impl RevokeArgs {
 impl Command {
     pub(super) async fn run(self, api: &ApiClient) -> anyhow::Result<ExitCode> {
         match self {
-            Self::Create { name, role, driver, expires_in, take_over, reason, json } => {
+            Self::Create { name, role, driver, expires_in, take_over, scope, reason, json } => {
                 let is_driver = matches!(role, RoleName::Driver);
                 ensure!(is_driver == driver.is_some(), "--driver and --role driver must be given together");
                 let mut new = json!({
@@ -159,6 +204,10 @@ impl Command {
                 });
                 if take_over {
                     new["take_over"] = json!(true);
+                }
+                let scope = scope.to_json();
+                if !scope.is_null() {
+                    new["scope"] = scope;
                 }
                 show_made(&api.post(&["admin", "keys"], &new).await?, json)?;
             }
@@ -183,6 +232,13 @@ impl Command {
                 } else {
                     output::print_rows(&HEADINGS, keys.iter().map(format_key), NO_KEYS);
                 }
+            }
+            Self::Scope { id, scope, reason } => {
+                let scope = scope.to_json();
+                let wanted = json!({ "scope": scope, "reason": api.reason_of_change(reason)? });
+                api.put(&["admin", "keys", &id.to_string(), "scope"], &wanted).await?;
+                let now = if scope.is_null() { "reads all orders" } else { "reads only the orders of its scope" };
+                output::print_escaped(&format!("{id} {now}."));
             }
             Self::Revoke(revoke) => revoke.run(api).await?,
         }

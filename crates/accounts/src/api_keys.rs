@@ -4,6 +4,7 @@ use chrono::{DateTime, Utc};
 use model::{
     actor::{Actor, ActorRole},
     ids::DriverId,
+    scope::Scope,
 };
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -50,6 +51,10 @@ pub struct ApiKey {
     pub holder_id: Uuid,
     pub created_at: DateTime<Utc>,
     pub revoked_at: Option<DateTime<Utc>>,
+    /// Orders that the holder may read; `None`: all. Only keys of staff have one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[sqlx(json(nullable))]
+    pub scope: Option<Scope>,
 }
 
 impl ApiKey {
@@ -91,7 +96,7 @@ pub fn hash_key(key: &str) -> Vec<u8> {
 pub async fn find_key(db: &Pool, key: &str) -> Result<Option<ApiKey>, sqlx::Error> {
     sqlx::query_as(
         "-- find api key
-         SELECT id, name, role, driver_id, holder_id, created_at, revoked_at FROM valid_api_keys WHERE sha256 = $1",
+         SELECT id, name, role, driver_id, holder_id, created_at, revoked_at, scope FROM valid_api_keys WHERE sha256 = $1",
     )
     .bind(hash_key(key))
     .fetch_optional(db)
@@ -111,7 +116,7 @@ pub struct FoundKey {
 pub async fn find_all(db: &Pool, hashes: &[Vec<u8>]) -> Result<Vec<FoundKey>, sqlx::Error> {
     sqlx::query_as(
         "-- find api keys
-         SELECT sha256, id, name, role, driver_id, holder_id, created_at, revoked_at, expires_at FROM valid_api_keys
+         SELECT sha256, id, name, role, driver_id, holder_id, created_at, revoked_at, scope, expires_at FROM valid_api_keys
          WHERE sha256 = ANY ($1)",
     )
     .bind(hashes)

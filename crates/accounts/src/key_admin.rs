@@ -7,8 +7,10 @@ use chrono::{DateTime, Utc};
 use model::{
     ids::DriverId,
     key_name::{self, KeyName},
+    scope::Scope,
 };
 use serde::Serialize;
+use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::api_keys::{AccountRole, ApiKey, generate_key, hash_key};
@@ -26,6 +28,8 @@ pub struct NewKey<'a> {
     pub expires_in: Option<Duration>,
     /// Whether the key may take over the orders of an earlier producer with this name.
     pub takes_over: bool,
+    /// Orders that the holder may read; `None`: all.
+    pub scope: Option<&'a Scope>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +46,8 @@ pub enum KeyError {
     BadName(String),
     #[error("no driver '{0}'; add it with: dispatchq driver import")]
     NoSuchDriver(DriverId),
+    #[error("the database lacks the role dispatchq_scoped; run deploy/postgres/roles.sql")]
+    NoScopes,
     #[error(transparent)]
     Database(#[from] sqlx::Error),
 }
@@ -106,9 +112,9 @@ async fn insert_key(
     let key = generate_key();
     let row = sqlx::query_as(
         "-- create api key
-         INSERT INTO api_keys (id, name, name_key, sha256, role, driver_id, expires_at)
-         VALUES ($1, $2, $3, $4, $5, $6, dispatchq_now() + $7 * interval '1 second')
-         RETURNING id, name, role, driver_id, holder_id, created_at, revoked_at",
+         INSERT INTO api_keys (id, name, name_key, sha256, role, driver_id, expires_at, scope)
+         VALUES ($1, $2, $3, $4, $5, $6, dispatchq_now() + $7 * interval '1 second', $8)
+         RETURNING id, name, role, driver_id, holder_id, created_at, revoked_at, scope",
     )
     .bind(Uuid::now_v7())
     .bind(&identity.name)
@@ -117,6 +123,7 @@ async fn insert_key(
     .bind(new.role)
     .bind(new.driver_id)
     .bind(new.expires_in.map(|time| time.as_secs_f64()))
+    .bind(new.scope.map(Json))
     .fetch_one(tx)
     .await
     .map_err(|error| match error.as_database_error().and_then(|e| e.constraint()) {
@@ -133,7 +140,7 @@ pub async fn create_permanent_key(
     role: AccountRole,
     driver_id: Option<&DriverId>,
 ) -> Result<(ApiKey, String), KeyError> {
-    create_key(db, &NewKey { name, role, driver_id, expires_in: None, takes_over: true }).await
+    create_key(db, &NewKey { name, role, driver_id, expires_in: None, takes_over: true, scope: None }).await
 }
 
 /// Checks that the driver of a new key exists and is not disabled. The lock keeps the driver's row until the
@@ -178,20 +185,82 @@ pub(super) async fn replace_key(
     expires_in: Option<Duration>,
 ) -> Result<(Uuid, (ApiKey, String)), KeyError> {
     let name_key = key_name::fold(name);
-    let old: Option<(Uuid, String, AccountRole, Option<DriverId>)> = sqlx::query_as(
+    let old: Option<ReplacedKey> = sqlx::query_as(
         "-- supersede api key
          UPDATE api_keys SET superseded_at = dispatchq_now(),
                 expires_at = least(expires_at, dispatchq_now() + $2 * interval '1 second')
          WHERE name_key = $1 AND revoked_at IS NULL AND superseded_at IS NULL
-         RETURNING id, name, role, driver_id",
+         RETURNING id, name, role, driver_id, scope",
     )
     .bind(&name_key)
     .bind(overlap.as_secs_f64())
     .fetch_optional(&mut *tx)
     .await?;
-    let (id, name, role, driver_id) = old.ok_or_else(|| KeyError::NoSuchName(name.to_owned()))?;
-    let new = NewKey { name: &name, role, driver_id: driver_id.as_ref(), expires_in, takes_over: true };
-    Ok((id, insert_key(tx, &new, &KeyIdentity { name: name.clone(), name_key }).await?))
+    let old = old.ok_or_else(|| KeyError::NoSuchName(name.to_owned()))?;
+    let ReplacedKey { id, name, role, driver_id, scope } = &old;
+    let (driver_id, scope) = (driver_id.as_ref(), scope.as_ref());
+    let new = NewKey { name, role: *role, driver_id, expires_in, takes_over: true, scope };
+    Ok((*id, insert_key(tx, &new, &KeyIdentity { name: name.clone(), name_key }).await?))
+}
+
+/// A replaced key. The new key has the same rights.
+#[derive(sqlx::FromRow)]
+struct ReplacedKey {
+    id: Uuid,
+    name: String,
+    role: AccountRole,
+    driver_id: Option<DriverId>,
+    #[sqlx(json(nullable))]
+    scope: Option<Scope>,
+}
+
+/// Sets the scope of an unrevoked key of staff; `None` removes it. Returns the name and the earlier scope, or `None` if
+/// there is no such key.
+pub(super) async fn set_scope(
+    tx: &mut Connection,
+    id: Uuid,
+    scope: Option<&Scope>,
+) -> Result<Option<(String, Option<Json<Scope>>)>, sqlx::Error> {
+    sqlx::query_as(
+        "-- set scope of key
+         WITH old AS (
+             SELECT id, name, scope FROM api_keys
+             WHERE id = $1 AND revoked_at IS NULL AND oidc_subject IS NULL AND role NOT IN ('producer', 'driver')
+             FOR UPDATE)
+         UPDATE api_keys k SET scope = $2 FROM old WHERE k.id = old.id RETURNING old.name, old.scope",
+    )
+    .bind(id)
+    .bind(scope.map(Json))
+    .fetch_optional(tx)
+    .await
+}
+
+/// Returns one of the names that no key of a producer has, and for which no login creates orders in SQL.
+pub async fn find_unknown_producer(db: &Pool, names: &[String]) -> Result<Option<String>, sqlx::Error> {
+    if names.is_empty() {
+        return Ok(None);
+    }
+    sqlx::query_scalar(
+        "-- unknown producer
+         SELECT name FROM unnest($1::text[]) AS n (name)
+         WHERE NOT EXISTS (SELECT 1 FROM api_keys k
+                           WHERE k.name_key = dispatchq_name_key(n.name) AND k.name = n.name AND k.role = 'producer')
+           AND NOT EXISTS (SELECT 1 FROM sql_producers p WHERE p.owner = n.name) LIMIT 1",
+    )
+    .bind(names)
+    .fetch_optional(db)
+    .await
+}
+
+/// Returns whether Postgres can limit reads to a scope: the role of such reads exists, and this login may use it.
+pub(super) async fn scopes_work(tx: &mut Connection) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar(
+        "-- whether scopes work
+         SELECT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = 'dispatchq_scoped' AND pg_has_role(oid, 'MEMBER'))
+            AND EXISTS (SELECT 1 FROM pg_policy WHERE polrelid = 'orders'::regclass AND polname = 'orders_in_scope')",
+    )
+    .fetch_one(tx)
+    .await
 }
 
 #[derive(Debug, Clone, Serialize, sqlx::FromRow)]
@@ -207,6 +276,10 @@ pub struct ListedKey {
     /// Time when a new key of the same name replaced this one.
     pub superseded_at: Option<DateTime<Utc>>,
     pub revoked_at: Option<DateTime<Utc>>,
+    /// Orders that the holder may read; absent: all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[sqlx(json(nullable))]
+    pub scope: Option<Scope>,
     /// Whether the key is valid now.
     pub valid: bool,
 }
@@ -233,7 +306,7 @@ pub async fn list_page(
 ) -> Result<Vec<ListedKey>, sqlx::Error> {
     sqlx::query_as(
         "-- list api keys
-         SELECT k.id, k.name, k.role, k.driver_id, k.created_at, k.last_used_at, k.expires_at, k.superseded_at, k.revoked_at,
+         SELECT k.id, k.name, k.role, k.driver_id, k.created_at, k.last_used_at, k.expires_at, k.superseded_at, k.revoked_at, k.scope,
                 v.id IS NOT NULL AS valid
          FROM api_keys k
          -- One lookup per key of the page: a join would read all keys.

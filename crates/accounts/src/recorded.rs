@@ -14,11 +14,15 @@ use foundation::{
     db::{Connection, Pool},
     staff_actions::{ActionAuthor, ActionValues, StaffAction, record_action},
 };
+use model::scope::Scope;
 
 /// Creates a key. Returns it with its text, which is not stored.
 pub async fn create_key(db: &Pool, new: &NewKey<'_>, by: ActionAuthor<'_>) -> Result<(ApiKey, String), KeyError> {
     let mut tx = db.begin().await?;
     key_admin::check_driver(&mut tx, new).await?;
+    if new.scope.is_some() && !key_admin::scopes_work(&mut tx).await? {
+        return Err(KeyError::NoScopes);
+    }
     let made = key_admin::issue_key(&mut tx, new).await?;
     let values = ActionValues::created(recorded_key(&made.row, new.expires_in));
     record_action(&mut tx, by, StaffAction::KeyCreated, &made.row.name, values).await?;
@@ -45,6 +49,19 @@ pub async fn rotate_key(
     record_action(&mut tx, by, StaffAction::KeyRotated, &made.0.name, values).await?;
     tx.commit().await?;
     Ok(made)
+}
+
+/// Sets or removes the scope of a key. It takes effect in all processes like a revocation.
+pub async fn set_key_scope(db: &Pool, id: Uuid, scope: Option<&Scope>, by: ActionAuthor<'_>) -> Result<(), KeyError> {
+    let mut tx = db.begin().await?;
+    if scope.is_some() && !key_admin::scopes_work(&mut tx).await? {
+        return Err(KeyError::NoScopes);
+    }
+    let old = key_admin::set_scope(&mut tx, id, scope).await?;
+    let (name, old) = old.ok_or_else(|| KeyError::NoSuchName(id.to_string()))?;
+    let values = ActionValues::changed(json!({ "scope": old }), json!({ "scope": scope }));
+    record_action(&mut tx, by, StaffAction::KeyScopeSet, &format!("{id} {name}"), values).await?;
+    Ok(tx.commit().await?)
 }
 
 /// Revokes keys. Returns id and name of the keys that it revoked.
@@ -83,12 +100,15 @@ pub async fn save_user(
     if let Some(problem) = user.find_problem(channels) {
         return Err(UserError::Invalid(problem));
     }
-    Ok(import_users(db, std::slice::from_ref(user), by).await?)
+    import_users(db, std::slice::from_ref(user), by).await
 }
 
 /// Inserts or updates users and records each change. All or none are saved. The caller has validated them.
-pub async fn import_users(db: &Pool, users: &[UserAccount], by: ActionAuthor<'_>) -> Result<(), sqlx::Error> {
+pub async fn import_users(db: &Pool, users: &[UserAccount], by: ActionAuthor<'_>) -> Result<(), UserError> {
     let mut tx = db.begin().await?;
+    if users.iter().any(|user| user.scope.is_some()) && !key_admin::scopes_work(&mut tx).await? {
+        return Err(UserError::NoScopes);
+    }
     for user in users {
         let old = users::lock_user(&mut *tx, &user.id).await?;
         users::save_user(&mut *tx, user).await?;
@@ -96,7 +116,7 @@ pub async fn import_users(db: &Pool, users: &[UserAccount], by: ActionAuthor<'_>
         let values = ActionValues { old, new: Some(recorded_user(user)) };
         record_action(&mut tx, by, StaffAction::UserSaved, &user.id, values).await?;
     }
-    tx.commit().await
+    Ok(tx.commit().await?)
 }
 
 /// Disables or enables messages to a user.
@@ -122,11 +142,20 @@ pub async fn remove_user(db: &Pool, id: &str, by: ActionAuthor<'_>) -> Result<()
 
 /// Returns the properties of a user that an audit record stores. Name and address are left out.
 fn recorded_user(user: &UserAccount) -> Value {
-    let UserAccount { role, channel, email, phone, .. } = user;
-    json!({ "role": role, "channel": channel, "has_email": email.is_some(), "has_phone": phone.is_some() })
+    let UserAccount { role, channel, email, phone, scope, .. } = user;
+    let mut values =
+        json!({ "role": role, "channel": channel, "has_email": email.is_some(), "has_phone": phone.is_some() });
+    if let Some(scope) = scope {
+        values["scope"] = json!(scope);
+    }
+    values
 }
 
 /// Returns the properties of a key that an audit record stores.
 fn recorded_key(key: &ApiKey, expires_in: Option<Duration>) -> Value {
-    json!({ "id": key.id, "role": key.role, "expires_in_s": expires_in.map(|time| time.as_secs()) })
+    let mut values = json!({ "id": key.id, "role": key.role, "expires_in_s": expires_in.map(|time| time.as_secs()) });
+    if let Some(scope) = &key.scope {
+        values["scope"] = json!(scope);
+    }
+    values
 }

@@ -128,7 +128,7 @@ pub async fn find_session(db: &Pool, token: &str) -> Result<Option<ConsoleSessio
     let Some(hash) = hash_token(token) else { return Ok(None) };
     sqlx::query_as(
         "-- find session
-         SELECT s.id AS session_id, k.id, k.name, k.role, k.driver_id, k.holder_id, k.created_at, k.revoked_at,
+         SELECT s.id AS session_id, k.id, k.name, k.role, k.driver_id, k.holder_id, k.created_at, k.revoked_at, k.scope,
                 s.last_seen_at < t.now - $4 * interval '1 second' AS is_stale,
                 coalesce((SELECT jsonb_agg(p ORDER BY p.queue) FROM paused_queues p), '[]') AS paused_queues,
                 (SELECT jsonb_build_object(

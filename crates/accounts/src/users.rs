@@ -7,9 +7,10 @@ use model::{
     input::{self, PHONE_RULE},
     messages::routes::LOG,
     plain_text,
+    scope::Scope,
 };
 use serde::{Deserialize, Serialize};
-use sqlx::PgExecutor;
+use sqlx::{PgExecutor, types::Json};
 
 use super::api_keys::AccountRole;
 use foundation::db::Pool;
@@ -31,6 +32,10 @@ pub struct UserAccount {
     /// Phone number for a voice channel in E.164 form, such as +628123456789.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phone: Option<String>,
+    /// Orders that this person may read after a sign-in without a key; `None`: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[sqlx(json(nullable))]
+    pub scope: Option<Scope>,
 }
 
 /// Reason that a user was not changed.
@@ -40,6 +45,8 @@ pub enum UserError {
     NotFound,
     #[error("{0}")]
     Invalid(String),
+    #[error("the database lacks the role dispatchq_scoped; run deploy/postgres/roles.sql")]
+    NoScopes,
     #[error(transparent)]
     Database(#[from] sqlx::Error),
 }
@@ -90,9 +97,9 @@ pub async fn dispatcher_channels(db: &Pool) -> Result<Vec<String>, sqlx::Error> 
 pub(super) async fn save_user(db: impl PgExecutor<'_>, user: &UserAccount) -> Result<(), sqlx::Error> {
     sqlx::query(
         "-- import user
-         INSERT INTO users (id, name, role, channel, email, phone) VALUES ($1, $2, $3, $4, $5, $6)
+         INSERT INTO users (id, name, role, channel, email, phone, scope) VALUES ($1, $2, $3, $4, $5, $6, $7)
          ON CONFLICT (id) DO UPDATE SET name = excluded.name, role = excluded.role, channel = excluded.channel,
-            email = excluded.email, phone = excluded.phone",
+            email = excluded.email, phone = excluded.phone, scope = excluded.scope",
     )
     .bind(&user.id)
     .bind(&user.name)
@@ -100,6 +107,7 @@ pub(super) async fn save_user(db: impl PgExecutor<'_>, user: &UserAccount) -> Re
     .bind(&user.channel)
     .bind(&user.email)
     .bind(&user.phone)
+    .bind(user.scope.as_ref().map(Json))
     .execute(db)
     .await
     .map(drop)
@@ -119,7 +127,7 @@ pub struct ListedUser {
 pub(super) async fn lock_user(db: impl PgExecutor<'_>, id: &str) -> Result<Option<ListedUser>, sqlx::Error> {
     sqlx::query_as(
         "-- lock user
-         SELECT id, name, role, channel, email, phone, disabled_at FROM users WHERE id = $1 FOR UPDATE",
+         SELECT id, name, role, channel, email, phone, scope, disabled_at FROM users WHERE id = $1 FOR UPDATE",
     )
     .bind(id)
     .fetch_optional(db)
@@ -129,7 +137,7 @@ pub(super) async fn lock_user(db: impl PgExecutor<'_>, id: &str) -> Result<Optio
 pub async fn list_users(db: &Pool) -> Result<Vec<ListedUser>, sqlx::Error> {
     sqlx::query_as(
         "-- list users
-                    SELECT id, name, role, channel, email, phone, disabled_at FROM users ORDER BY id LIMIT 10000",
+                    SELECT id, name, role, channel, email, phone, scope, disabled_at FROM users ORDER BY id LIMIT 10000",
     )
     .fetch_all(db)
     .await

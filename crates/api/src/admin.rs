@@ -2,7 +2,7 @@
 //!
 //! * [`queues`]: depth, lateness and pauses of queues; workers. [`dead`]: dead jobs. [`living_jobs`]: all other jobs.
 //! * [`outbox`]: outbox messages, and replay of dead ones.
-//! * [`keys`]: API keys. [`users`]: staff who receive messages. [`sessions`]: sessions of the console.
+//! * [`keys`]: API keys. [`scopes`]: scopes of keys and users. [`users`]: staff who receive messages. [`sessions`]: sessions of the console.
 //! * [`shards`]: the shards of the queue. [`upkeep`]: reconciliation, cleanup and the history check.
 //! * [`proof`]: the continuous proof of the history.
 //! * [`erasures`]: erasure of personal data.
@@ -17,6 +17,7 @@ pub(crate) mod living_jobs;
 pub(crate) mod outbox;
 pub(crate) mod proof;
 pub(crate) mod queues;
+pub mod scopes;
 pub(crate) mod sessions;
 pub(crate) mod shards;
 pub(crate) mod upkeep;

@@ -20,6 +20,7 @@ use super::{
     error::{ApiError, StaffError},
     openapi::{CallErrors, example_alert},
     orders::bounded_parameter,
+    scope::retain_visible,
 };
 use accounts::api_keys::AccountRole;
 use app::App;
@@ -95,7 +96,8 @@ async fn list_alerts(
         before: numbered_cursor("before", wanted.before)?,
         limit,
     };
-    let alerts = alerts::list_alerts(&app.core.db, &filter).await?;
+    let mut alerts = alerts::list_alerts(&app.core.db, &filter).await?;
+    retain_visible(&app, caller.scope(), &mut alerts, |alert| alert.order_id.as_deref()).await?;
     let is_full = u32::try_from(alerts.len()).is_ok_and(|n| n == limit);
     let next = alerts.last().filter(|_| is_full).map(|a| a.id);
     let alerts = alerts.into_iter().map(|alert| alert.link_tickets(&app.notify.channels)).collect();

@@ -14,7 +14,7 @@ use accounts::{
     staff_requests,
 };
 use app::App;
-use model::{actor::Actor, ids::DriverId};
+use model::{actor::Actor, ids::DriverId, scope::Scope};
 use parking_lot::Mutex;
 
 const UNKNOWN_KEY: ApiError = ApiError::Unauthenticated("the key is not valid: it is unknown, expired or revoked");
@@ -86,6 +86,11 @@ impl ApiCaller {
         }
     }
 
+    /// Returns the scope of a member of staff; `None` if the caller may read every order of the role.
+    pub fn scope(&self) -> Option<&Scope> {
+        self.key().and_then(|key| key.scope.as_ref())
+    }
+
     pub(crate) fn key_id(&self) -> Option<Uuid> {
         self.key().map(|key| key.id)
     }
@@ -118,8 +123,12 @@ impl ApiCaller {
         }
     }
 
-    /// Returns the app for this caller's reads. The transactions of a viewer are READ ONLY.
+    /// Returns the app for this caller's reads. The transactions of a viewer are READ ONLY. Those of a caller with a scope
+    /// see only the orders of the scope.
     pub fn reading(&self, app: App) -> App {
+        if let Some(scope) = self.scope() {
+            return app.scoped(scope);
+        }
         if self.role() == Some(AccountRole::Viewer) { app.reading() } else { app }
     }
 
@@ -199,7 +208,11 @@ where
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         match parts.extensions.remove::<KnownCaller>().and_then(|known| known.take()) {
             Some(found) => found,
-            None => Self::identify(parts, &App::from_ref(state)).await,
+            None => {
+                let caller = Self::identify(parts, &App::from_ref(state)).await?;
+                // Only checked operations are limited to a scope.
+                if caller.scope().is_some() { Err(ApiError::OutOfScope) } else { Ok(caller) }
+            }
         }
     }
 }

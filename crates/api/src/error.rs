@@ -47,6 +47,8 @@ pub enum ApiError {
     Unauthenticated(&'static str),
     #[error("{0}")]
     Forbidden(String),
+    #[error("this key has a scope, and this operation is not limited to a scope")]
+    OutOfScope,
     #[error("no order with this id")]
     NoSuchOrder,
     #[error("no alert with this id")]
@@ -201,6 +203,7 @@ impl ApiError {
             _ if self.is_refused_value() => &codes::INVALID,
             Self::Unauthenticated(_) => &codes::UNAUTHENTICATED,
             Self::Forbidden(_) => &codes::FORBIDDEN,
+            Self::OutOfScope => &codes::OUT_OF_SCOPE,
             Self::NoSuchOrder => &codes::ORDER_NOT_FOUND,
             Self::NoSuchAlert => &codes::ALERT_NOT_FOUND,
             Self::NoSuchDriver => &codes::DRIVER_NOT_FOUND,

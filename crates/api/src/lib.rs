@@ -17,7 +17,7 @@
 //! * [`local`]: requests of the command line that runs in this process, without a key. `reason`: reasons that staff
 //!   give.
 //! * [`auth`]: bearer keys and roles. `roles`: checks the role before the rest of a request is read. `filters`: checks
-//!   the names in filters.
+//!   the names in filters. [`scope`]: the orders that staff with a scope may read.
 //! * [`finish`]: lets a request that may change something run to its end.
 //! * [`limits`]: rate limits for keys, and for addresses that send wrong keys. [`client`]: the client's address.
 //! * [`idempotency`]: gives a repeated request the effect and answer of the first one. `keyed_call`: extractor for such
@@ -37,7 +37,7 @@
 // The futures of handlers nest deeper than the default limit.
 #![recursion_limit = "256"]
 
-mod admin;
+pub mod admin;
 pub mod alerts;
 pub mod areas;
 pub mod auth;
@@ -76,6 +76,7 @@ mod reason;
 pub mod refunds;
 mod roles;
 mod scale;
+pub mod scope;
 mod scrape;
 pub mod server;
 mod version;

@@ -112,15 +112,18 @@ async fn find_order(
     let Some(job_id) = wanted.job_id.take() else {
         let shared = app.config.http.producers_share_orders;
         let owner = caller.actor().producer_name().filter(|_| !shared).map(str::to_owned);
-        return Ok(Json(list::list_orders(&app, wanted, owner).await?));
+        return Ok(Json(list::list_orders(&app, wanted, owner, caller.scope()).await?));
     };
     let mut found = Vec::new();
     if let Some(problem) = input::find_foreign_id_problem(&job_id) {
         return Err(ApiError::invalid_parameter("job_id", format!("job_id {problem}")));
     }
     for id in query::with_job_id(&app.core.db, &job_id).await? {
-        let snapshot = load_order(&app.core, &id).await?;
-        if may_see(&app.config, &caller, &snapshot.order) {
+        // An order may leave the scope between the two statements.
+        let Some(snapshot) = load::load_order(&app.core.db, &id).await? else { continue };
+        if caller.scope().is_none_or(|scope| scope.contains(&snapshot.order))
+            && may_see(&app.config, &caller, &snapshot.order)
+        {
             let details = load_details(&app.core.db, &snapshot.order).await?;
             found.push(OrderView::from(&snapshot).with_details(details));
         }

@@ -20,6 +20,7 @@ use super::{
     error::ApiError,
     openapi::{CallErrors, example_ticket},
     orders::{STAFF, parse_place},
+    scope::retain_visible,
 };
 use app::App;
 use foundation::db;
@@ -163,7 +164,8 @@ async fn list_refunds(
         RefundState::Started => RefundProgress::Started,
         RefundState::Completed => RefundProgress::Completed,
     });
-    let rows = search::list_refunds(&app.core.db, only, after.as_ref(), limit).await?;
+    let mut rows = search::list_refunds(&app.core.db, only, after.as_ref(), limit).await?;
+    retain_visible(&app, caller.scope(), &mut rows, |order| Some(order.id.as_str())).await?;
     let next_cursor = next_cursor(&rows, limit, |row| search::refund_place(row).to_string());
     let now = db::database_now(&app.core.db).await?;
     let ids: Vec<&str> = rows.iter().map(|row| row.id.as_str()).collect();

@@ -15,6 +15,7 @@ use super::{
     auth::{ApiCaller, KnownCaller},
     body,
     openapi::OPENAPI,
+    scope,
 };
 use accounts::api_keys::AccountRole;
 use app::App;
@@ -34,8 +35,8 @@ static ROLES: LazyLock<HashMap<(String, Method), Vec<AccountRole>>> = LazyLock::
     roles.collect()
 });
 
-/// Middleware that identifies the caller, and answers 403 if the role may not call the operation. The handler takes the
-/// caller from the request.
+/// Middleware that identifies the caller, and answers 403 if the role may not call the operation, or 404 if the request
+/// is about an order outside of the caller's scope. The handler takes the caller from the request.
 pub(super) async fn check_role(State(app): State<App>, request: Request, next: Next) -> Response {
     let Some(roles) = roles_of(&request) else { return next.run(request).await };
     let (mut parts, body) = request.into_parts();
@@ -43,6 +44,10 @@ pub(super) async fn check_role(State(app): State<App>, request: Request, next: N
     let refusal = match &caller {
         Ok(known) => known.require_role(roles).and_then(|()| body::without_nul_in_url(&parts.uri)).err(),
         Err(_) => None,
+    };
+    let refusal = match (&caller, refusal) {
+        (Ok(known), None) => scope::check_request(&app, known, &mut parts).await.err(),
+        (_, refusal) => refusal,
     };
     if let Some(refusal) = refusal {
         return refusal.into_response();

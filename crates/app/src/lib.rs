@@ -15,7 +15,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use model::{chance::Rng, clock::Clock};
+use model::{chance::Rng, clock::Clock, scope::Scope};
+use serde_json::json;
 
 use accounts::capability::Accounts;
 use areas::capability::Areas;
@@ -149,6 +150,17 @@ impl App {
     #[must_use]
     pub fn showing(self) -> Self {
         self.with_core(|core| core.db = core.pages.clone())
+    }
+
+    /// Returns a copy that reads only the orders of this scope, over read-only connections.
+    #[must_use]
+    pub fn scoped(self, scope: &Scope) -> Self {
+        let scope = json!(scope).to_string();
+        self.with_core(|core| {
+            core.read_only = core.read_only.scoped(&scope);
+            core.pages = core.pages.scoped(&scope);
+            core.db = core.read_only.clone();
+        })
     }
 
     /// Returns a copy that uses another Redis. It is the only shard until Postgres is queried.

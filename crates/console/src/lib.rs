@@ -2,7 +2,7 @@
 //! drivers, and the reference of the API. Design: docs/design/console.md.
 //!
 //! * [`assets`]: style, scripts and icon, in the binary, with a hash of their content in their names.
-//! * [`session`]: the person who makes a request. [`cookie`]: cookies, and the transport that they need.
+//! * [`session`]: the person who makes a request. [`scope`]: pages that are limited to a person's orders. [`cookie`]: cookies, and the transport that they need.
 //! * [`guard`]: headers of every answer, and requests that are refused before a handler runs.
 //! * [`refusal`]: refused actions, shown on the page that sent them.
 //! * [`page`]: the frame of a page. [`page_error`]: errors of pages. [`shown`]: times, amounts and
@@ -34,6 +34,7 @@ mod page_error;
 mod pages;
 mod reasons;
 mod refusal;
+mod scope;
 mod session;
 mod shown;
 mod table;

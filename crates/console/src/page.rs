@@ -17,6 +17,7 @@ use crate::{
     language::Language,
     page_error::{PageError, PageProblem},
     refusal::{self, Refusal},
+    scope::is_limited,
     session::SignedIn,
     shown::{Moment, describe_span, escape, group_digits, role_word},
 };
@@ -244,7 +245,9 @@ impl Shell {
         did: Option<&str>,
     ) -> Self {
         let links = |entries: &[MenuEntry]| -> Vec<NavLink> {
-            entries.iter().map(|&(path, label)| NavLink { path, label, is_here: path == here }).collect()
+            let is_shown = |path: &str| person.scope().is_none() || is_limited(path);
+            let entries = entries.iter().filter(|(path, _)| is_shown(path));
+            entries.map(|&(path, label)| NavLink { path, label, is_here: path == here }).collect()
         };
         let mut menu: Vec<NavGroup> =
             MENU.iter().map(|&(heading, entries)| NavGroup { heading, links: links(entries) }).collect();
@@ -254,13 +257,15 @@ impl Shell {
         if person.may(&[]) {
             menu.push(NavGroup { heading: tr("menu.access"), links: links(&ADMINS_MENU) });
         }
+        menu.retain(|group| !group.links.is_empty());
         Self {
             person: person.0.key.name.clone(),
             role: role_word(person.role()),
             menu,
             deed: did.and_then(|did| find_text(Language::current(), &format!("done.{did}"))),
             proof: config.schedules.contains_key(&ScheduledTask::Proof).then(|| ProofLine::for_person(person)),
-            pauses: person.0.paused_queues.0.clone(),
+            // The reason of a pause may name an order outside of the person's scope.
+            pauses: if person.scope().is_none() { person.0.paused_queues.0.clone() } else { Vec::new() },
             ..Self::new(&config.console.path, title.into())
         }
     }

@@ -11,6 +11,7 @@ use crate::{
     catalogue::tr,
     cookie::{CookieKind, Transport},
     page_error::PageError,
+    scope,
 };
 use accounts::{
     api_keys::AccountRole,
@@ -18,7 +19,7 @@ use accounts::{
     staff_requests,
 };
 use app::App;
-use model::actor::Actor;
+use model::{actor::Actor, scope::Scope};
 
 /// The person who makes this request.
 #[derive(Debug, Clone)]
@@ -36,6 +37,19 @@ impl SignedIn {
 
     pub(crate) fn may(&self, roles: &[AccountRole]) -> bool {
         self.role() == AccountRole::Admin || roles.contains(&self.role())
+    }
+
+    /// Returns the orders that the person may read; `None`: all.
+    pub(crate) fn scope(&self) -> Option<&Scope> {
+        self.0.key.scope.as_ref()
+    }
+
+    /// Returns the app for the reads of this person's pages. With a scope, they see only its orders.
+    pub(crate) fn showing(&self, app: App) -> App {
+        match self.scope() {
+            Some(scope) => app.scoped(scope).showing(),
+            None => app.showing(),
+        }
     }
 
     /// Returns the person's name in histories.
@@ -77,6 +91,9 @@ impl FromRequestParts<App> for SignedIn {
         if session.key.role == AccountRole::Viewer && !parts.method.is_safe() {
             let text = tr("problem.viewers_can_only_read");
             return Err(PageError::Forbidden(text));
+        }
+        if let Some(scope) = &session.key.scope {
+            scope::check_request(app, scope, parts).await?;
         }
         if !parts.method.is_safe() {
             let (address, request) = client::describe_request(parts);

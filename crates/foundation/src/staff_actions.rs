@@ -68,6 +68,8 @@ pub enum StaffAction {
     KeyCreated,
     KeyRotated,
     KeyRevoked,
+    /// The orders that the holder of a key may read were limited, or the limit was removed.
+    KeyScopeSet,
     /// A producer's new key took over the orders of an earlier holder with the same name.
     OrdersTakenOver,
     UserSaved,

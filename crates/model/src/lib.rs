@@ -14,7 +14,7 @@
 //! * [`schedule`]: times of orders with a pickup time.
 //! * [`scale`]: recommended number of `work` replicas.
 //! * [`messages`]: messages to people and programs. [`texts`]: their wording by language.
-//! * [`actor`]: the author of a change.
+//! * [`actor`]: the author of a change. [`scope`]: the orders that a member of staff may read.
 //! * [`clock`], [`chance`]: time and random numbers as values for the callers of this crate.
 //! * [`plain_text`], [`duration`], [`bounds`]: rules for free text, duration syntax and ranges of settings.
 //!   [`field_error`]: a rule that a field violates.
@@ -51,6 +51,7 @@ pub mod policy;
 pub mod ranking;
 pub mod scale;
 pub mod schedule;
+pub mod scope;
 pub mod skills;
 pub mod texts;
 pub mod view;

@@ -17,8 +17,8 @@
 //! * [`offers`]: live offers, and requests of apps that wait for them. [`fleet`]: drivers, the driver index,
 //!   candidates, waiting orders. `freed_drivers`: drivers who may be free again.
 //! * [`compensation`]: alerts when the end of an order cannot be written. [`payments`]: client of the payment service.
-//! * [`query`]: timelines and single orders for people. [`search`]: paged lists for staff. [`feed`]: steps of orders
-//!   for producers.
+//! * [`query`]: timelines and single orders for people. [`search`]: paged lists for staff. [`scope`]: the filter of
+//!   staff scopes. [`feed`]: steps of orders for producers.
 //! * [`test_clock`]: the test clock of `dispatchq dev`.
 //! * [`late_work`]: refuses creations while due jobs are late.
 //! * [`metrics`]: counters of changes. [`retrieval_log`]: log lines about missing job ids.
@@ -52,6 +52,7 @@ pub mod payments;
 pub mod query;
 pub mod reschedule;
 pub mod retrieval_log;
+pub mod scope;
 pub mod search;
 pub mod seen;
 pub mod sent_contents;

@@ -178,7 +178,7 @@ impl TestApp {
     pub async fn key_named(&self, name: &str, role: AccountRole, driver: Option<&str>) -> String {
         let driver = driver.map(DriverId::from);
         // Orders of this name may exist before its first key.
-        let new = NewKey { name, role, driver_id: driver.as_ref(), expires_in: None, takes_over: true };
+        let new = NewKey { name, role, driver_id: driver.as_ref(), expires_in: None, takes_over: true, scope: None };
         match key_admin::create_key(&self.app.core.db, &new).await {
             Err(KeyError::NameTaken(_)) => {
                 let years = secs(10 * 365 * 86_400);

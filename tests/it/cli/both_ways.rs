@@ -16,7 +16,7 @@ const AREAS: &str = r#"{"type": "FeatureCollection", "features": [{"type": "Feat
     "coordinates": [[[%0, 1], [%5, 1], [%5, 5], [%0, 5], [%0, 1]]]}}]}"#;
 
 /// Commands in the order in which they run. `_` is a space within an argument.
-const COMMANDS: [&str; 140] = [
+const COMMANDS: [&str; 142] = [
     "driver import drivers-%.jsonl --reason a_test",
     "driver import wrong.jsonl",
     "driver set D-% --skills wheelchair,van --name Ana --reason a_test",
@@ -43,6 +43,8 @@ const COMMANDS: [&str; 140] = [
     "apikey create key-% --role viewer --reason a_test",
     "apikey create json-% --role producer --reason a_test --json",
     "apikey create drive-% --role viewer --driver D-% --reason a_test",
+    "apikey create limited-% --role viewer --service-type RIDE --reason a_test",
+    "apikey scope 01937c3e-8f00-7000-8000-000000000001 --service-type RIDE --reason a_test",
     "apikey rotate --name key-% --reason a_test",
     "apikey rotate --name nobody --reason a_test",
     "apikey list --name key-",

@@ -3,6 +3,7 @@
 use accounts::{
     api_keys::{self, AccountRole},
     key_admin::{self, KeyFilter, KeySelection, NewKey},
+    sessions::{self, SignedInPerson},
 };
 use orders::fleet::{
     driver_admin::{self, DriverRemoval},
@@ -63,6 +64,7 @@ async fn a_key_expires() {
         driver_id: None,
         expires_in: Some(secs(60)),
         takes_over: false,
+        scope: None,
     };
     let (_, guest) = key_admin::create_key(db, &new).await.unwrap();
     let (_, shop) = create_key(&t, "shop", AccountRole::Producer, None).await;
@@ -184,4 +186,22 @@ async fn ended_key_raises_the_key_revision() {
     assert!(revoked > rotated);
     driver_admin::remove_driver(db, &"D1".into(), (&by("operator:ops")).into()).await.unwrap();
     assert!(number().await > revoked);
+}
+
+#[tokio::test]
+async fn person_without_key_has_the_scope_of_the_user() {
+    let t = TestApp::start().await;
+    let person = SignedInPerson { name: "anna@example.com", role: AccountRole::Viewer, subject: "7" };
+    let db = &t.app.core.db;
+    let (token, _) = sessions::open_personal_session(db, person, [127, 0, 0, 1].into()).await.unwrap();
+    let scope = async || sessions::find_session(db, &token).await.unwrap().unwrap().key.scope;
+    assert_eq!(scope().await, None);
+    let revision = t.count("SELECT number FROM key_revision").await;
+    t.sql(
+        "INSERT INTO users (id, name, role, email, scope)
+         VALUES ('anna', 'Anna', 'support', 'anna@example.com', '{\"areas\": [\"A\"]}')",
+    )
+    .await;
+    assert_eq!(scope().await.unwrap().areas, Some(vec!["A".into()]));
+    assert!(t.count("SELECT number FROM key_revision").await > revision, "caches read the key again");
 }

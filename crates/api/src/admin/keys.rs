@@ -17,7 +17,7 @@ use utoipa::{IntoParams, ToSchema, openapi::Object};
 use utoipa_axum::{router::OpenApiRouter, routes};
 use uuid::Uuid;
 
-use super::{ADMINS, ActionRequest, examples::example_keys};
+use super::{ADMINS, ActionRequest, examples::example_keys, scopes::check_scope};
 use crate::{
     auth::ApiCaller,
     bindings::{next_cursor, page_size, word_schema},
@@ -34,7 +34,7 @@ use accounts::{
 };
 use app::App;
 use foundation::staff_actions::ActionAuthor;
-use model::ids::DriverId;
+use model::{ids::DriverId, scope::Scope};
 
 /// Maximum lifetime in seconds: ten years.
 const LONGEST_SEC: u32 = 315_360_000;
@@ -46,6 +46,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(list_keys, create_key))
         .routes(routes!(rotate_key))
         .routes(routes!(revoke_key))
+        .routes(routes!(set_scope))
 }
 
 fn role_schema() -> Object {
@@ -80,7 +81,7 @@ struct KeyListQuery {
 /// Lists keys without their text, oldest first, page by page.
 ///
 /// Each of the `keys` has id, name, role and driver, the times when it was created, last used, replaced and revoked,
-/// its expiry, and `valid`.
+/// its expiry, its scope, and `valid`.
 #[utoipa::path(get, path = "/", tag = "admin", params(KeyListQuery), extensions(("x-roles" = json!(ADMINS))),
     responses((status = 200, description = "success", body = Object, example = json!(example_keys())), CallErrors))]
 async fn list_keys(
@@ -123,6 +124,8 @@ struct CreateKeyRequest {
     /// Whether the key takes over the orders of an earlier producer of this name. Without it, such a name is refused.
     #[serde(default)]
     take_over: bool,
+    /// Orders that the holder may read. Default: all. Refused for the roles producer and driver.
+    scope: Option<Scope>,
     /// Reason, kept in the record.
     #[schema(value_type = String, min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
     reason: StaffReason,
@@ -179,6 +182,10 @@ async fn create_key(
             "driver_id is required for the role driver, and refused for all others",
         ));
     }
+    if new.scope.is_some() && !new.role.is_staff() {
+        return Err(ApiError::invalid_member("scope", "scope is refused for the roles producer and driver"));
+    }
+    let scope = check_scope(&app, new.scope).await?;
     let driver_id = new.driver_id.map(|Given(id)| id);
     let expires_in = check_seconds("expires_in_sec", new.expires_in_sec)?;
     let wanted = NewKey {
@@ -187,6 +194,7 @@ async fn create_key(
         driver_id: driver_id.as_ref(),
         expires_in,
         takes_over: new.take_over,
+        scope: scope.as_ref(),
     };
     let by = ActionAuthor { actor: &caller.actor(), reason: reason.as_deref() };
     Ok(answer_with_key(StatusCode::CREATED, recorded::create_key(&app.core.db, &wanted, by).await?))
@@ -267,6 +275,43 @@ async fn revoke_key(
     let revoked = recorded::revoke_keys(&app.core.db, &KeySelection::Id(id), by).await?;
     let (id, name) = revoked.into_iter().next().ok_or(StaffError::NoSuchKey)?;
     Ok(Json(json!({ "revoked": { "id": id, "name": name } })))
+}
+
+/// A new scope of a key.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct KeyScopeRequest {
+    /// Orders that the holder may read; null: all.
+    scope: Option<Scope>,
+    /// Reason, kept in the record.
+    #[schema(value_type = String, min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
+    reason: StaffReason,
+}
+
+/// Sets or removes the scope of a key of staff.
+///
+/// It takes effect within a second, also in open sessions of the console. A replacing key keeps the scope.
+#[utoipa::path(put, path = "/{id}/scope", operation_id = "set_key_scope", tag = "admin", params(KeyPath),
+    extensions(("x-roles" = json!(ADMINS))),
+    request_body(content = KeyScopeRequest,
+        example = json!({ "scope": { "service_types": ["RIDE"] }, "reason": "works for one service" })),
+    responses(
+        (status = 200, description = "success", body = Object,
+         example = json!({ "id": "01937c3e-8f00-7000-8000-000000000001", "scope": { "service_types": ["RIDE"] } })),
+        CallErrors,
+    ))]
+async fn set_scope(
+    State(app): State<App>,
+    caller: ApiCaller,
+    KeyPath(id): KeyPath,
+    JsonBody(KeyScopeRequest { scope, reason }): JsonBody<KeyScopeRequest>,
+) -> Result<Json<Value>, ApiError> {
+    caller.require_role(&ADMINS)?;
+    let reason = reason.check(&caller)?;
+    let scope = check_scope(&app, scope).await?;
+    let by = ActionAuthor { actor: &caller.actor(), reason: reason.as_deref() };
+    recorded::set_key_scope(&app.core.db, id, scope.as_ref(), by).await?;
+    Ok(Json(json!({ "id": id, "scope": scope })))
 }
 
 /// Returns the key of a dispatcher.

@@ -6,7 +6,7 @@ use axum::{
     http::request::Parts,
 };
 use foundation::core::Core;
-use model::input;
+use model::{input, scope::Scope};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema, openapi::Object};
@@ -15,6 +15,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use super::{
     ADMINS, ActionRequest,
     examples::{example_user, example_users},
+    scopes::check_scope,
 };
 use crate::{
     auth::ApiCaller,
@@ -91,6 +92,8 @@ struct SaveUserRequest {
     /// Number for a channel of phone calls.
     #[schema(pattern = "^\\+[1-9][0-9]{6,14}$")]
     phone: Option<String>,
+    /// Orders that this person may read after a sign-in at the OpenID Connect provider. Default: all.
+    scope: Option<Scope>,
     /// Reason, kept in the record.
     #[schema(value_type = String, min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
     reason: StaffReason,
@@ -112,9 +115,11 @@ async fn save_user(
     JsonBody(request): JsonBody<SaveUserRequest>,
 ) -> Result<Json<Value>, ApiError> {
     caller.require_role(&ADMINS)?;
-    let SaveUserRequest { name, role, channel, email, phone, reason } = request;
+    let SaveUserRequest { name, role, channel, email, phone, scope, reason } = request;
     let reason = reason.check(&caller)?;
-    let user = UserAccount { id, name, role, channel: channel.unwrap_or_else(|| "log".to_owned()), email, phone };
+    let scope = check_scope(&app, scope).await?;
+    let channel = channel.unwrap_or_else(|| "log".to_owned());
+    let user = UserAccount { id, name, role, channel, email, phone, scope };
     if let Some(problem) = users::find_missing_phone(&user, &app.config) {
         return Err(ApiError::invalid_member("phone", problem));
     }
@@ -126,7 +131,7 @@ async fn save_user(
 
 /// Creates or updates users: all of the import, or none.
 ///
-/// The body has one JSON object per line, at most 16 MiB: id, name and role, and optionally channel, email and phone.
+/// The body has one JSON object per line, at most 16 MiB: id, name and role, and optionally channel, email, phone and scope.
 /// Repeating the import is harmless.
 #[utoipa::path(post, path = "/import", tag = "admin", params(ReasonQuery), extensions(("x-roles" = json!(ADMINS))),
     request_body(content = Object, content_type = "application/jsonl", description = "a user per line",
@@ -143,7 +148,10 @@ async fn import_users(
     let channels: Vec<&str> = app.config.channels.keys().map(String::as_str).collect();
     let find_problem =
         |user: &UserAccount| user.find_problem(&channels).or_else(|| users::find_missing_phone(user, &app.config));
-    let new = json_lines::read_json_lines(request, |user: &UserAccount| user.id.clone(), find_problem).await?;
+    let mut new = json_lines::read_json_lines(request, |user: &UserAccount| user.id.clone(), find_problem).await?;
+    for user in &mut new {
+        user.scope = check_scope(&app, user.scope.take()).await?;
+    }
     let by = ActionAuthor { actor: &caller.actor(), reason: reason.as_deref() };
     recorded::import_users(&app.core.db, &new, by).await?;
     Ok(Json(json!({ "imported": new.len() })))

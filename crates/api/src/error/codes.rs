@@ -48,11 +48,14 @@ error_codes! {
     FORBIDDEN: 403, "Not allowed for this key",
         "The key's role may not do this, or the key belongs to another driver. `x-roles` of the operation in \
          `/openapi.json` lists the allowed roles.";
+    OUT_OF_SCOPE: 403, "Not for keys with a scope",
+        "The key may read only the orders of its scope, and this operation is not limited to a scope. Use a key without a \
+         scope. docs/STAFF.md lists the operations for keys with a scope.";
     NOT_YOUR_ORDER: 403, "Order of another driver", "Another driver carries out the order, or no driver does.";
     NOT_YOUR_ALERT: 403, "Alert for support",
         "Dispatchers acknowledge alerts about orders that wait for a dispatcher. This one is for support.";
     NOT_FOUND: 404, "Path not found", "The API has no such path. `/openapi.json` lists all paths.";
-    ORDER_NOT_FOUND: 404, "No such order", "No order has this id, or the order belongs to another producer or driver.";
+    ORDER_NOT_FOUND: 404, "No such order", "No order has this id, or the order belongs to another producer or driver, or is outside of the key's scope.";
     OFFER_NOT_FOUND: 404, "No such offer", "The order has no offer with this id.";
     DRIVER_NOT_FOUND: 404, "No such driver", "No driver has this id. `dispatchq driver import` adds drivers.";
     ALERT_NOT_FOUND: 404, "No such alert", "No alert has this id.";
@@ -147,6 +150,9 @@ error_codes! {
          records it.";
     DRIVER_EXISTS: 409, "The driver exists",
         "A driver with this id already exists. Change it with `PATCH /api/v1/drivers/{id}`.";
+    SCOPES_UNAVAILABLE: 409, "Scopes are not set up",
+        "Postgres lacks the role `dispatchq_scoped`, or the login of `serve` may not use it. Run \
+         `deploy/postgres/roles.sql`.";
     DRIVER_PAGE_OFF: 409, "The driver page is off",
         "The installation does not serve the page for drivers. Set `driver_page = true` under `[http]`.";
     SHARDS_CHANGING: 409, "A change of the shards is in progress",

@@ -57,6 +57,10 @@ pub enum StaffError {
     DriverExists(DriverId),
     #[error("{0} has {1}; take it back first: dispatchq order release {1}")]
     DriverHasOrder(DriverId, String),
+    #[error(
+        "the database lacks the role dispatchq_scoped, or this login may not use it; run deploy/postgres/roles.sql"
+    )]
+    ScopesUnavailable,
     #[error("the page for drivers is off; set driver_page = true under [http]")]
     DriverPageOff,
     /// Contains the progress of the running change of the number of shards.
@@ -108,6 +112,7 @@ impl StaffError {
             Self::NoSuchViolation => &codes::VIOLATION_NOT_FOUND,
             Self::DriverExists(_) => &codes::DRIVER_EXISTS,
             Self::DriverHasOrder(..) => &codes::DRIVER_BUSY,
+            Self::ScopesUnavailable => &codes::SCOPES_UNAVAILABLE,
             Self::DriverPageOff => &codes::DRIVER_PAGE_OFF,
             Self::ShardsChanging(_) => &codes::SHARDS_CHANGING,
             Self::ReconcilerRuns => &codes::RECONCILER_RUNS,
@@ -153,6 +158,7 @@ impl From<KeyError> for ApiError {
             KeyError::NoSuchName(_) => Self::Staff(StaffError::NoSuchKey),
             KeyError::BadName(_) => Self::invalid_member("name", error.to_string()),
             KeyError::NoSuchDriver(_) => Self::invalid_member("driver_id", format!("driver_id: {error}")),
+            KeyError::NoScopes => Self::Staff(StaffError::ScopesUnavailable),
             KeyError::Database(error) => Self::Database(error),
         }
     }
@@ -163,6 +169,7 @@ impl From<UserError> for ApiError {
         match error {
             UserError::NotFound => Self::Staff(StaffError::NoSuchUser),
             UserError::Invalid(text) => Self::Invalid(text),
+            UserError::NoScopes => Self::Staff(StaffError::ScopesUnavailable),
             UserError::Database(error) => Self::Database(error),
         }
     }

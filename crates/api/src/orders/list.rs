@@ -19,11 +19,13 @@ use crate::{
     bindings::{next_cursor, page_size, word_schema},
     error::ApiError,
     filters,
+    scope::retain_visible,
 };
 use app::App;
 use model::{
     details::OrderDetails,
     order::{Order, OrderStatus, Snapshot},
+    scope::Scope,
     view::OrderView,
 };
 use orders::details::load_all_details;
@@ -145,8 +147,13 @@ impl OrderPage {
     }
 }
 
-/// Lists matching orders, newest first. With `owner`, only the orders of this producer.
-pub(super) async fn list_orders(app: &App, wanted: OrderQuery, owner: Option<String>) -> Result<OrderPage, ApiError> {
+/// Lists matching orders, newest first. With `owner`, only the orders of this producer. With `scope`, only its orders.
+pub(super) async fn list_orders(
+    app: &App,
+    wanted: OrderQuery,
+    owner: Option<String>,
+    scope: Option<&Scope>,
+) -> Result<OrderPage, ApiError> {
     let limit = page_size(wanted.limit)?;
     let after = parse_place(wanted.cursor.as_deref())?;
     let asked_for_time = wanted.from.is_some() || wanted.to.is_some();
@@ -170,7 +177,8 @@ pub(super) async fn list_orders(app: &App, wanted: OrderQuery, owner: Option<Str
         any_id: wanted.q,
         metadata: wanted.metadata,
     };
-    let found = search::search_orders(&app.orders, &search, after.as_ref(), limit).await?;
+    let mut found = search::search_orders(&app.orders, &search, after.as_ref(), limit).await?;
+    retain_visible(app, scope, &mut found.orders, |order| Some(order.id.as_str())).await?;
     let next_cursor = next_cursor(&found.orders, limit, |order| {
         TimedPlace { at: order.created_at, id: order.id.clone() }.to_string()
     });

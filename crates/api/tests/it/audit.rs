@@ -178,6 +178,10 @@ impl Office {
             format!("{before}{id}{}", rest.split_once('}').unwrap().1)
         };
         match name.as_str() {
+            "PUT /admin/keys/{id}/scope" => {
+                let key = self.create_key("scoped").await;
+                (at(&key), with("scope", json!({ "service_types": ["RIDE"] })))
+            }
             "POST /orders/{id}/cancel" => {
                 t.order("CANCEL").await;
                 (at("CANCEL"), because)

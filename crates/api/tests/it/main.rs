@@ -6,7 +6,7 @@
 //! * `staff`: staff actions. `bindings`: bindings, plans and OTPs. `command_line`: requests of the command line.
 //! * `stream`: the event feed. `audit`: the record of each change. `seen`: each request has an id and is counted.
 //! * `outages`: servers that are down. `waits`: every wait on a server ends. `connections`: sockets that send nothing.
-//! * `scheduled`: orders with a pickup time.
+//! * `scheduled`: orders with a pickup time. `scope`: keys that read only some orders.
 //! * `test_clock`: the test clock of `dispatchq dev`.
 //! * `driver_links`: one-time links of drivers.
 //! * `late_work`: creations while jobs are late.
@@ -33,6 +33,7 @@ mod openapi;
 mod outages;
 mod plain_text;
 mod scheduled;
+mod scope;
 mod seen;
 mod staff;
 mod stream;

@@ -356,6 +356,7 @@ async fn the_named_roles_may_call_and_examples_are_understood() {
         "reschedule_job",
         "resume_order",
         "revoke_key",
+        "set_key_scope",
         "show_dead_job",
         "show_job",
         "take_order",

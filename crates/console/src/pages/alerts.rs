@@ -24,6 +24,7 @@ use crate::{
     ticket_link::TicketLink,
 };
 use accounts::api_keys::AccountRole;
+use api::scope::retain_visible;
 use app::App;
 use desk::reports::page_changes::ChangeTopic;
 use foundation::db;
@@ -112,7 +113,7 @@ pub(crate) async fn show_page(
     query: Result<Query<AlertQuery>, QueryRejection>,
 ) -> Result<Response, PageError> {
     person.require_role(&STAFF)?;
-    let app = app.showing();
+    let app = person.showing(app);
     let query: AlertQuery = read_query(query)?;
     let filter = AlertFilter {
         open: query.show != "all",
@@ -122,7 +123,8 @@ pub(crate) async fn show_page(
         before: query.before,
         limit: PAGE,
     };
-    let raised = alerts::list_alerts(&app.core.db, &filter).await?;
+    let mut raised = alerts::list_alerts(&app.core.db, &filter).await?;
+    retain_visible(&app, person.scope(), &mut raised, |alert| alert.order_id.as_deref()).await?;
     let now = db::database_now(&app.core.db).await?;
     let is_full = u32::try_from(raised.len()).is_ok_and(|n| n == PAGE);
     let address = |before: Option<i64>| {

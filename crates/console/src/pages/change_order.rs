@@ -101,7 +101,7 @@ pub(crate) async fn show_page(
     path: Path<String>,
 ) -> Result<Response, PageError> {
     person.require_role(&BOOKERS)?;
-    let app = app.showing();
+    let app = person.showing(app);
     let id = parse_order(path)?;
     let ChangeableOrder { stored: StoredContents { version, .. }, shown } = load_changeable(&app, &id).await?;
     let action = format!("{}{}/change", app.config.console.path, contents_path(&id));

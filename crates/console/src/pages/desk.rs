@@ -32,6 +32,7 @@ use ::desk::{
     operator::desk::{self, OrderTake, TakeError},
     reports::page_changes::ChangeTopic,
 };
+use api::scope::retain_visible;
 use app::App;
 use foundation::{db, staff_actions::ActionAuthor};
 use model::{
@@ -162,18 +163,22 @@ pub(crate) async fn show_page(
     query: Result<Query<DeskQuery>, QueryRejection>,
 ) -> Result<Response, PageError> {
     person.require_role(&STAFF)?;
-    let app = app.showing();
+    // A ranking knows the busy drivers of all orders.
+    let ranking = app.clone().showing().desk.clone();
+    let app = person.showing(app);
     let DeskQuery { order, did } = read_query(query)?;
     let (now, chosen) = match order.trim() {
         "" => (db::database_now(&app.core.db).await?, None),
         id => {
             let id = parse_order(Path(id.to_owned()))?;
-            let snapshot =
-                load::load_order(&app.core.db, &id).await?.ok_or(PageError::NotFound(tr("problem.no_order_id")))?;
-            (snapshot.now, Some(choose_order(&app.desk, &snapshot).await?))
+            let found = load::load_order(&app.core.db, &id).await?;
+            let found = found.filter(|s| person.scope().is_none_or(|scope| scope.contains(&s.order)));
+            let snapshot = found.ok_or(PageError::NotFound(tr("problem.no_order_id")))?;
+            (snapshot.now, Some(choose_order(&ranking, &snapshot).await?))
         }
     };
-    let orders = search::list_to_decide(&app.core.db, PAGE).await?;
+    let mut orders = search::list_to_decide(&app.core.db, PAGE).await?;
+    retain_visible(&app, person.scope(), &mut orders, |order| Some(order.id.as_str())).await?;
     let ids: Vec<&str> = orders.iter().map(|order| order.id.as_str()).collect();
     let takes = desk::list_takes(&app.core.db, &ids).await?;
     let mut takes: HashMap<String, OrderTake> = takes.into_iter().map(|take| (take.order_id.clone(), take)).collect();

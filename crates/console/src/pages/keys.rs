@@ -16,7 +16,12 @@ use model::input::Given;
 use serde::Deserialize;
 use uuid::Uuid;
 
-use super::{driver::driver_page, roles::ADMINS, rows::ReasonForm};
+use super::{
+    driver::driver_page,
+    roles::ADMINS,
+    rows::ReasonForm,
+    scope_form::{ScopeForm, describe_role, scope_fields},
+};
 use crate::{
     catalogue::{Words, fill, tr},
     form::{given_text, optional_text, read_form, read_query, write_query},
@@ -128,14 +133,15 @@ pub(crate) async fn show_keys(
         let state = state_chip(&key);
         let actions = if key.revoked_at.is_none() {
             let revoke = tr("keys.revoke_key");
-            vec![Action::new(revoke, format!("/keys/{}/revoke", key.id), vec![Field::reason()]).danger()]
+            let revoke = Action::new(revoke, format!("/keys/{}/revoke", key.id), vec![Field::reason()]).danger();
+            scope_action(&key).into_iter().chain([revoke]).collect()
         } else {
             Vec::new()
         };
         let driver = key.driver_id.map(DriverId::into_string);
         TableRow::plain(vec![
             Cell::text(&key.name),
-            Cell::text(role_word(key.role)),
+            Cell::text(describe_role(key.role, key.scope.as_ref())),
             driver.map_or_else(|| Cell::text(""), |id| Cell::link(&driver_page(base, &id), &id)),
             Cell::html(state),
             Cell::html(Moment(key.created_at)),
@@ -165,6 +171,13 @@ pub(crate) async fn show_keys(
     render(&page)
 }
 
+/// Returns the form for the scope of a key of staff.
+fn scope_action(key: &ListedKey) -> Option<Action> {
+    let fields = scope_fields(key.scope.as_ref()).into_iter().chain([Field::reason()]).collect();
+    let action = Action::new(tr("scope.set"), format!("/keys/{}/scope", key.id), fields);
+    Some(action).filter(|_| key.role.is_staff())
+}
+
 fn form_for_new_key() -> Action {
     let roles = ROLES.map(|role| (role_word(role), role_word(role)));
     let name = tr("keys.name_such_as_anna");
@@ -179,8 +192,8 @@ fn form_for_new_key() -> Action {
             "",
             &[("", tr("keys.refuse_name").get()), ("yes", tr("keys.give_these_orders_new").get())],
         ),
-        Field::reason(),
     ];
+    let fields = fields.into_iter().chain(scope_fields(None)).chain([Field::reason()]).collect();
     Action::new(tr("keys.create_key"), "/keys/create".to_owned(), fields)
 }
 
@@ -197,6 +210,8 @@ pub(crate) struct NewKeyForm {
     /// Empty or "yes".
     #[serde(default)]
     take_over: String,
+    #[serde(flatten)]
+    scope: ScopeForm,
     #[serde(default)]
     reason: String,
 }
@@ -246,7 +261,7 @@ pub(crate) async fn create_key(
     form: Result<Form<NewKeyForm>, FormRejection>,
 ) -> Result<Response, PageError> {
     person.require_role(&ADMINS)?;
-    let NewKeyForm { name, role, driver_id, days, take_over, reason } = read_form(form)?;
+    let NewKeyForm { name, role, driver_id, days, take_over, scope, reason } = read_form(form)?;
     let name = given_text(tr("common.name"), &name)?;
     let role = parse_role(&role)?;
     let driver = parse_driver(&driver_id)?;
@@ -254,10 +269,15 @@ pub(crate) async fn create_key(
         let text = tr("keys.driver_id_required_role");
         return Err(PageError::Invalid(text.into()));
     }
+    let scope = scope.check(&app).await?;
+    if scope.is_some() && !role.is_staff() {
+        return Err(PageError::Invalid(tr("scope.only_for_staff").into()));
+    }
     let expires_in = parse_days(&days)?;
     let reason = given_text(tr("common.reason"), &reason)?;
     let by = ActionAuthor { actor: &person.actor(), reason: Some(&reason) };
-    let wanted = NewKey { name: &name, role, driver_id: driver.as_ref(), expires_in, takes_over: take_over == "yes" };
+    let (driver_id, scope) = (driver.as_ref(), scope.as_ref());
+    let wanted = NewKey { name: &name, role, driver_id, expires_in, takes_over: take_over == "yes", scope };
     let (made, key) = recorded::create_key(&app.core.db, &wanted, by).await.map_err(key_error)?;
     let page = NewKeyPage {
         shell: Shell::for_person(&app.config, &person, "/keys", tr("keys.new_key"), None),
@@ -275,6 +295,7 @@ fn key_error(error: KeyError) -> PageError {
         KeyError::NameTaken(name) => PageError::Conflict(fill!("keys.key_name_already_exists", name)),
         KeyError::OwnsOrders(name) => PageError::Conflict(fill!("keys.orders_belong_name_choose", name)),
         KeyError::NoSuchDriver(driver) => PageError::Invalid(fill!("keys.no_active_driver_id", driver)),
+        KeyError::NoScopes => PageError::Conflict(tr("scope.role_missing").into()),
         KeyError::Database(error) => error.into(),
         error @ (KeyError::NoSuchName(_) | KeyError::BadName(_)) => PageError::Invalid(sentence(&error.to_string())),
     }
@@ -295,4 +316,34 @@ pub(crate) async fn revoke_key(
         return Err(PageError::NotFound(tr("keys.no_such_key_it")));
     }
     Ok(go_back(&app.config, "/keys", "key-revoked").into_response())
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct KeyScopeForm {
+    #[serde(flatten)]
+    scope: ScopeForm,
+    reason: String,
+}
+
+/// Sets or removes the scope of a key. It takes effect within a second, also in the open sessions of the key.
+pub(crate) async fn set_scope(
+    State(app): State<App>,
+    person: SignedIn,
+    Path(id): Path<String>,
+    form: Result<Form<KeyScopeForm>, FormRejection>,
+) -> Result<Response, PageError> {
+    person.require_role(&ADMINS)?;
+    let id: Uuid = id.parse().map_err(|_| PageError::NotFound(tr("keys.no_such_key_it")))?;
+    let KeyScopeForm { scope, reason } = read_form(form)?;
+    let scope = scope.check(&app).await?;
+    let reason = given_text(tr("common.reason"), &reason)?;
+    let by = ActionAuthor { actor: &person.actor(), reason: Some(&reason) };
+    match recorded::set_key_scope(&app.core.db, id, scope.as_ref(), by).await {
+        Err(KeyError::NoSuchName(_)) => Err(PageError::NotFound(tr("keys.no_such_key_it"))),
+        done => {
+            done.map_err(key_error)?;
+            Ok(go_back(&app.config, "/keys", "key-scope-set").into_response())
+        }
+    }
 }

@@ -49,6 +49,7 @@ mod refunds;
 mod roles;
 pub(crate) mod rows;
 mod scheduled;
+mod scope_form;
 mod sign_in;
 mod users;
 
@@ -144,4 +145,5 @@ pub(crate) fn routes(base: &str) -> Router<App> {
         .route(&at("/keys"), get(keys::show_keys))
         .route(&at("/keys/create"), get(keys::to_keys).post(keys::create_key))
         .route(&at("/keys/{id}/revoke"), post(keys::revoke_key))
+        .route(&at("/keys/{id}/scope"), post(keys::set_scope))
 }

@@ -1,7 +1,10 @@
 //! Now: overview of the installation.
 
 use askama::Template;
-use axum::{extract::State, response::Response};
+use axum::{
+    extract::State,
+    response::{IntoResponse, Redirect, Response},
+};
 use chrono::{DateTime, Utc};
 
 use model::admission::decide::AreaRefusal;
@@ -71,6 +74,10 @@ fn tone(is_bad: bool, is_odd: bool) -> &'static str {
 
 pub(crate) async fn show_page(State(app): State<App>, person: SignedIn) -> Result<Response, PageError> {
     person.require_role(&STAFF)?;
+    if person.scope().is_some() {
+        // The figures count all orders.
+        return Ok(Redirect::to(&format!("{}/orders", app.config.console.path)).into_response());
+    }
     let app = app.showing();
     let servers = glance::count_servers(&app.core.db).await?;
     let now = servers.now;

@@ -317,7 +317,7 @@ pub(crate) async fn show_page(
     query: Result<Query<Deed>, QueryRejection>,
 ) -> Result<Response, PageError> {
     person.require_role(&STAFF)?;
-    let app = app.showing();
+    let app = person.showing(app);
     let id = parse_order(path)?;
     let Deed { did } = read_query(query)?;
     let explained = gather::explain_order_even_without_redis(&app.desk, &id).await?;

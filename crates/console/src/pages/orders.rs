@@ -22,6 +22,7 @@ use crate::{
     session::SignedIn,
     shown::{Chip, Code, group_digits},
 };
+use api::scope::retain_visible;
 use app::App;
 use desk::reports::page_changes::ChangeTopic;
 use model::order::OrderStatus;
@@ -183,14 +184,15 @@ pub(crate) async fn show_page(
     query: Result<Query<OrderListQuery>, QueryRejection>,
 ) -> Result<Response, PageError> {
     person.require_role(&STAFF)?;
-    let app = app.showing();
+    let app = person.showing(app);
     let filter: OrderListQuery = read_query(query)?;
     let search = filter.to_search()?;
     let after = match filter.cursor.as_str() {
         "" => None,
         cursor => Some(cursor.parse::<TimedPlace>().map_err(|error| PageError::Invalid(error.to_string()))?),
     };
-    let (found, counts) = search::search_and_count(&app.orders, &search, after.as_ref(), PAGE).await?;
+    let (mut found, counts) = search::search_and_count(&app.orders, &search, after.as_ref(), PAGE).await?;
+    retain_visible(&app, person.scope(), &mut found.orders, |order| Some(order.id.as_str())).await?;
     // If the searched id is exactly that of an order, redirects to the order.
     if let [order] = found.orders.as_slice()
         && search.any_id.as_deref() == Some(order.id.as_str())

@@ -32,12 +32,14 @@ use crate::{
     table::{Action, Field},
     ticket_link::TicketLink,
 };
+use api::scope::retain_visible;
 use app::App;
 use desk::reports::{glance, page_changes::ChangeTopic};
 use foundation::db;
 use model::{
     decide::money,
     order::{Order, RefundProgress, Snapshot},
+    scope::Scope,
 };
 use notify::tickets::{self, AlertTicket};
 use orders::{
@@ -151,14 +153,15 @@ pub(crate) async fn show_page(
     query: Result<Query<RefundFilter>, QueryRejection>,
 ) -> Result<Response, PageError> {
     person.require_role(&STAFF)?;
-    let app = app.showing();
+    let app = person.showing(app);
     let filter: RefundFilter = read_query(query)?;
     let only = filter.progress()?;
     let after = match filter.cursor.as_str() {
         "" => None,
         cursor => Some(cursor.parse::<TimedPlace>().map_err(|error| PageError::Invalid(error.to_string()))?),
     };
-    let orders = search::list_refunds(&app.core.db, only, after.as_ref(), PAGE).await?;
+    let mut orders = search::list_refunds(&app.core.db, only, after.as_ref(), PAGE).await?;
+    retain_visible(&app, person.scope(), &mut orders, |order| Some(order.id.as_str())).await?;
     let now = db::database_now(&app.core.db).await?;
     let owed = glance::count_refunds(&app.core.db).await?;
     let mut tickets = list_tickets(&app, &orders).await?;
@@ -202,15 +205,16 @@ pub(crate) async fn export_csv(
     query: Result<Query<RefundFilter>, QueryRejection>,
 ) -> Result<Response, PageError> {
     person.require_role(&STAFF)?;
-    let app = app.showing();
+    let app = person.showing(app);
     let only = read_query(query)?.progress()?;
-    let (rows, next) = read_csv_rows(&app, only, None).await?;
+    let scope = person.scope().cloned();
+    let (rows, next) = read_csv_rows(&app, scope.as_ref(), only, None).await?;
     let first = stream::once(ready(Ok(CSV_HEADINGS.to_owned() + &rows)));
     let others = stream::try_unfold(next, move |next| {
-        let app = app.clone();
+        let (app, scope) = (app.clone(), scope.clone());
         async move {
             let Some(place) = next else { return Ok(None) };
-            read_csv_rows(&app, only, Some(&place))
+            read_csv_rows(&app, scope.as_ref(), only, Some(&place))
                 .await
                 .map(Some)
                 .inspect_err(|error| tracing::warn!(error = %error, "An export of refunds was not sent completely."))
@@ -224,10 +228,12 @@ pub(crate) async fn export_csv(
 /// Returns the lines of one page of refunds, and the position after it. Returns `None` as position after the last page.
 async fn read_csv_rows(
     app: &App,
+    scope: Option<&Scope>,
     only: Option<RefundProgress>,
     after: Option<&TimedPlace>,
 ) -> Result<(String, Option<TimedPlace>), sqlx::Error> {
-    let orders = search::list_refunds(&app.core.db, only, after, EXPORT_PAGE).await?;
+    let mut orders = search::list_refunds(&app.core.db, only, after, EXPORT_PAGE).await?;
+    retain_visible(app, scope, &mut orders, |order| Some(order.id.as_str())).await?;
     let tickets = list_tickets(app, &orders).await?;
     let is_full = u32::try_from(orders.len()).is_ok_and(|n| n == EXPORT_PAGE);
     let next = orders.last().filter(|_| is_full).map(search::refund_place);

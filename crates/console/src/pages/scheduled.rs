@@ -132,7 +132,7 @@ pub(crate) async fn show_page(
     query: Result<Query<ScheduledQuery>, QueryRejection>,
 ) -> Result<Response, PageError> {
     person.require_role(&STAFF)?;
-    let app = app.showing();
+    let app = person.showing(app);
     let query: ScheduledQuery = read_query(query)?;
     let (filter, hour) = (query.to_filter()?, query.hour()?);
     let now = db::database_now(&app.core.db).await?;

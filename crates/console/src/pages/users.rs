@@ -14,6 +14,7 @@ use settings::Config;
 use super::{
     roles::ADMINS,
     rows::{Deed, ReasonForm},
+    scope_form::{ScopeForm, describe_role, scope_fields},
 };
 use crate::{
     catalogue::{Words, tr},
@@ -62,7 +63,7 @@ fn row_of(ListedUser { user, disabled_at }: ListedUser) -> TableRow {
     TableRow::plain(vec![
         Cell::id(&user.id),
         Cell::text(&user.name),
-        Cell::text(role_word(user.role)),
+        Cell::text(describe_role(user.role, user.scope.as_ref())),
         Cell::text(&user.channel),
         Cell::text(user.email.as_deref().unwrap_or_default()),
         Cell::text(user.phone.as_deref().unwrap_or_default()),
@@ -84,8 +85,8 @@ fn form_to_save(config: &Config) -> Action {
         Field::choice("channel", tr("common.channel"), LOG, &channels),
         Field::text("email", tr("users.e_mail_address_may"), ""),
         Field::text("phone", tr("common.phone_example"), ""),
-        Field::reason(),
     ];
+    let fields = fields.into_iter().chain(scope_fields(None)).chain([Field::reason()]).collect();
     Action::new(tr("users.add_replace_user"), "/users/save".to_owned(), fields)
 }
 
@@ -113,6 +114,7 @@ fn refuse_user(error: UserError) -> PageError {
     match error {
         UserError::NotFound => PageError::NotFound(tr("users.no_user_id")),
         UserError::Invalid(text) => PageError::Invalid(sentence(&text)),
+        UserError::NoScopes => PageError::Conflict(tr("scope.role_missing").into()),
         UserError::Database(error) => error.into(),
     }
 }
@@ -126,6 +128,8 @@ pub(crate) struct UserForm {
     channel: String,
     email: String,
     phone: String,
+    #[serde(flatten)]
+    scope: ScopeForm,
     reason: String,
 }
 
@@ -146,6 +150,7 @@ pub(crate) async fn save_user(
         channel: form.channel,
         email: optional_text(tr("users.e_mail_address"), Some(&form.email))?,
         phone: optional_text(tr("users.phone"), Some(&form.phone))?,
+        scope: form.scope.check(&app).await?,
     };
     let reason = given_text(tr("common.reason"), &form.reason)?;
     if let Some(problem) = users::find_missing_phone(&user, &app.config) {

@@ -5,7 +5,7 @@
 //!   drivers, areas and queues. `jobs`: contents of queues. `keys`: API keys. `new_order`, `change_order`: orders created and
 //!   changed by hand. `orders`, `plans`, `refunds`, `users`,
 //!   `maps`, `now`: the pages of these names.
-//! * `sign_in`: wrong keys. `oidc`: sign-in at a provider. `language`, `frame`: the texts and the frame of all pages.
+//! * `scope`: pages of a person who may read only some orders. `sign_in`: wrong keys. `oidc`: sign-in at a provider. `language`, `frame`: the texts and the frame of all pages.
 //! * `driver_page`: the page for drivers. `docs_page`: the reference of the API.
 //! * `refused_actions`: a refused action keeps its page. `stream`: change notifications for pages.
 //! * `cost`: the cost of pages. `page_plans`: rows that pages read from large tables.
@@ -36,6 +36,7 @@ mod pages;
 mod plans;
 mod refunds;
 mod refused_actions;
+mod scope;
 mod sign_in;
 mod stage;
 mod stream;

@@ -112,7 +112,7 @@ pub(crate) async fn lay_out(t: &TestApp) {
 }
 
 /// Path and form of every button action.
-pub(crate) const ACTIONS: [(&str, &[(&str, &str)]); 34] = [
+pub(crate) const ACTIONS: [(&str, &[(&str, &str)]); 35] = [
     ("/console/orders/ORD-1/hold", &[("reason", "a test")]),
     ("/console/orders/ORD-1/resume", &[("reason", "a test")]),
     ("/console/orders/ORD-1/assign", &[("driver_id", "D1"), ("reason", "a test")]),
@@ -147,6 +147,7 @@ pub(crate) const ACTIONS: [(&str, &[(&str, &str)]); 34] = [
     ("/console/users/x/remove", &[("reason", "a test")]),
     ("/console/keys/create", &[("name", "x"), ("role", "admin"), ("reason", "a test")]),
     ("/console/keys/01937c3e-8f00-7000-8000-000000000001/revoke", &[("reason", "a test")]),
+    ("/console/keys/01937c3e-8f00-7000-8000-000000000001/scope", &[("reason", "a test")]),
 ];
 
 /// Returns a page and its statements, without those that set up and reset a pooler's session.

@@ -168,6 +168,12 @@ impl Pool {
         Self::new(options.connect_lazy_with(connect), limit)
     }
 
+    /// Returns a pool on the same connections that reads only the orders of a scope, given as JSON.
+    #[must_use]
+    pub fn scoped(&self, scope: &str) -> Self {
+        Self { session: self.session.scoped(scope), ..self.clone() }
+    }
+
     pub async fn acquire(&self) -> Result<Connection, Error> {
         let waiter = self.waiting.enter();
         let taken = tokio::time::timeout(ACQUIRE_TIMEOUT, self.take_connection()).await;

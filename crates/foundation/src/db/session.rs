@@ -1,13 +1,17 @@
 //! Dedicated sessions of Postgres, and sessions shared through a pooler in transaction mode.
 //!
 //! Such a pooler assigns another session to each transaction and ignores settings made at connection time. Each single
-//! statement therefore runs in a transaction that starts with the settings and ends with them. Prepared statements have
-//! no names, because the next session would not know the name, or would know another statement by it. A pooler that keeps
-//! named statements prepares them in each session by itself, so there they have names.
+//! statement therefore runs in a transaction that starts with the settings and ends with them. Reads for staff with a
+//! scope run in the same way, also in a dedicated session. Prepared statements have no names, because the next session
+//! would not know the name, or would know another statement by it. A pooler that keeps named statements prepares them in
+//! each session by itself, so there they have names.
 
 use std::sync::Arc;
 
 use sqlx::{AssertSqlSafe, Database, Execute, Postgres, SqlSafeStr, SqlStr, error::BoxDynError};
+
+/// Role of transactions for staff with a scope. It may only read, and policies limit it to the orders of the scope.
+const SCOPED_ROLE: &str = "dispatchq_scoped";
 
 #[derive(Debug, Clone)]
 pub(super) struct SessionMode {
@@ -38,6 +42,14 @@ impl SessionMode {
     pub(super) fn read_only(&self, statement_ms: &str) -> Self {
         let begin = self.begin.as_str().replacen("BEGIN", "BEGIN READ ONLY", 1);
         Self { begin: shared_text(begin), ..self.clone() }.with_settings(&[("statement_timeout", statement_ms)])
+    }
+
+    /// Returns the mode in which each transaction reads with the rights of [`SCOPED_ROLE`]. `scope` is JSON; the
+    /// policies of the tables read it. It is set in hexadecimal digits, so no value can end the statement.
+    pub(super) fn scoped(&self, scope: &str) -> Self {
+        let (begin, scope) = (self.begin.as_str(), hex::encode(scope));
+        let begin = format!("{begin}; SET LOCAL ROLE {SCOPED_ROLE}; SET LOCAL dispatchq.scope = '{scope}'");
+        Self { is_shared: true, has_names: false, begin: shared_text(begin) }
     }
 
     pub(super) fn is_shared(&self) -> bool {

@@ -100,6 +100,7 @@ async fn each_dispatcher_is_addressed_personally() {
         channel: "email".to_owned(),
         email: email.map(str::to_owned),
         phone: phone.map(str::to_owned),
+        scope: None,
     };
     let problem = |user: UserAccount| user.find_problem(&["email"]).unwrap_or_default();
     assert_eq!(problem(user(Some("dewi@example.com"), Some("+628123456789"))), "");
