@@ -166,8 +166,8 @@ BEGIN
     CASE
         WHEN (order_id COLLATE "C" ~ id) IS NOT TRUE THEN
             field := 'order_id'; rule := id_rule;
-        WHEN order_id = '__binding__' THEN
-            field := 'order_id'; rule := 'must not be __binding__, which is reserved';
+        WHEN order_id IN ('__binding__', '__endpoint__') THEN
+            field := 'order_id'; rule := 'must not be ' || order_id || ', which is reserved';
         WHEN (service_type COLLATE "C" ~ ascii) IS NOT TRUE THEN
             field := 'service_type'; rule := ascii_rule;
         WHEN (pickup_lat BETWEEN -90 AND 90) IS NOT TRUE THEN

@@ -1,8 +1,9 @@
--- Messages to people and programs, and alerts that a person must acknowledge. Both are written in the transaction of the change
+-- Messages to people and programs, webhook endpoints, and alerts that a person must acknowledge. Messages and alerts are written in the transaction of the change
 -- that causes them.
 --
 -- A message or an alert about a binding has its binding_id, and '__binding__' as its order_id. The order_id is never null, so
 -- the unique constraints also apply to these rows. No order has that id, because dispatchq_check_order() and the API refuse it.
+-- The same applies to '__endpoint__', for tests of webhook endpoints.
 
 CREATE TABLE outbox (
     id              bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
@@ -27,7 +28,7 @@ CREATE TABLE outbox (
     CONSTRAINT outbox_one_subject CHECK (binding_id IS NULL OR order_id = '__binding__')
 );
 COMMENT ON COLUMN outbox.message_id IS 'the id that receivers see; the same for every try, and unique across databases';
-COMMENT ON COLUMN outbox.order_id IS 'the order that the message is about; ''__binding__'': it is about a binding';
+COMMENT ON COLUMN outbox.order_id IS 'the order that the message is about; ''__binding__'': it is about a binding; ''__endpoint__'': it tests an endpoint';
 COMMENT ON COLUMN outbox.binding_id IS 'the binding that the message is about; null: it is about an order';
 COMMENT ON COLUMN outbox.dedupe_key IS 'what makes the message unique: the offer, the person, the transaction and the ask, or nothing';
 -- If two channels fail at the same time, the later check sees the mark of the other channel and withdraws the offer.
@@ -44,11 +45,15 @@ CREATE INDEX outbox_dead ON outbox (id) WHERE state = 'dead';
 -- For callbacks of phone calls, which name the message.
 CREATE INDEX outbox_offers_by_message ON outbox (message_id) WHERE kind = 'OFFER';
 CREATE INDEX outbox_of_binding ON outbox (binding_id) WHERE binding_id IS NOT NULL;
--- Messages that the cleanup removes by age: offers, messages about an order that may not exist, and messages about bindings. It
+-- Messages that the cleanup removes by age: offers, messages about an order that may not exist or about none, and messages about bindings. It
 -- removes other messages with their order.
 CREATE INDEX outbox_removable ON outbox (created_at)
-    WHERE kind IN ('OFFER', 'FAILED_TO_GET_ORDER') AND state <> 'pending';
+    WHERE kind IN ('OFFER', 'FAILED_TO_GET_ORDER', 'endpoint.test') AND state <> 'pending';
 CREATE INDEX outbox_of_bindings_removable ON outbox (created_at) WHERE binding_id IS NOT NULL AND state <> 'pending';
+
+-- Messages for webhook endpoints: the list of deliveries, and the backlog that a replay must not exceed.
+CREATE INDEX outbox_of_endpoints ON outbox (channel, id) WHERE starts_with(channel, 'endpoint:');
+CREATE INDEX outbox_pending_of_endpoints ON outbox (channel) WHERE starts_with(channel, 'endpoint:') AND state = 'pending';
 
 CREATE TABLE outbox_attempts (
     outbox_id  bigint NOT NULL REFERENCES outbox (id) ON DELETE CASCADE,
@@ -74,6 +79,57 @@ CREATE TABLE outbox_replays (
 );
 COMMENT ON TABLE outbox_replays IS 'requeues of dead messages, with the person who requeued them';
 CREATE INDEX outbox_replays_of ON outbox_replays (outbox_id);
+
+-- Webhook endpoints that were created by API. Endpoints of [producers.NAME] have no row.
+CREATE TABLE webhook_endpoints (
+    id              uuid PRIMARY KEY,
+    producer        text NOT NULL,
+    url             text NOT NULL CHECK (octet_length(url) BETWEEN 1 AND 2000),
+    events          text[] NOT NULL,
+    state           text NOT NULL DEFAULT 'active' CHECK (state IN ('active', 'paused')),
+    secret          text NOT NULL,
+    secret_previous text,
+    previous_until  timestamptz(3),
+    paused_after    text,
+    created_at      timestamptz(3) NOT NULL DEFAULT dispatchq_now(),
+    CHECK ((secret_previous IS NULL) = (previous_until IS NULL))
+);
+COMMENT ON TABLE webhook_endpoints IS 'no audit view shows this table, because it has secrets';
+COMMENT ON COLUMN webhook_endpoints.producer IS 'name of the producer''s key, as in orders.owner';
+COMMENT ON COLUMN webhook_endpoints.events IS 'types of the events to send; empty: all';
+COMMENT ON COLUMN webhook_endpoints.secret IS 'key of the signatures: whsec_ and base64';
+COMMENT ON COLUMN webhook_endpoints.secret_previous IS 'the secret before the last rotation; also signs until previous_until';
+COMMENT ON COLUMN webhook_endpoints.paused_after IS 'cursor of the feed at the latest pause; a replay after it sends what the pause has skipped';
+CREATE INDEX webhook_endpoints_of_producer ON webhook_endpoints (producer, id);
+
+-- Number of the latest change of an endpoint. Processes cache the subscriptions and read them again when it changes. Creations lock
+-- the row, so that they count the endpoints of a producer one after another.
+CREATE TABLE webhook_revision (
+    one    boolean PRIMARY KEY DEFAULT true CHECK (one),
+    number bigint NOT NULL DEFAULT 1
+);
+INSERT INTO webhook_revision DEFAULT VALUES;
+CREATE FUNCTION dispatchq_endpoints_changed() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE webhook_revision SET number = number + 1;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER changed AFTER INSERT OR UPDATE OF producer, events, state OR DELETE ON webhook_endpoints
+    FOR EACH STATEMENT EXECUTE FUNCTION dispatchq_endpoints_changed();
+
+-- Running replays, one for each endpoint at most.
+CREATE TABLE webhook_replays (
+    endpoint_id  uuid PRIMARY KEY REFERENCES webhook_endpoints (id) ON DELETE CASCADE,
+    run          bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    position     bigint NOT NULL,
+    seq          bigint NOT NULL,
+    until        bigint,
+    next_step_at timestamptz(3) NOT NULL
+);
+COMMENT ON COLUMN webhook_replays.run IS 'part of the dedupe keys of the replay''s messages; a further request changes it';
+COMMENT ON COLUMN webhook_replays.position IS 'with seq: the last step that was sent again';
+COMMENT ON COLUMN webhook_replays.until IS 'position at which the replay ends; null: before its first step';
+CREATE INDEX webhook_replays_due ON webhook_replays (next_step_at);
 
 -- An alert that is not acknowledged escalates. An alert about an order that waits for a dispatcher sends reminders instead.
 CREATE TABLE alerts (

@@ -26,6 +26,7 @@ mod postgres;
 mod proof;
 mod redis;
 mod replay_admission;
+mod replays;
 mod run;
 mod scale;
 mod shards;

@@ -80,7 +80,7 @@ async fn deliver_message(
         phone: row.phone.as_deref(),
         email: row.email.as_deref(),
     };
-    let delivery = match orders.notify.channels.deliver_message(place, &row.channel, &parcel).await {
+    let delivery = match orders.notify.deliver_message(place, &row.channel, &parcel).await {
         Ok(ticket) => DeliveryResult::Delivered(ticket),
         Err(error) => failed_tries::after_failure(row, &error),
     };

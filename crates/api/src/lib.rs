@@ -11,6 +11,7 @@
 //! * `partners`: enabling partners, and the share of partner orders that is polled.
 //! * [`plans`]: bulk actions of staff: create, show, run, cancel.
 //! * [`events`]: the stream of order events. [`webhooks`]: the posts to producers, described for the OpenAPI document.
+//!   [`webhook_endpoints`]: the endpoints that producers create for them.
 //! * [`drivers`]: positions, availability and offers of drivers.
 //! * [`callbacks`]: callbacks of partners. [`payment_callbacks`]: callbacks of the payment service.
 //! * [`voice`]: callbacks of a provider of phone calls.
@@ -81,6 +82,7 @@ mod scrape;
 pub mod server;
 mod version;
 pub mod voice;
+pub mod webhook_endpoints;
 pub mod webhooks;
 mod write_deadline;
 
@@ -113,6 +115,7 @@ fn sheddable_routes() -> OpenApiRouter<App> {
         .nest("/api/v1/orders", orders::routes())
         .nest("/api/v1/alerts", alerts::routes())
         .nest("/api/v1/events", events::routes())
+        .nest("/api/v1/webhook-endpoints", webhook_endpoints::routes())
         .nest("/api/v1/refunds", refunds::routes())
         .nest("/api/v1/drivers", drivers::routes())
         .nest("/api/v1/admin/dispatcher", areas::routes())

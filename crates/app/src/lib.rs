@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use model::{chance::Rng, clock::Clock, scope::Scope};
+use model::{chance::Rng, clock::Clock, messages::subscriptions::Subscriptions, scope::Scope};
 use serde_json::json;
 
 use accounts::capability::Accounts;
@@ -93,13 +93,14 @@ impl App {
         let store = Store::with_config(config.redis.to_store_config()?)?;
         let app = Self::new(config, db, store)?;
         app.areas.reload_if_changed().await?;
+        app.notify.endpoints.reload_if_changed(&app.core.db).await?;
         app.core.shards.reload(&app.core.db).await?;
         Ok(app)
     }
 
     /// Builds every capability. Opens no connection. Returns an error if the configuration cannot be used.
     pub fn new(mut config: Config, db: Pool, store: Store) -> Result<Self, ServiceError> {
-        config.notifications.subscriptions = config.step_subscriptions();
+        config.notifications.subscriptions = Subscriptions::new(config.declared_endpoints());
         let config = Arc::new(config);
         let core = Core::new(db, store, &config.database);
         let accounts = Accounts::new(&core, &config)?;

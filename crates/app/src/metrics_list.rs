@@ -272,7 +272,7 @@ pub fn register_metrics(config: &Config) {
     for result in SPAN_RESULTS {
         register_counter(counter!("dispatchq_trace_spans_total", "result" => result));
     }
-    for channel in config.channels.keys().map(String::as_str).chain([LOG]) {
+    for channel in config.channels.keys().map(String::as_str).chain([LOG, "endpoint"]) {
         register_counter(counter!("dispatchq_messages_parked_total", "channel" => channel.to_owned()));
     }
     for (producer, _) in config.producers.iter().filter(|(_, producer)| producer.has_webhook()) {

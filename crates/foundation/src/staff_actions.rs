@@ -90,6 +90,16 @@ pub enum StaffAction {
     ServerChanged,
     /// The limit on all provider calls was set.
     CallLimitSet,
+    EndpointCreated,
+    /// An event `endpoint.test` was sent.
+    EndpointTested,
+    /// The secret of a webhook endpoint was replaced.
+    EndpointRotated,
+    EndpointPaused,
+    EndpointResumed,
+    /// Earlier events are sent to a webhook endpoint again.
+    EndpointReplayed,
+    EndpointDeleted,
 }
 
 impl StaffAction {

@@ -2,11 +2,14 @@
 
 use std::{ops::Deref, sync::Arc};
 
+use model::ids::TicketId;
+
 use crate::{
-    channels::{self, MessageChannels},
+    channels::{self, DeliveryError, LanePlace, MessageChannels, OutgoingMessage},
     deliveries::DeliveryStore,
+    endpoints::{EndpointId, sending::open_endpoint, subscribed::SubscribedEndpoints},
 };
-use foundation::{core::Core, error::ServiceError};
+use foundation::{core::Core, db::Pool, error::ServiceError};
 use settings::Config;
 
 /// Message channels and the delivery of outbox messages. Cheap to clone.
@@ -17,15 +20,37 @@ pub struct Notify(Arc<NotifyParts>);
 pub struct NotifyParts {
     pub channels: MessageChannels,
     pub deliveries: DeliveryStore,
+    pub endpoints: SubscribedEndpoints,
+    db: Pool,
+    /// The setting `http.local_webhooks`.
+    allow_local: bool,
 }
 
 impl Notify {
-    /// Builds the configured channels. Fails if one of them cannot be built.
+    /// Builds the configured channels. Fails if one of them cannot be built. The subscriptions of endpoints are read later.
     pub fn new(core: &Core, config: &Config) -> Result<Self, ServiceError> {
         Ok(Self(Arc::new(NotifyParts {
             channels: channels::build_channels(config)?,
             deliveries: DeliveryStore::new(&core.batches),
+            endpoints: SubscribedEndpoints::new(&config.notifications.subscriptions, config.declared_endpoints()),
+            db: core.db.clone(),
+            allow_local: config.http.local_webhooks,
         })))
+    }
+
+    /// Delivers one message over one channel, using its place on the lane. The endpoint of a channel is read first.
+    /// Returns the ticket that the message opened, if the response contains one.
+    pub async fn deliver_message(
+        &self,
+        place: LanePlace,
+        channel: &str,
+        parcel: &OutgoingMessage<'_>,
+    ) -> Result<Option<TicketId>, DeliveryError> {
+        let Some(id) = EndpointId::of_channel(channel) else {
+            return self.channels.deliver_message(place, channel, parcel).await;
+        };
+        let endpoint = open_endpoint(&self.db, id, self.allow_local).await?;
+        self.channels.deliver_event(place, &endpoint, parcel).await
     }
 }
 

@@ -24,6 +24,9 @@ pub fn after_failure(row: &OutboxRow, error: &DeliveryError) -> DeliveryResult {
     let asked = row.now + TimeDelta::from_std(asked).unwrap_or(TimeDelta::hours(1));
     // Whole milliseconds, as in the row, so that row and job have the same time.
     let next = row.next_attempt_at.max(asked).trunc_subsecs(3);
+    if let DeliveryError::Withdrawn(error) = error {
+        return DeliveryResult::Expired(error.clone());
+    }
     let is_final = match error {
         DeliveryError::Gone(_) => true,
         DeliveryError::Refused(_) => tries_in_a_row >= REFUSED_TRIES,

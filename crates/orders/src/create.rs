@@ -18,7 +18,7 @@ use model::{
     field_error::FieldError,
     ids::{AreaId, ServiceType},
     input::{self, GivenTime},
-    messages::{self, NO_ORDER, routes::StepSubscription},
+    messages::{self, ENDPOINT_ORDER, NO_ORDER, ProducerEvent, subscriptions::ProducerSubscription},
     order::{Order, OrderStep, PaymentStatus, Snapshot},
     schedule::{self, PickupTimes},
     skills::{SkillSchema, SkillSet},
@@ -163,8 +163,8 @@ impl NewOrder {
 
     fn validate_request(&self, orders: &Orders) -> Result<(), CreateError> {
         let invalid = |field, text: String| Err(CreateError::Invalid(FieldError::new(field, text)));
-        if self.order_id.as_ref().is_some_and(|id| id.as_str() == NO_ORDER) {
-            return invalid("order_id", format!("order_id {NO_ORDER} is reserved"));
+        if let Some(id) = self.order_id.as_ref().filter(|id| [NO_ORDER, ENDPOINT_ORDER].contains(&id.as_str())) {
+            return invalid("order_id", format!("order_id {id} is reserved"));
         }
         if let Some(problem) = orders.config.find_unknown_type(&self.service_type) {
             return invalid("service_type", problem);
@@ -219,16 +219,11 @@ async fn order_exists(core: &Core, id: &OrderId) -> Result<bool, sqlx::Error> {
     .await
 }
 
-/// Returns the producer and its subscription, if it subscribes to a step of this creation.
-fn created_subscription<'a>(
-    orders: &'a Orders,
-    owner: Option<&'a str>,
-    is_scheduled: bool,
-) -> Option<(&'a str, &'a StepSubscription)> {
+/// Returns the endpoints of the producer, if one of them subscribes to a step of this creation.
+fn created_subscription(orders: &Orders, owner: Option<&str>, is_scheduled: bool) -> Option<ProducerSubscription> {
     let subscribed = orders.config.notifications.subscription_of(owner);
-    subscribed.filter(|(_, wanted)| {
-        wanted.has_step(OrderStep::Created) || (is_scheduled && wanted.has_step(OrderStep::Scheduled))
-    })
+    subscribed
+        .filter(|wanted| wanted.has_step(OrderStep::Created) || (is_scheduled && wanted.has_step(OrderStep::Scheduled)))
 }
 
 /// Creates the row: in a batch, or in a transaction with a message to its producer, if that subscribes to creations.
@@ -236,7 +231,7 @@ async fn write_creation(orders: &Orders, creation: OrderCreation) -> Result<Crea
     let routes = &orders.config.notifications;
     let is_scheduled = creation.pickup_at.is_some();
     let subscribed = created_subscription(orders, creation.owner.as_deref(), is_scheduled);
-    let Some((producer, wanted)) = subscribed else {
+    let Some(wanted) = subscribed else {
         return orders.rows.create_order(creation).await;
     };
     let mut tx = orders.core.db.begin().await?;
@@ -244,7 +239,8 @@ async fn write_creation(orders: &Orders, creation: OrderCreation) -> Result<Crea
     if matches!(verdict, CreateVerdict::Created(_)) {
         for body in feed::load_creation(&mut *tx, &creation.id).await? {
             if wanted.has_step(body.event) {
-                let (at, message) = (body.timestamp, messages::order_step(producer, body));
+                let channels = wanted.channels_for(ProducerEvent::Step(body.event));
+                let (at, message) = (body.timestamp, messages::order_step(channels, body));
                 outbox::insert_messages(&mut tx, routes, &creation.id, &[message], at).await?;
             }
         }

@@ -70,7 +70,7 @@ async fn deliver(orders: &Orders, row: &OutboxRow, place: LanePlace) -> Result<O
     let content = sent_contents::with_contents(&orders.core.db, &row.content).await.map_err(again)?;
     let parcel =
         OutgoingMessage { id: row.message_id, subject: &row.subject, content: &content, phone: None, email: None };
-    orders.notify.channels.deliver_message(place, &row.channel, &parcel).await
+    orders.notify.deliver_message(place, &row.channel, &parcel).await
 }
 
 /// Moves the message's job to the next try, or cancels it if there is none.

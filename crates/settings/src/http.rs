@@ -54,6 +54,8 @@ pub struct HttpConfig {
     pub driver_page: bool,
     /// Whether `serve` serves the reference of the API.
     pub docs: bool,
+    /// Whether endpoints created by API may have an http or https URL on this machine.
+    pub local_webhooks: bool,
 }
 
 impl HttpConfig {

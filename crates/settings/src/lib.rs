@@ -44,7 +44,10 @@ use foundation::config::{
 use garde::Validate;
 use model::{
     ids::{PartnerName, ProviderName, ServiceType},
-    messages::{ChannelRoutes, routes::StepSubscription},
+    messages::{
+        ChannelRoutes,
+        subscriptions::{EndpointsByProducer, EventSubscription},
+    },
     plain_text,
     texts::TextCatalog,
 };
@@ -228,14 +231,14 @@ impl Config {
         self.other_variables.iter().map(String::as_str).filter(|name| environment::looks_like_a_setting(name)).collect()
     }
 
-    /// Returns the subscriptions of the producers, as message routes.
-    pub fn step_subscriptions(&self) -> BTreeMap<String, StepSubscription> {
+    /// Returns the endpoints that the configuration declares.
+    pub fn declared_endpoints(&self) -> EndpointsByProducer {
         let subscribed = self.producers.iter().filter(|(_, producer)| producer.has_webhook());
-        let subscriptions = subscribed.map(|(name, producer)| {
+        let endpoints = subscribed.map(|(name, producer)| {
             let events = producer.events.iter().copied().collect();
-            (name.clone(), StepSubscription { channel: Self::producer_channel(name), events })
+            (name.clone(), vec![EventSubscription { channel: Self::producer_channel(name), events }])
         });
-        subscriptions.collect()
+        endpoints.collect()
     }
 
     /// Returns the channel of a producer. No name in `[channels]` can equal it.

@@ -302,9 +302,11 @@ fn assert_labels_name_nobody(scrape: &Scrape, orders: &[String]) {
                         "outage alarm",
                         "page changes",
                         "reconciler",
+                        "replays to endpoints",
                         "rules",
                         "shards",
                         "waiting orders",
+                        "webhook endpoints",
                     ];
                     loops.contains(&value.as_str())
                 }
@@ -312,7 +314,7 @@ fn assert_labels_name_nobody(scrape: &Scrape, orders: &[String]) {
                 "invariant" => violations::list_invariants().any(|(name, _)| name == value),
                 "track" => ["fleet", "partner"].contains(&value.as_str()),
                 "alert_route" => ["support", "dispatchers", "escalation", "unresolved"].contains(&value.as_str()),
-                "channel" => value == "log",
+                "channel" => ["log", "endpoint"].contains(&value.as_str()),
                 "loyalty" => ["none", "EXPLORER", "TRAVELER", "VOYAGER", "ELITE"].contains(&value.as_str()),
                 "source" => ["check", "create"].contains(&value.as_str()),
                 "queue" => jobs::queues::ALL.contains(&value.as_str()),

@@ -1,6 +1,6 @@
 //! The worker process. It runs the queue runtime and these tasks until a signal drains them: the database gate, the
 //! reconciler, the mirror of the dead letters, the daily partitions of the history, the rules of areas, the copies of
-//! their limits, the waiting orders created in SQL, the number of shards, the search for drivers for waiting orders,
+//! their limits, the webhook endpoints and replays to them, the waiting orders created in SQL, the number of shards, the search for drivers for waiting orders,
 //! and the outage alert.
 
 use std::{sync::Arc, time::Duration};
@@ -18,7 +18,7 @@ use foundation::{
     error::ServiceError,
 };
 use maintenance::recovery::reconciler;
-use orders::{compensation::outage, fleet::waiting_orders};
+use orders::{compensation::outage, feed::replay, fleet::waiting_orders};
 use queue::{Gate, RunSummary, Runtime};
 
 /// Queues to serve, each with its maximum number of concurrent jobs.
@@ -60,12 +60,18 @@ pub async fn run(app: App, queues: Queues, stop: CancellationToken) -> Result<Ru
     let reconcile = tokio::spawn(reconciler::run(app.maintenance.clone(), missing_epoch.clone(), helpers.clone()));
     let mirror = tokio::spawn(mirror::run(app.core.clone(), helpers.clone()));
     let rules = tokio::spawn(app.areas.clone().keep_fresh(helpers.clone()));
+    let endpoints = tokio::spawn(app.notify.endpoints.clone().keep_fresh(
+        app.core.upkeep.clone(),
+        app.core.loops.clone(),
+        helpers.clone(),
+    ));
     let shards = tokio::spawn(app.core.shards.clone().keep_fresh(
         app.core.upkeep.clone(),
         app.core.loops.clone(),
         helpers.clone(),
     ));
     let outages = tokio::spawn(outage::run(app.orders.clone(), helpers.clone()));
+    let replays = tokio::spawn(replay::keep_replaying(app.orders.clone(), helpers.clone()));
     let counting = tokio::spawn(sql_orders::keep_counting(app.areas.clone(), helpers.clone()));
     let copies = tokio::spawn(limits_mirror::keep_copied(app.areas.clone(), helpers.clone()));
     let waiting = tokio::spawn(waiting_orders::run(app.orders.clone(), helpers.clone()));
@@ -92,7 +98,9 @@ pub async fn run(app: App, queues: Queues, stop: CancellationToken) -> Result<Ru
         .await
         .map_err(|error| ServiceError::Unusable(format!("the worker stopped unexpectedly: {error}")));
     helpers.cancel();
-    for helper in [watch, reconcile, mirror, days, rules, shards, outages, counting, copies, waiting, watchdog] {
+    for helper in [
+        watch, reconcile, mirror, days, rules, endpoints, shards, outages, replays, counting, copies, waiting, watchdog,
+    ] {
         // The tasks check the token between their steps. A step that hangs on a dead server must not delay the
         // shutdown.
         let _ = tokio::time::timeout(Duration::from_secs(3), helper).await;

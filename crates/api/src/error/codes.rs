@@ -78,6 +78,8 @@ error_codes! {
     SESSION_NOT_FOUND: 404, "No such session", "No session of the console has this id, or it has ended.";
     VIOLATION_NOT_FOUND: 404, "No such violation",
         "The proof of the history has no violation with this id, or retention has removed it.";
+    ENDPOINT_NOT_FOUND: 404, "No such webhook endpoint",
+        "No webhook endpoint has this id, or it belongs to another producer. `dispatchq webhook list` shows the endpoints.";
     NOTHING_KNOWN: 404, "No data found", "No data is stored under this id, or it was already erased.";
     METHOD_NOT_ALLOWED: 405, "Method not allowed",
         "The path exists, but not with this method. The header `Allow` lists the allowed methods.";
@@ -153,6 +155,10 @@ error_codes! {
     SCOPES_UNAVAILABLE: 409, "Scopes are not set up",
         "Postgres lacks the role `dispatchq_scoped`, or the login of `serve` may not use it. Run \
          `deploy/postgres/roles.sql`.";
+    DECLARED_IN_CONFIG: 409, "The endpoint is declared",
+        "The configuration declares this webhook endpoint. Change its `[producers.NAME]` there.";
+    TOO_MANY_ENDPOINTS: 409, "Too many webhook endpoints",
+        "A producer has at most 10 webhook endpoints that were created by API. Delete one first.";
     DRIVER_PAGE_OFF: 409, "The driver page is off",
         "The installation does not serve the page for drivers. Set `driver_page = true` under `[http]`.";
     SHARDS_CHANGING: 409, "A change of the shards is in progress",

@@ -15,7 +15,7 @@ use desk::{
 use foundation::error::ServiceError;
 use model::decide::requeue::RequeueRefusal;
 
-/// A refusal of a request that only staff send.
+/// A refusal of a request that staff send. Producers send those about webhook endpoints too.
 #[derive(Debug, thiserror::Error)]
 pub enum StaffError {
     #[error("the alert is for support; dispatchers acknowledge alerts about orders that wait for a dispatcher")]
@@ -51,6 +51,12 @@ pub enum StaffError {
     NoSuchUser,
     #[error("no session with this id, or it has ended")]
     NoSuchSession,
+    #[error("no webhook endpoint with this id")]
+    NoSuchEndpoint,
+    #[error("the configuration declares this endpoint; change [producers.NAME] there")]
+    EndpointDeclared,
+    #[error("the producer has 10 webhook endpoints; delete one first")]
+    TooManyEndpoints,
     #[error("no violation with this id; it may have been removed")]
     NoSuchViolation,
     #[error("driver '{0}' exists; change it by PATCH /api/v1/drivers/{0}")]
@@ -109,6 +115,9 @@ impl StaffError {
             Self::NameOwnsOrders(_) => &codes::NAME_OWNS_ORDERS,
             Self::NoSuchUser => &codes::USER_NOT_FOUND,
             Self::NoSuchSession => &codes::SESSION_NOT_FOUND,
+            Self::NoSuchEndpoint => &codes::ENDPOINT_NOT_FOUND,
+            Self::EndpointDeclared => &codes::DECLARED_IN_CONFIG,
+            Self::TooManyEndpoints => &codes::TOO_MANY_ENDPOINTS,
             Self::NoSuchViolation => &codes::VIOLATION_NOT_FOUND,
             Self::DriverExists(_) => &codes::DRIVER_EXISTS,
             Self::DriverHasOrder(..) => &codes::DRIVER_BUSY,

@@ -336,7 +336,7 @@ async fn the_named_roles_may_call_and_examples_are_understood() {
     }
     // The examples of these operations are refused in this test. They use a missing offer, an order without a driver, a
     // transaction that never started, a plan that was never created, an order that has ended, an invalid session,
-    // removed jobs, and messages and keys in the wrong state.
+    // removed jobs, messages and keys in the wrong state, and a webhook endpoint that was never created.
     let of_drivers = ["accept_offer", "complete_order", "decline_offer", "pick_up_customer", "return_order"];
     let of_transactions = ["show_transaction", "show_violation", "submit_otp"];
     let of_plans = ["cancel_plan", "list_plan_items", "perform_plan", "run_plan", "show_plan"];
@@ -361,6 +361,15 @@ async fn the_named_roles_may_call_and_examples_are_understood() {
         "show_job",
         "take_order",
     ];
-    let expected = of_drivers.into_iter().chain(of_transactions).chain(of_plans).chain(of_staff);
+    let of_producers = [
+        "delete_webhook_endpoint",
+        "list_webhook_deliveries",
+        "pause_webhook_endpoint",
+        "replay_webhook_events",
+        "resume_webhook_endpoint",
+        "rotate_webhook_secret",
+        "test_webhook_endpoint",
+    ];
+    let expected = of_drivers.into_iter().chain(of_transactions).chain(of_plans).chain(of_staff).chain(of_producers);
     assert_eq!(refused, BTreeSet::from_iter(expected));
 }

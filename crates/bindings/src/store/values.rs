@@ -241,7 +241,7 @@ impl<'a> BindingEventValues<'a> {
 pub(super) struct MessageValues<'a> {
     binding_id: &'a str,
     kind: String,
-    channel: &'a str,
+    channel: String,
     dedupe_key: String,
     payload: serde_json::Value,
     at: DateTime<Utc>,
@@ -254,7 +254,8 @@ impl<'a> MessageValues<'a> {
         binding_messages(change).flat_map(move |message| {
             let stored = message.to_stored();
             let Message { audience, dedupe_key, expires_at, .. } = message;
-            routes.channels_for(&audience).iter().map(move |channel| Self {
+            let channels = routes.channels_for(&audience).to_vec();
+            channels.into_iter().map(move |channel| Self {
                 binding_id: change.binding.id.as_str(),
                 kind: stored.kind.clone(),
                 channel,

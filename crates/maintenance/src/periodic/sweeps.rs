@@ -82,17 +82,18 @@ pub(super) const OFFERS: TableSweep = TableSweep {
                  ORDER BY created_at LIMIT $2)",
 };
 
-// Messages are removed with their order. These messages are about an order that may never have existed.
+// Messages are removed with their order. These messages are about an order that may never have existed, or test an
+// endpoint.
 pub(super) const MESSAGES: TableSweep = TableSweep {
     what: "messages",
     count: "-- count old messages
             SELECT count(*) FROM outbox m
-            WHERE kind = 'FAILED_TO_GET_ORDER' AND state <> 'pending' AND created_at < $1
+            WHERE kind IN ('FAILED_TO_GET_ORDER', 'endpoint.test') AND state <> 'pending' AND created_at < $1
               AND NOT EXISTS (SELECT 1 FROM orders o WHERE o.id = m.order_id)",
     remove: "-- remove old messages
              DELETE FROM outbox WHERE id IN (
                  SELECT id FROM outbox m
-                 WHERE kind = 'FAILED_TO_GET_ORDER' AND state <> 'pending' AND created_at < $1
+                 WHERE kind IN ('FAILED_TO_GET_ORDER', 'endpoint.test') AND state <> 'pending' AND created_at < $1
                    AND NOT EXISTS (SELECT 1 FROM orders o WHERE o.id = m.order_id)
                  ORDER BY created_at LIMIT $2)",
 };

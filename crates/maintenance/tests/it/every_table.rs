@@ -16,6 +16,9 @@ fn aged_rows() -> String {
 
 /// Rows that the data set lacks or does not keep.
 const MORE: &str = "
+    INSERT INTO outbox (order_id, kind, channel, dedupe_key, payload, state, next_attempt_at, expires_at, created_at)
+        SELECT '__endpoint__', 'endpoint.test', 'endpoint:x', at::text, '{}', 'delivered', at, at, at
+        FROM dispatchq_now() n, unnest(ARRAY[n - interval '31 days', n - interval '29 days']) AS at;
     INSERT INTO outbox_replays (outbox_id, at, actor) SELECT id, created_at, 'x' FROM outbox;
     INSERT INTO idempotency_keys (holder_id, key, request_hash, work_id, created_at)
         VALUES (gen_random_uuid(), 'young', '', gen_random_uuid(), dispatchq_now() - interval '23 hours');
@@ -25,8 +28,7 @@ const ORDERS: &str = "closed_at < dispatchq_now() - interval '365 days' AND paym
 const OF_ORDER: &str = "order_id IN (SELECT id FROM orders WHERE {orders})";
 const BINDINGS: &str = "deleted_at < dispatchq_now() - interval '90 days'";
 const OF_BINDING: &str = "binding_id IN (SELECT id FROM bindings WHERE {bindings})";
-const MESSAGES: &str =
-    "{of order} OR created_at < dispatchq_now() - interval '30 days' AND (kind = 'OFFER' OR binding_id IS NOT NULL)";
+const MESSAGES: &str = "{of order} OR created_at < dispatchq_now() - interval '30 days' AND (kind IN ('OFFER', 'endpoint.test') OR binding_id IS NOT NULL)";
 
 /// Tables with the rows that cleanup removes. The days are those of `[retention]`.
 const LEAVING: [(&str, &str); 42] = [
@@ -79,7 +81,7 @@ const LEAVING: [(&str, &str); 42] = [
 ];
 
 /// Tables that do not grow with orders, requests or time.
-const STAYING: [(&str, &str); 24] = [
+const STAYING: [(&str, &str); 27] = [
     ("_sqlx_migrations", "a row for each migration"),
     ("admission_flag", "one row"),
     ("admission_revision", "one row"),
@@ -104,6 +106,9 @@ const STAYING: [(&str, &str); 24] = [
     ("sql_producers", "as many as the owner of the schema allows"),
     ("uncounted_orders", "a worker empties it within half a second"),
     ("users", "until an admin removes them"),
+    ("webhook_endpoints", "at most ten for each producer"),
+    ("webhook_replays", "one for each endpoint"),
+    ("webhook_revision", "one row"),
 ];
 
 fn condition(template: &str) -> String {

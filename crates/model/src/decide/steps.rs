@@ -3,7 +3,8 @@
 use super::Change;
 use crate::{
     messages::{
-        self, ChannelRoutes, Message, MessageAudience, ProducerEvent, body::StepBody, routes::StepSubscription,
+        self, ChannelRoutes, Message, MessageAudience, ProducerEvent, body::StepBody,
+        subscriptions::ProducerSubscription,
     },
     order::OrderStep,
 };
@@ -14,9 +15,9 @@ impl Change {
         self.events.iter().map(|event| OrderStep::of_event(event.from, event.to, event.reason)).collect()
     }
 
-    /// Returns the messages to the producer that `subscription` requests. `seqs` are the sequence numbers of the steps
-    /// in the feed, in the same order.
-    pub fn step_messages(&self, producer: &str, subscription: &StepSubscription, seqs: &[i64]) -> Vec<Message> {
+    /// Returns the messages that the endpoints of the producer request. `seqs` are the sequence numbers of the steps in
+    /// the feed, in the same order.
+    pub fn step_messages(&self, subscription: &ProducerSubscription, seqs: &[i64]) -> Vec<Message> {
         let steps = self.events.iter().zip(self.steps()).filter_map(|(event, step)| Some((event, step?)));
         let told = steps.zip(seqs).filter(|((_, step), _)| subscription.has_step(*step));
         let messages = told.map(|((event, step), seq)| {
@@ -34,7 +35,7 @@ impl Change {
                 has_contents: self.order.has_details,
                 timestamp: self.at,
             };
-            messages::order_step(producer, body)
+            messages::order_step(subscription.channels_for(ProducerEvent::Step(step)), body)
         });
         messages.collect()
     }
@@ -47,14 +48,14 @@ impl Change {
 
     /// Returns copies of the producer messages for the producer of this order, if it subscribes to them.
     pub fn subscriber_copies(&self, routes: &ChannelRoutes) -> Vec<Message> {
-        let Some((producer, subscription)) = routes.subscription_of(self.order.owner.as_deref()) else {
+        let Some(subscription) = routes.subscription_of(self.order.owner.as_deref()) else {
             return Vec::new();
         };
-        let is_wanted = |message: &&Message| {
-            message.audience == MessageAudience::Producer
-                && ProducerEvent::of_message(message.body.kind())
-                    .is_some_and(|event| subscription.events.contains(&event))
-        };
-        self.messages.iter().filter(is_wanted).map(|message| message.for_subscriber(producer, self.at)).collect()
+        let told = self.messages.iter().filter(|message| message.audience == MessageAudience::Producer);
+        let copies = told.filter_map(|message| {
+            let channels = subscription.channels_for(ProducerEvent::of_message(message.body.kind())?);
+            (!channels.is_empty()).then(|| message.for_subscriber(channels, self.at))
+        });
+        copies.collect()
     }
 }

@@ -27,6 +27,8 @@ pub const JOB_ID_RETRIEVED: &str = "order.job_id_retrieved";
 pub const CANCELLED_AFTER_PAYMENT: &str = "order.cancelled_after_payment_no_job_id";
 pub const OTP_WANTED: &str = "OTP_WANTED";
 pub const TRANSACTION_UNRESOLVED: &str = "TRANSACTION_UNRESOLVED";
+/// Event with which a producer tests an endpoint. It is about no order and is written with its payload.
+pub const ENDPOINT_TEST: &str = "endpoint.test";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MessageKind {

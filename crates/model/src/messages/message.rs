@@ -47,9 +47,9 @@ pub enum MessageAudience {
     /// People notified when an alert is not acknowledged.
     Escalation,
     Producer,
-    /// The producer with this name, as a subscriber to the steps of its orders.
+    /// Endpoints of a producer that subscribe to the event, by their channels.
     Subscriber {
-        producer: String,
+        channels: Vec<String>,
     },
     /// The customer named in the message.
     Customer,
@@ -74,10 +74,10 @@ impl Message {
         Self { body, audience, dedupe_key, expires_at: at + MESSAGE_EXPIRY }
     }
 
-    /// Returns the message for the webhook of a subscriber, with its time.
-    pub(crate) fn for_subscriber(&self, producer: &str, at: DateTime<Utc>) -> Self {
+    /// Returns the message for the endpoints of a subscriber, with its time.
+    pub(crate) fn for_subscriber(&self, channels: Vec<String>, at: DateTime<Utc>) -> Self {
         let mut copy = self.clone();
-        copy.audience = MessageAudience::Subscriber { producer: producer.to_owned() };
+        copy.audience = MessageAudience::Subscriber { channels };
         if let MessageBody::JobIdRetrieved(body) = &mut copy.body {
             body.timestamp = Some(at);
         }
@@ -341,10 +341,10 @@ pub fn job_id_retrieved(
     Message::new(MessageBody::JobIdRetrieved(body), MessageAudience::Producer, job_id.to_owned(), now)
 }
 
-/// Builds the event to a producer that its order took this step.
-pub fn order_step(producer: &str, body: StepBody) -> Message {
+/// Builds the event that an order took this step, for the endpoints with these channels.
+pub fn order_step(channels: Vec<String>, body: StepBody) -> Message {
     let (dedupe_key, at) = (body.seq.to_string(), body.timestamp);
-    Message::new(MessageBody::Step(body), MessageAudience::Subscriber { producer: producer.to_owned() }, dedupe_key, at)
+    Message::new(MessageBody::Step(body), MessageAudience::Subscriber { channels }, dedupe_key, at)
 }
 
 /// Builds the alert to support that a partner refuses our key, so that no booking succeeds there. `order` is the order

@@ -3,7 +3,7 @@
 //! * `kind`: kinds of messages. [`body`]: their contents.
 //! * `message`: the messages and their audiences. `customer`: messages to customers and their texts. `repeated`:
 //!   repeated alerts. `bindings`: messages about bindings.
-//! * `producer_event`: events that a producer can subscribe to.
+//! * `producer_event`: events that a producer can subscribe to. [`subscriptions`]: the endpoints that do.
 //! * `addressee`: the dispatcher that a message is for.
 //! * `state`: states of an outbox row. `subject`: the order or binding of a row.
 //! * [`text`], [`money`]: rendering for people.
@@ -23,6 +23,7 @@ mod repeated;
 pub mod routes;
 mod state;
 mod subject;
+pub mod subscriptions;
 pub mod text;
 #[cfg(test)]
 mod wire;
@@ -38,4 +39,4 @@ pub use producer_event::ProducerEvent;
 pub use repeated::{RepeatedAlert, alert_escalation, dispatcher_reminder, sla_warning};
 pub use routes::{AlertTelling, ChannelRoutes};
 pub use state::{DeliveryResult, OutboxState};
-pub use subject::{InvalidSubject, MessageSubject, NO_ORDER, SubjectColumns};
+pub use subject::{ENDPOINT_ORDER, InvalidSubject, MessageSubject, NO_ORDER, SubjectColumns};

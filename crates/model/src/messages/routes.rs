@@ -1,20 +1,19 @@
 //! Channels of each audience, the texts, and the schedule of repeated alerts.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use chrono::{DateTime, Utc};
 use garde::Validate;
 use serde::{Deserialize, Serialize};
 
-use super::{self as messages, BusinessHours, MessageAudience, ProducerEvent};
+use super::{
+    self as messages, BusinessHours, MessageAudience,
+    subscriptions::{ProducerSubscription, Subscriptions},
+};
 use crate::{
     bounds::{MS, NONE, YEAR, number_within, time_within},
     duration,
     ids::ServiceType,
-    order::OrderStep,
     texts::TextCatalog,
 };
 
@@ -44,9 +43,9 @@ pub struct ChannelRoutes {
     pub escalation: Vec<String>,
     /// Channels of the producer that creates orders.
     pub producer: Vec<String>,
-    /// Subscriptions of producers to steps of their orders, by name; set as `[producers.NAME]`.
+    /// Subscriptions of producers to events of their orders: `[producers.NAME]`, and endpoints created by API.
     #[serde(skip)]
-    pub subscriptions: BTreeMap<String, StepSubscription>,
+    pub subscriptions: Subscriptions,
     pub customer: Vec<String>,
     /// Channels of the people who submit OTPs for bindings. Empty: no messages are sent.
     pub otp: Vec<String>,
@@ -66,19 +65,6 @@ pub struct ChannelRoutes {
     /// Schedule of reminders for orders that wait for a dispatcher.
     #[garde(dive)]
     pub remind: RepeatSchedule,
-}
-
-/// Subscription of a producer to events of its orders.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StepSubscription {
-    pub channel: String,
-    pub events: BTreeSet<ProducerEvent>,
-}
-
-impl StepSubscription {
-    pub fn has_step(&self, step: OrderStep) -> bool {
-        self.events.contains(&ProducerEvent::Step(step))
-    }
 }
 
 /// Form in which an unacknowledged alert is repeated.
@@ -127,13 +113,12 @@ impl ChannelRoutes {
         ]
     }
 
-    /// Returns the owner of an order and its subscription, if it has one.
-    pub fn subscription_of<'a>(&self, owner: Option<&'a str>) -> Option<(&'a str, &StepSubscription)> {
-        let owner = owner?;
-        Some((owner, self.subscriptions.get(owner)?))
+    /// Returns the endpoints of the owner of an order, if it has any.
+    pub fn subscription_of(&self, owner: Option<&str>) -> Option<ProducerSubscription> {
+        self.subscriptions.of_producer(owner?)
     }
 
-    pub fn channels_for(&self, audience: &MessageAudience) -> &[String] {
+    pub fn channels_for<'a>(&'a self, audience: &'a MessageAudience) -> &'a [String] {
         match audience {
             MessageAudience::Driver { service_type } => {
                 self.driver_by_service_type.get(service_type).unwrap_or(&self.driver)
@@ -143,10 +128,7 @@ impl ChannelRoutes {
             MessageAudience::UnresolvedDesk if !self.unresolved.is_empty() => &self.unresolved,
             MessageAudience::Support | MessageAudience::Escalation | MessageAudience::UnresolvedDesk => &self.support,
             MessageAudience::Producer => &self.producer,
-            MessageAudience::Subscriber { producer } => self
-                .subscriptions
-                .get(producer)
-                .map_or(&[][..], |subscription| std::slice::from_ref(&subscription.channel)),
+            MessageAudience::Subscriber { channels } => channels,
             MessageAudience::Customer => &self.customer,
             MessageAudience::OtpDesk => &self.otp,
         }
@@ -220,7 +202,7 @@ impl Default for ChannelRoutes {
             dispatchers: log(),
             escalation: Vec::new(),
             producer: Vec::new(),
-            subscriptions: BTreeMap::new(),
+            subscriptions: Subscriptions::default(),
             customer: log(),
             otp: Vec::new(),
             unresolved: Vec::new(),

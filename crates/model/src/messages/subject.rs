@@ -7,6 +7,8 @@ use serde::Serialize;
 
 /// Value of `order_id` in a row about a binding. The column is never null, so that unique keys can include it.
 pub const NO_ORDER: &str = "__binding__";
+/// Value of `order_id` in a row about a webhook endpoint.
+pub const ENDPOINT_ORDER: &str = "__endpoint__";
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub enum MessageSubject {

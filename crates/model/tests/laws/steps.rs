@@ -26,7 +26,7 @@ fn step_names_are_equal_everywhere() {
             has_contents: false,
             timestamp: "2030-01-01T08:00:00Z".parse().unwrap(),
         };
-        let message = messages::order_step("shop", body.clone());
+        let message = messages::order_step(vec!["producer:shop".to_owned()], body.clone());
         assert_eq!((message.kind(), message.dedupe_key.as_str()), (step.as_str(), "7"));
         assert_eq!(message.to_stored().read_body(), MessageBody::Step(body));
     }

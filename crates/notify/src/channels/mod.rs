@@ -1,5 +1,5 @@
 //! Delivery of one message over one channel. Addresses come from the configuration, or are the phone number or e-mail
-//! address of the recipient. A URL never comes from a request or a row. Design: docs/design/outbox-and-channels.md.
+//! address of the recipient. Only the URL of a webhook endpoint comes from a row: see [`endpoints`](crate::endpoints). Design: docs/design/outbox-and-channels.md.
 //!
 //! * [`webhook`]: a POST of the message as JSON, signed with Standard Webhooks if a secret is configured.
 //! * `producer`: an event to a producer that subscribes to it, as a signed webhook.
@@ -15,7 +15,7 @@ mod build;
 pub mod email;
 mod lanes;
 pub mod post;
-mod producer;
+pub(crate) mod producer;
 pub mod slack;
 pub mod ticket;
 pub mod ticket_address;
@@ -41,6 +41,7 @@ use foundation::outbound;
 
 pub use self::{build::build_channels, lanes::LanePlace};
 use self::{lanes::LaneOutcome, producer::ProducerClients};
+use crate::endpoints::EndpointId;
 
 /// Delivery method of one channel.
 #[derive(Debug, Clone)]
@@ -83,6 +84,9 @@ pub enum DeliveryError {
     /// The receiver accepts no messages any longer.
     #[error("{0}")]
     Gone(String),
+    /// The receiver was deleted. The message expires, and no person has to act.
+    #[error("{0}")]
+    Withdrawn(String),
 }
 
 /// The configured channels by name.
@@ -134,7 +138,9 @@ impl MessageChannels {
     pub fn enter_lane(&self, name: &str) -> Result<LanePlace, Duration> {
         let place = self.lanes.enter_lane(name);
         if place.is_err() {
-            counter!("dispatchq_messages_parked_total", "channel" => name.to_owned()).increment(1);
+            // The ids of endpoints are not used as labels, because producers create endpoints.
+            let label = if EndpointId::of_channel(name).is_some() { "endpoint" } else { name };
+            counter!("dispatchq_messages_parked_total", "channel" => label.to_owned()).increment(1);
         }
         place
     }
@@ -148,19 +154,29 @@ impl MessageChannels {
     /// if the response contains one.
     pub async fn deliver_message(
         &self,
-        mut place: LanePlace,
+        place: LanePlace,
         name: &str,
         parcel: &OutgoingMessage<'_>,
     ) -> Result<Option<TicketId>, DeliveryError> {
         let delivered = self.send_message(name, parcel).await;
-        match &delivered {
-            Ok(_) | Err(DeliveryError::Refused(_) | DeliveryError::Gone(_)) => {
-                place.record_outcome(LaneOutcome::Answered);
-            }
-            Err(DeliveryError::Again { .. }) => place.record_outcome(LaneOutcome::Failed),
-            Err(DeliveryError::NoSuchChannel(_)) => {}
-        }
+        record_outcome(place, &delivered);
         delivered
+    }
+
+    /// Delivers one event to an endpoint, using its place on the lane.
+    pub(crate) async fn deliver_event(
+        &self,
+        place: LanePlace,
+        endpoint: &producer::ProducerChannel,
+        parcel: &OutgoingMessage<'_>,
+    ) -> Result<Option<TicketId>, DeliveryError> {
+        let delivered = endpoint.deliver(&self.producer_clients(), parcel).await.map(|()| None);
+        record_outcome(place, &delivered);
+        delivered
+    }
+
+    fn producer_clients(&self) -> ProducerClients<'_> {
+        ProducerClients { any: &self.client, public: &self.public_client }
     }
 
     async fn send_message(&self, name: &str, parcel: &OutgoingMessage<'_>) -> Result<Option<TicketId>, DeliveryError> {
@@ -177,10 +193,7 @@ impl MessageChannels {
                 Ok(())
             }
             MessageChannel::Webhook(webhook) => webhook.deliver(&self.client, parcel).await,
-            MessageChannel::Producer(producer) => {
-                let clients = ProducerClients { any: &self.client, public: &self.public_client };
-                producer.deliver(&clients, parcel).await
-            }
+            MessageChannel::Producer(producer) => producer.deliver(&self.producer_clients(), parcel).await,
             MessageChannel::Slack(slack) => slack.deliver(&self.client, &self.render_text(parcel)).await,
             MessageChannel::Email(email) => email.deliver(parcel, &self.render_text(parcel)).await,
             MessageChannel::Voice(voice) => voice.deliver(&self.client, parcel).await,
@@ -189,6 +202,14 @@ impl MessageChannels {
             }
         };
         delivered.map(|()| None)
+    }
+
+    /// Returns the URL of a producer's channel without its path, which may be a secret.
+    pub fn shown_url(&self, name: &str) -> Option<String> {
+        match self.by_name.get(name) {
+            Some(MessageChannel::Producer(channel)) => Some(channel.shown_url()),
+            _ => None,
+        }
     }
 
     /// Returns the web address of a ticket, if the channel has one configured.
@@ -208,6 +229,15 @@ impl MessageChannels {
 
     fn render_text(&self, parcel: &OutgoingMessage<'_>) -> MessageText {
         text::render_message(parcel.content, self.routes.escalate.after)
+    }
+}
+
+/// Records on the lane what a delivery showed about its receiver.
+fn record_outcome(mut place: LanePlace, delivered: &Result<Option<TicketId>, DeliveryError>) {
+    match delivered {
+        Ok(_) | Err(DeliveryError::Refused(_) | DeliveryError::Gone(_)) => place.record_outcome(LaneOutcome::Answered),
+        Err(DeliveryError::Again { .. }) => place.record_outcome(LaneOutcome::Failed),
+        Err(DeliveryError::NoSuchChannel(_) | DeliveryError::Withdrawn(_)) => {}
     }
 }
 

@@ -26,6 +26,11 @@ impl WebhookChannel {
         Ok(Self { url, keys })
     }
 
+    /// Returns the URL without its path, which may be a secret.
+    pub(super) fn shown_url(&self) -> String {
+        self.url.origin().ascii_serialization()
+    }
+
     pub(super) async fn deliver(
         &self,
         client: &reqwest::Client,

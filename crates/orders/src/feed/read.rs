@@ -40,8 +40,8 @@ pub enum FeedScope {
 /// Place in the feed: after this step, or before all steps of a position.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FeedCursor {
-    position: i64,
-    seq: i64,
+    pub(super) position: i64,
+    pub(super) seq: i64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -130,19 +130,25 @@ pub struct FeedPage {
 }
 
 #[derive(Debug, sqlx::FromRow)]
-struct FeedRow {
+pub(super) struct FeedRow {
     position: i64,
-    seq: i64,
-    order_id: String,
-    kind: String,
-    status: String,
-    from_status: Option<String>,
-    reason: String,
-    attempt_no: Option<i32>,
-    driver_id: Option<String>,
-    at: DateTime<Utc>,
-    changed: Option<Vec<String>>,
-    has_details: bool,
+    pub(super) seq: i64,
+    pub(super) order_id: String,
+    pub(super) kind: String,
+    pub(super) status: String,
+    pub(super) from_status: Option<String>,
+    pub(super) reason: String,
+    pub(super) attempt_no: Option<i32>,
+    pub(super) driver_id: Option<String>,
+    pub(super) at: DateTime<Utc>,
+    pub(super) changed: Option<Vec<String>>,
+    pub(super) has_details: bool,
+}
+
+impl FeedRow {
+    pub(super) fn cursor(&self) -> FeedCursor {
+        FeedCursor { position: self.position, seq: self.seq }
+    }
 }
 
 /// Returns at most `limit` steps after `after`, up to the horizon below which no step can be added. Returns `None` if
@@ -163,7 +169,7 @@ pub(super) async fn load_page(
         FeedScope::Producer(owner) => load_rows_of(db, owner, after, horizon, limit).await?,
     };
     let next = match rows.last() {
-        Some(last) if rows.len() >= limit as usize => FeedCursor { position: last.position, seq: last.seq },
+        Some(last) if rows.len() >= limit as usize => last.cursor(),
         _ => FeedCursor { position: horizon, seq: 0 },
     };
     Ok(Some(FeedPage { events: read_events(db, rows).await?, next }))
@@ -186,7 +192,7 @@ async fn read_events(db: &Pool, rows: Vec<FeedRow>) -> Result<Vec<StepEvent>, sq
 }
 
 /// Returns the position below which no row can be added.
-async fn load_horizon(db: &Pool) -> Result<i64, sqlx::Error> {
+pub(super) async fn load_horizon(db: impl PgExecutor<'_>) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar(
         "-- horizon of feed
          SELECT dispatchq_feed_horizon()",
@@ -211,8 +217,8 @@ async fn load_rows(db: &Pool, after: FeedCursor, horizon: i64, limit: u32) -> Re
     .await
 }
 
-async fn load_rows_of(
-    db: &Pool,
+pub(super) async fn load_rows_of(
+    db: impl PgExecutor<'_>,
     owner: &str,
     after: FeedCursor,
     horizon: i64,

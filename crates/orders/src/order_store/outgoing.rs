@@ -2,7 +2,10 @@
 
 use model::{
     decide::Change,
-    messages::{self, ChannelRoutes, Message, MessageAudience, body::StepBody, routes::StepSubscription},
+    messages::{
+        self, ChannelRoutes, Message, MessageAudience, ProducerEvent, body::StepBody,
+        subscriptions::ProducerSubscription,
+    },
     order::{OrderStatus, OrderStep, Snapshot},
 };
 
@@ -25,7 +28,7 @@ impl MessageContext {
         change.messages.iter().any(|message| message.audience == MessageAudience::Dispatchers)
             || routes
                 .subscription_of(change.order.owner.as_deref())
-                .is_some_and(|(_, subscription)| owes_creation(before, subscription))
+                .is_some_and(|subscription| owes_creation(before, &subscription))
     }
 
     pub(crate) async fn load(
@@ -36,7 +39,7 @@ impl MessageContext {
     ) -> Result<Self, sqlx::Error> {
         let dispatchers = load_dispatchers(&mut *db, &change.messages).await?;
         let creation = match routes.subscription_of(change.order.owner.as_deref()) {
-            Some((_, subscription)) if owes_creation(before, subscription) => {
+            Some(subscription) if owes_creation(before, &subscription) => {
                 feed::load_creation(db, &change.order.id).await?
             }
             _ => Vec::new(),
@@ -47,7 +50,7 @@ impl MessageContext {
 
 /// Returns whether this is the first change of an order whose producer subscribes to creations. The creation of an
 /// order created in SQL is sent with its first change. If the API has already sent the creation, it is not sent again.
-fn owes_creation(before: &Snapshot, subscription: &StepSubscription) -> bool {
+fn owes_creation(before: &Snapshot, subscription: &ProducerSubscription) -> bool {
     let is_scheduled = before.order.status == OrderStatus::Scheduled;
     before.order.version == 0
         && (subscription.has_step(OrderStep::Created) || (is_scheduled && subscription.has_step(OrderStep::Scheduled)))
@@ -71,11 +74,14 @@ impl OutgoingMessages {
         let mut told: Vec<Message> =
             change.messages.iter().cloned().chain(change.subscriber_copies(routes)).chain(asked).collect();
         let mut steps = Vec::new();
-        if let Some((producer, subscription)) = routes.subscription_of(change.order.owner.as_deref()) {
+        if let Some(subscription) = routes.subscription_of(change.order.owner.as_deref()) {
             let creation = context.creation.iter().filter(|body| subscription.has_step(body.event)).cloned();
-            told.extend(creation.map(|body| messages::order_step(producer, body)));
+            told.extend(
+                creation
+                    .map(|body| messages::order_step(subscription.channels_for(ProducerEvent::Step(body.event)), body)),
+            );
             let numbers: Vec<i64> = (1..).take(change.events.len()).collect();
-            steps = change.step_messages(producer, subscription, &numbers);
+            steps = change.step_messages(&subscription, &numbers);
         }
         let alerts = told.iter().filter_map(|message| AlertValues::from_message(change, message, routes)).collect();
         let rows = told.iter().flat_map(|m| OutboxValues::from_message(change, m, routes, &context.dispatchers));

@@ -12,6 +12,7 @@ const STAFF: &[AccountRole] =
 const DISPATCHERS: &[AccountRole] = &[AccountRole::Dispatcher, AccountRole::Operator];
 const OPERATORS: &[AccountRole] = &[AccountRole::Operator];
 const SUPPORT: &[AccountRole] = &[AccountRole::Support];
+const PRODUCERS: &[AccountRole] = &[AccountRole::Producer];
 /// Routes for admins only. An admin may use every route.
 const ADMINS: &[AccountRole] = &[];
 
@@ -101,6 +102,20 @@ fn routes() -> Vec<(Method, &'static str, Value, &'static [AccountRole])> {
     for path in ["/api/v1/admin/keys", "/api/v1/admin/users", "/api/v1/admin/sessions"] {
         routes.push((Method::GET, path, Value::Null, ADMINS));
     }
+    let endpoint = "/api/v1/webhook-endpoints/01937c3e-8f00-7000-8000-000000000001";
+    let new = json!({ "url": "https://shop.example.com/", "reason": "a test" });
+    routes.push((Method::GET, "/api/v1/webhook-endpoints", Value::Null, PRODUCERS));
+    routes.push((Method::POST, "/api/v1/webhook-endpoints", new, PRODUCERS));
+    for verb in ["test", "rotate", "pause", "resume", "replay", "deliveries"] {
+        let path: &'static str = format!("{endpoint}/{verb}").leak();
+        let body = if verb == "replay" { json!({ "after": "0-0", "reason": "a test" }) } else { because("a test") };
+        match verb {
+            "deliveries" => routes.push((Method::GET, path, Value::Null, PRODUCERS)),
+            _ => routes.push((Method::POST, path, body, PRODUCERS)),
+        }
+    }
+    let deletion: &'static str = format!("{endpoint}?reason=lost").leak();
+    routes.push((Method::DELETE, deletion, Value::Null, PRODUCERS));
     let session = "/api/v1/admin/sessions/01937c3e-8f00-7000-8000-000000000001?reason=lost";
     routes.push((Method::DELETE, session, Value::Null, ADMINS));
     let key = json!({ "name": "eve", "role": "viewer", "reason": "a test" });
