@@ -230,6 +230,15 @@
     });
   }
 
+  // Copies the text of another element. Browsers offer the clipboard only over https and on this machine.
+  all("[data-copy]").forEach((button) => {
+    button.hidden = !navigator.clipboard;
+    button.addEventListener("click", async () => {
+      await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent);
+      button.textContent = button.dataset.copied;
+    });
+  });
+
   // Prevents sending a form twice.
   document.addEventListener("submit", (event) => {
     const form = event.target;

@@ -178,8 +178,12 @@ const OPERATORS_MENU: [MenuEntry; 7] = [
     ("/audit", tr("common.audit")),
     ("/proof", tr("proof.title")),
 ];
-const ADMINS_MENU: [MenuEntry; 3] =
-    [("/keys", tr("common.keys")), ("/sessions", tr("common.sessions")), ("/users", tr("common.users"))];
+const ADMINS_MENU: [MenuEntry; 4] = [
+    ("/keys", tr("common.keys")),
+    ("/sessions", tr("common.sessions")),
+    ("/users", tr("common.users")),
+    ("/webhooks", tr("webhooks.title")),
+];
 
 /// Data of the frame around every page.
 pub(crate) struct Shell {

@@ -8,7 +8,7 @@ use crate::support::TestApp;
 use accounts::api_keys::AccountRole;
 
 /// Paths below the console's path, for an admin.
-pub(super) const PAGES: [&str; 23] = [
+pub(super) const PAGES: [&str; 24] = [
     "",
     "/desk",
     "/alerts?show=all",
@@ -31,6 +31,7 @@ pub(super) const PAGES: [&str; 23] = [
     "/sessions",
     "/keys?show=all",
     "/users",
+    "/webhooks",
     "/new-order",
 ];
 /// Pages of the orders, area, drivers, bindings and plan of [`lay_out`].

@@ -11,7 +11,7 @@
 //! * [`roles`]: roles that pages admit. [`rows`]: rows, forms and queries that pages share.
 //! * [`changes`]: stream that reports changed rows.
 //! * [`engine`]: queues, workers, dead jobs. [`living_jobs`]: jobs of a queue. [`outbox`]: messages. [`control`]: plans
-//!   and sessions. [`plan`]: one plan. [`keys`]: keys. [`users`]: staff who receive messages. [`bindings`]: bindings.
+//!   and sessions. [`plan`]: one plan. [`keys`]: keys. [`users`]: staff who receive messages. [`webhooks`]: webhook endpoints of producers. [`bindings`]: bindings.
 //!   [`audit`]: audit trail. [`proof`]: proof of the history, with its violations.
 
 mod admission;
@@ -52,6 +52,7 @@ mod scheduled;
 mod scope_form;
 mod sign_in;
 mod users;
+mod webhooks;
 
 use axum::{
     Router,
@@ -142,6 +143,11 @@ pub(crate) fn routes(base: &str) -> Router<App> {
         .route(&at("/users"), get(users::show_page))
         .route(&at("/users/save"), post(users::save_user))
         .route(&at("/users/{id}/{action}"), post(users::change_user))
+        .route(&at("/webhooks"), get(webhooks::show_endpoints))
+        .route(&at("/webhooks/create"), get(webhooks::to_endpoints).post(webhooks::create_endpoint))
+        .route(&at("/webhooks/{id}"), get(webhooks::show_deliveries))
+        .route(&at("/webhooks/{id}/rotate"), get(webhooks::to_endpoints).post(webhooks::rotate_secret))
+        .route(&at("/webhooks/{id}/{action}"), post(webhooks::change_endpoint))
         .route(&at("/keys"), get(keys::show_keys))
         .route(&at("/keys/create"), get(keys::to_keys).post(keys::create_key))
         .route(&at("/keys/{id}/revoke"), post(keys::revoke_key))

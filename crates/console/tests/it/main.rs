@@ -5,8 +5,10 @@
 //!   drivers, areas and queues. `jobs`: contents of queues. `keys`: API keys. `new_order`, `change_order`: orders created and
 //!   changed by hand. `orders`, `plans`, `refunds`, `users`,
 //!   `maps`, `now`: the pages of these names.
-//! * `scope`: pages of a person who may read only some orders. `sign_in`: wrong keys. `oidc`: sign-in at a provider. `language`, `frame`: the texts and the frame of all pages.
-//! * `driver_page`: the page for drivers. `docs_page`: the reference of the API.
+//! * `scope`: pages of a person who may read only some orders. `sign_in`: wrong keys. `oidc`: sign-in at a provider.
+//!   `language`, `frame`: the texts and the frame of all pages.
+//! * `driver_page`: the page for drivers. `docs_page`: the reference of the API. `webhooks`: webhook endpoints of
+//!   producers.
 //! * `refused_actions`: a refused action keeps its page. `stream`: change notifications for pages.
 //! * `cost`: the cost of pages. `page_plans`: rows that pages read from large tables.
 
@@ -41,5 +43,6 @@ mod sign_in;
 mod stage;
 mod stream;
 mod users;
+mod webhooks;
 
 use stage::{ABOUT_ORDERS, ACTIONS, Browser, FOR_STAFF, PAGES, lay_out, place, statements_of};

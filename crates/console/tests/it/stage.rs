@@ -12,7 +12,7 @@ use foundation::outbound;
 use test_support::{Api, LogLines, TestApp, route, secs};
 
 /// Pages for reading, tested empty and with an order ORD-1.
-pub(crate) const PAGES: [&str; 25] = [
+pub(crate) const PAGES: [&str; 26] = [
     "/console",
     "/console/orders",
     "/console/orders?q=CUS-1",
@@ -37,6 +37,7 @@ pub(crate) const PAGES: [&str; 25] = [
     "/console/sessions",
     "/console/keys?show=all",
     "/console/users",
+    "/console/webhooks",
     "/console/new-order",
 ];
 /// Number of pages about orders, and number of pages for all staff. The remaining pages are for operators and admins.
@@ -112,7 +113,7 @@ pub(crate) async fn lay_out(t: &TestApp) {
 }
 
 /// Path and form of every button action.
-pub(crate) const ACTIONS: [(&str, &[(&str, &str)]); 35] = [
+pub(crate) const ACTIONS: [(&str, &[(&str, &str)]); 38] = [
     ("/console/orders/ORD-1/hold", &[("reason", "a test")]),
     ("/console/orders/ORD-1/resume", &[("reason", "a test")]),
     ("/console/orders/ORD-1/assign", &[("driver_id", "D1"), ("reason", "a test")]),
@@ -148,6 +149,9 @@ pub(crate) const ACTIONS: [(&str, &[(&str, &str)]); 35] = [
     ("/console/keys/create", &[("name", "x"), ("role", "admin"), ("reason", "a test")]),
     ("/console/keys/01937c3e-8f00-7000-8000-000000000001/revoke", &[("reason", "a test")]),
     ("/console/keys/01937c3e-8f00-7000-8000-000000000001/scope", &[("reason", "a test")]),
+    ("/console/webhooks/create", &[("url", "https://shop.example.com/"), ("producer", "x"), ("reason", "a test")]),
+    ("/console/webhooks/01937c3e-8f00-7000-8000-000000000001/rotate", &[("reason", "a test")]),
+    ("/console/webhooks/01937c3e-8f00-7000-8000-000000000001/delete", &[("reason", "a test")]),
 ];
 
 /// Returns a page and its statements, without those that set up and reset a pooler's session.
