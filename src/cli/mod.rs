@@ -57,6 +57,7 @@ mod service_manager;
 mod shards;
 mod signals;
 mod user;
+mod webhook;
 mod words;
 mod work;
 mod worker;
@@ -189,6 +190,9 @@ enum ApiCommand {
     /// Manage provider servers and limits of open calls
     #[command(subcommand)]
     Server(server::Command),
+    /// Manage webhook endpoints of producers, and send events again
+    #[command(subcommand, alias = "webhooks")]
+    Webhook(webhook::Command),
     /// List worker processes
     #[command(subcommand)]
     Worker(worker::Command),
@@ -340,6 +344,7 @@ async fn run_command(command: ApiCommand, api: &ApiClient) -> anyhow::Result<Exi
         ApiCommand::Partner(command) => command.run(api).await,
         ApiCommand::Binding(command) => command.run(api).await,
         ApiCommand::Server(command) => command.run(api).await,
+        ApiCommand::Webhook(command) => command.run(api).await,
         ApiCommand::Queue(command) => command.run(api).await,
         ApiCommand::Job(command) => command.run(api).await,
         ApiCommand::Dead(command) => command.run(api).await,

@@ -416,6 +416,9 @@ impl ApiClient {
     fn read_answer(&self, answer: &LocalAnswer) -> Result<Value, CallError> {
         let status = answer.status;
         let body: Option<Value> = serde_json::from_slice(&answer.body).ok();
+        if status == StatusCode::NO_CONTENT {
+            return Ok(Value::Null);
+        }
         if status.is_success() {
             return body.ok_or_else(|| self.foreign_answer());
         }

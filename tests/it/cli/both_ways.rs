@@ -16,7 +16,7 @@ const AREAS: &str = r#"{"type": "FeatureCollection", "features": [{"type": "Feat
     "coordinates": [[[%0, 1], [%5, 1], [%5, 5], [%0, 5], [%0, 1]]]}}]}"#;
 
 /// Commands in the order in which they run. `_` is a space within an argument.
-const COMMANDS: [&str; 142] = [
+const COMMANDS: [&str; 151] = [
     "driver import drivers-%.jsonl --reason a_test",
     "driver import wrong.jsonl",
     "driver set D-% --skills wheelchair,van --name Ana --reason a_test",
@@ -140,6 +140,15 @@ const COMMANDS: [&str; 142] = [
     "server list --json",
     "server limit 60 --reason a_test",
     "server limit --json",
+    "webhook create https://shop.example.com/% --producer shop-% --events order.created --reason a_test",
+    "webhook create https://shop.example.com/% --producer shop-% --reason a_test --json",
+    "webhook create http://169.254.169.254/x --producer shop-% --reason a_test",
+    "webhook list --producer shop-%",
+    "webhook list --json",
+    "webhook pause 01937c3e-8f00-7000-8000-000000000001 --reason a_test",
+    "webhook rotate nonsense --reason a_test",
+    "webhook replay 01937c3e-8f00-7000-8000-000000000001 --after x --reason a_test",
+    "webhook delete 01937c3e-8f00-7000-8000-000000000001 --reason a_test --yes",
     "binding create B-% --server S% --account ACC",
     "binding create B-% --server S% --account ACC --json",
     "binding create B-9 --server S9 --account ACC",
@@ -196,6 +205,7 @@ fn without_differences(text: &str, own: Option<char>) -> String {
         (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "TIME"),
         (r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "UUID"),
         (r"dq_[0-9a-f]{64}", "KEY"),
+        (r"whsec_[A-Za-z0-9+/=]+", "SECRET"),
         (r"(cli:\w+|admin:admin)", "PERSON"),
         (r#""\w+_ms": \d+"#, "MS"),
         (r"in \d+ s", "in N s"),
@@ -208,7 +218,8 @@ fn without_differences(text: &str, own: Option<char>) -> String {
         text = Regex::new(pattern).unwrap().replace_all(&text, stands_for).into_owned();
     }
     let Some(way) = own else { return text };
-    let own = Regex::new(&format!(r"(RIDE-|JSON-|NOPE-|D-|anna-|key-|json-|drive-|A-|B-|S){way}")).unwrap();
+    let own = Regex::new(&format!(r"(RIDE-|JSON-|NOPE-|D-|anna-|key-|json-|drive-|A-|B-|S|shop-|example.com/){way}"))
+        .unwrap();
     own.replace_all(&text, "${1}N").into_owned()
 }
 
