@@ -30,7 +30,7 @@ use self::{
 use super::{
     auth::ApiCaller,
     bindings::{next_cursor, page_size},
-    body::{JsonBody, ReasonQuery},
+    body::JsonBody,
     error::ApiError,
     openapi::CallErrors,
     orders::bounded_parameter,
@@ -150,17 +150,26 @@ async fn create_webhook_endpoint(
     Ok((StatusCode::CREATED, [(CACHE_CONTROL, "no-store")], Json(made.into())))
 }
 
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct DeletionQuery {
+    /// Reason, kept in the audit record. Required for staff.
+    #[param(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$", example = "the shop was closed")]
+    reason: Option<String>,
+}
+
 /// Deletes a webhook endpoint.
 ///
 /// No delivery starts after the answer. Messages that wait for the endpoint expire.
-#[utoipa::path(delete, path = "/{id}", tag = "webhook-endpoints", params(EndpointPath, ReasonQuery),
+#[utoipa::path(delete, path = "/{id}", tag = "webhook-endpoints", params(EndpointPath, DeletionQuery),
     extensions(("x-roles" = json!(OWNERS))),
     responses((status = 204, description = "success"), CallErrors))]
 async fn delete_webhook_endpoint(
     State(app): State<App>,
     caller: ApiCaller,
     EndpointPath(id): EndpointPath,
-    wanted: Result<Query<ReasonQuery>, QueryRejection>,
+    wanted: Result<Query<DeletionQuery>, QueryRejection>,
 ) -> Result<StatusCode, ApiError> {
     caller.require_role(&OWNERS)?;
     let reason = requests::check_reason_parameter(&caller, wanted?.0.reason)?;

@@ -28,7 +28,7 @@ const ROLES: [AccountRole; 7] = [
 const VERBS: &str = "accept acknowledge add advise answer assign await cancel change check clean complete create decline delete \
                      disable discard drain enable end erase explain export find get hold import leave list patch pause perform pick plan preview read \
                      receive reconcile record redispatch release remove repeat replay requeue reschedule reset resume return revoke rotate run save serve \
-                     set show start stop submit take";
+                     set show start stop submit take test";
 
 /// One operation of the document.
 struct ApiOperation<'a> {

@@ -248,7 +248,7 @@ async fn staff_must_give_a_reason() {
     ] {
         let refused = stage.api.post(&path, &stage.admin, body).await;
         assert_eq!(refused.error(), (422, "INVALID"), "{path}");
-        assert_eq!(refused.body["errors"][0]["pointer"], "/reason", "{path}: {refused:?}");
+        assert_eq!(refused.body["errors"][0]["pointer"], "#/reason", "{path}: {refused:?}");
     }
     let deletion = format!("{ENDPOINTS}/{id}");
     let refused = stage.api.send(Method::DELETE, &deletion, &stage.admin, "", "").await;
