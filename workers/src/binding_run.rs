@@ -4,7 +4,7 @@
 //! returns the job that must exist. A job that is not due is snoozed. A call needs slots; without them the job is
 //! parked, at no cost, until it gets them.
 
-use std::time::Duration;
+use std::{ops::ControlFlow, time::Duration};
 
 use jobs::BindingId;
 use metrics::histogram;
@@ -263,8 +263,8 @@ impl BindingRun<'_> {
             call::attempt_call(bindings, loaded, server, otp, (&self.delivery.id, &grant), decide).await
         });
         let made = match Box::pin(with_slots).await {
-            Err(outcome) => return Ok(Looked::Finished(outcome)),
-            Ok(attempt) => match attempt? {
+            ControlFlow::Break(outcome) => return Ok(Looked::Finished(outcome)),
+            ControlFlow::Continue(attempt) => match attempt? {
                 CallAttempt::Made(made) => made,
                 CallAttempt::Conflict | CallAttempt::Overtaken => return Ok(Looked::Again),
             },

@@ -33,7 +33,7 @@ pub async fn perform_cancel_booking(partners: Partners, job: CancelBooking) -> O
     }
     let (partners, job) = (&partners, &job);
     step::run_step(&partners.orders, &job.order, &job.id(), |s| async move {
-        Step::Finish(cancel_at_partner(partners, job, &SeenOrder::new(s)).await)
+        Ok(Step::Finish(cancel_at_partner(partners, job, &SeenOrder::new(s)).await))
     })
     .await
 }

@@ -11,7 +11,6 @@ use model::{
     partner::{answer::CallError, decide},
 };
 
-use foundation::db;
 use orders::{
     details::load_contents,
     seen::SeenOrder,
@@ -34,54 +33,44 @@ pub async fn perform_details(partners: Partners, job: SendDetails) -> Outcome {
     }
     let (partners, job) = (&partners, &job);
     step::run_step(&partners.orders, &job.order, &job.id(), |s| async move {
-        Step::Finish(send_details(partners, job, &SeenOrder::new(s)).await)
+        send_details(partners, job, &SeenOrder::new(s)).await.map(Step::Finish)
     })
     .await
 }
 
-async fn send_details(partners: &Partners, job: &SendDetails, seen: &SeenOrder) -> Outcome {
+async fn send_details(partners: &Partners, job: &SendDetails, seen: &SeenOrder) -> Result<Outcome, sqlx::Error> {
     let s = seen.snapshot();
     let attempt_no = job.attempt.cast_signed();
     let booking = s.booking_of_attempt(attempt_no).filter(|b| b.state == BookingState::Booked);
-    let Some((booking, due)) = booking.and_then(|b| Some((b, b.next_try_at?))) else { return Outcome::done() };
+    let Some((booking, due)) = booking.and_then(|b| Some((b, b.next_try_at?))) else { return Ok(Outcome::done()) };
     let Some(partner) = partners.registry.get(&booking.partner) else {
-        return failure::snooze_unconfigured(&booking.partner);
+        return Ok(failure::snooze_unconfigured(&booking.partner));
+    };
+    let record_sent = || async {
+        step::record_answer(&partners.orders, seen.id(), seen.basis(), &job.id(), |s| {
+            decide::details_sent(s, attempt_no, due)
+        })
+        .await
     };
     // After the pickup the driver needs nothing more.
     let is_wanted = partner.config.details && contents::check_changeable(&s.order).is_ok();
-    let Some(id) = booking.booking_id.as_deref().filter(|_| is_wanted) else {
-        return step::record_answer(&partners.orders, seen.id(), seen.basis(), &job.id(), |s| {
-            decide::details_sent(s, attempt_no, due)
-        })
-        .await;
-    };
-    let stored = match load_contents(&partners.core.db, &s.order).await {
-        Ok(stored) => stored,
-        Err(error) => return db::database_failed(&*partners.core.rng, &error),
-    };
+    let Some(id) = booking.booking_id.as_deref().filter(|_| is_wanted) else { return Ok(record_sent().await) };
+    let stored = load_contents(&partners.core.db, &s.order).await?;
     let is_unchanged = stored.version == 0;
     let details = BookingDetails::new(stored.contents, booking.job_id.is_some());
     if is_unchanged && details.contact.is_none() {
-        return step::record_answer(&partners.orders, seen.id(), seen.basis(), &job.id(), |s| {
-            decide::details_sent(s, attempt_no, due)
-        })
-        .await;
+        return Ok(record_sent().await);
     }
     let called = partner
         .call_throttled(&partners.core.store, &*partners.core.rng, PartnerCall::Details, |client| async move {
             client.send_details(id, &details).await
         })
         .await;
-    match called {
+    Ok(match called {
         CallOutcome::RateLimited { retry_in } => Outcome::Snooze { delay: retry_in },
-        CallOutcome::Answered(()) => {
-            step::record_answer(&partners.orders, seen.id(), seen.basis(), &job.id(), |s| {
-                decide::details_sent(s, attempt_no, due)
-            })
-            .await
-        }
+        CallOutcome::Answered(()) => record_sent().await,
         CallOutcome::Failed(error) => record_failure(partners, partner, seen, job, (booking, due), error).await,
-    }
+    })
 }
 
 async fn record_failure(

@@ -25,17 +25,13 @@ pub async fn perform_dispatch(partners: Partners, job: DispatchOrder) -> Outcome
             return start::start_or_delay(&partners.orders, s).await;
         }
         if s.order.partner.is_some() {
-            return Step::Finish(book::perform_booking(partners, job, s).await);
+            return Ok(Step::Finish(book::perform_booking(partners, job, s).await));
         }
-        match waiting_orders::wait_on(&partners.orders, &s).await {
-            Ok(Some(delay)) => return Step::Finish(Outcome::Snooze { delay }),
-            Ok(None) => {}
-            Err(outcome) => return Step::Finish(outcome),
+        if let Some(delay) = waiting_orders::wait_on(&partners.orders, &s).await? {
+            return Ok(Step::Finish(Outcome::Snooze { delay }));
         }
-        match candidates::rank_for_order(&partners.orders, &s).await {
-            Ok((ranked, policy)) => Step::Write(Box::new((decide::start_attempt(&s, ranked, &policy), s))),
-            Err(outcome) => Step::Finish(outcome),
-        }
+        let (ranked, policy) = candidates::rank_for_order(&partners.orders, &s).await?;
+        Ok(Step::write(decide::start_attempt(&s, ranked, &policy), s))
     })
     .await
 }

@@ -37,7 +37,7 @@ pub async fn perform_poll(partners: Partners, job: PollPartner) -> Outcome {
     }
     let (partners, job) = (&partners, &job);
     step::run_step(&partners.orders, &job.order, &job.id(), |s| async move {
-        Step::Finish(ask_partner(partners, job, &SeenOrder::new(s)).await)
+        Ok(Step::Finish(ask_partner(partners, job, &SeenOrder::new(s)).await))
     })
     .await
 }

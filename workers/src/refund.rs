@@ -13,10 +13,7 @@ use std::time::Duration;
 use jobs::{OrderId, RefundOrder};
 use model::{decide::money, order::Snapshot};
 
-use foundation::{
-    core::Core,
-    db::{self, Pool},
-};
+use foundation::db::Pool;
 use orders::{
     capability::Orders,
     payments::{PaymentService, RefundAnswer, RefundCallError, RefundRequest, RefundStatus},
@@ -47,44 +44,47 @@ struct RefundToAsk {
 
 pub async fn perform_refund(orders: Orders, job: RefundOrder) -> Outcome {
     let (orders, job) = (&orders, &job);
-    step::run_step(orders, &job.order, &job.id(), |s| async move { Step::Finish(ask_and_learn(orders, job, &s).await) })
-        .await
+    let ask = |s| async move { ask_and_learn(orders, job, &s).await.map(Step::Finish) };
+    step::run_step(orders, &job.order, &job.id(), ask).await
 }
 
-async fn ask_and_learn(orders: &Orders, job: &RefundOrder, s: &Snapshot) -> Outcome {
+async fn ask_and_learn(orders: &Orders, job: &RefundOrder, s: &Snapshot) -> Result<Outcome, sqlx::Error> {
     let order = &s.order.id;
     let Some(payments) = &orders.payments else {
         tracing::error!(
             order.id = %order,
             "A refund waits for a payment service that is not configured; set [payments] url."
         );
-        return Outcome::Snooze { delay: NOT_CONFIGURED_PAUSE };
+        return Ok(Outcome::Snooze { delay: NOT_CONFIGURED_PAUSE });
     };
-    let row = match load_refund(&orders.core.db, order).await {
-        Ok(Some(row)) => row,
-        Ok(None) => return Outcome::done(),
-        Err(error) => return db::database_failed(&*orders.core.rng, &error),
-    };
+    let Some(row) = load_refund(&orders.core.db, order).await? else { return Ok(Outcome::done()) };
     let request = RefundRequest { order, amount_minor: row.amount_minor, currency: &row.currency };
     match payments.ask_for_refund(request).await {
         Ok(answer) => take_answer(orders, payments, job, &answer).await,
         Err(error @ RefundCallError::Refused(_)) => {
             let why = error.to_string();
-            step::record_answer(orders, order, Basis::Fresh, &job.id(), |s| money::refuse_refund(s, &why, None)).await
+            let refuse = |s: &Snapshot| money::refuse_refund(s, &why, None);
+            Ok(step::record_answer(orders, order, Basis::Fresh, &job.id(), refuse).await)
         }
         Err(RefundCallError::Transient(error)) => {
             let pause = BACKOFF.backoff(row.tries.unsigned_abs().saturating_add(1), orders.core.rng.next_unit());
             tracing::warn!(order.id = %order, tries = row.tries, error, "Cannot request a refund yet; the job retries.");
-            snooze_after(&orders.core, record_failure(&orders.core.db, order, &error, pause).await, pause)
+            record_failure(&orders.core.db, order, &error, pause).await?;
+            Ok(Outcome::Snooze { delay: pause })
         }
     }
 }
 
-async fn take_answer(orders: &Orders, payments: &PaymentService, job: &RefundOrder, answer: &RefundAnswer) -> Outcome {
-    match answer.status {
+async fn take_answer(
+    orders: &Orders,
+    payments: &PaymentService,
+    job: &RefundOrder,
+    answer: &RefundAnswer,
+) -> Result<Outcome, sqlx::Error> {
+    Ok(match answer.status {
         RefundStatus::Pending => {
-            let noted = record_accepted(&orders.core.db, &job.order, &answer.refund_id, payments.ask_again).await;
-            snooze_after(&orders.core, noted, payments.ask_again)
+            record_accepted(&orders.core.db, &job.order, &answer.refund_id, payments.ask_again).await?;
+            Outcome::Snooze { delay: payments.ask_again }
         }
         RefundStatus::Refunded => {
             let refund_id = &answer.refund_id;
@@ -99,14 +99,7 @@ async fn take_answer(orders: &Orders, payments: &PaymentService, job: &RefundOrd
             })
             .await
         }
-    }
-}
-
-fn snooze_after(core: &Core, written: Result<(), sqlx::Error>, delay: Duration) -> Outcome {
-    match written {
-        Ok(()) => Outcome::Snooze { delay },
-        Err(error) => db::database_failed(&*core.rng, &error),
-    }
+    })
 }
 
 async fn load_refund(db: &Pool, order: &OrderId) -> Result<Option<RefundToAsk>, sqlx::Error> {

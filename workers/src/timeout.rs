@@ -19,12 +19,10 @@ pub async fn perform_timeout(partners: Partners, job: ExpireAttempt) -> Outcome 
     let (partners, job) = (&partners, &job);
     step::run_step(&partners.orders, &job.order, &job.id(), |s| async move {
         if s.order.partner.is_some() {
-            return partner::timeout::decide_partner_timeout(partners, job, s).await;
+            return Ok(partner::timeout::decide_partner_timeout(partners, job, s).await);
         }
-        match candidates::rank_for_order(&partners.orders, &s).await {
-            Ok((ranked, policy)) => Step::Write(Box::new((decide::time_out_attempt(&s, ranked, &policy), s))),
-            Err(outcome) => Step::Finish(outcome),
-        }
+        let (ranked, policy) = candidates::rank_for_order(&partners.orders, &s).await?;
+        Ok(Step::write(decide::time_out_attempt(&s, ranked, &policy), s))
     })
     .await
 }

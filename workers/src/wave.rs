@@ -19,10 +19,8 @@ use queue::{Job, Outcome};
 pub async fn perform_wave(orders: Orders, job: StartWave) -> Outcome {
     let orders = &orders;
     step::run_step(orders, &job.order, &job.id(), |s| async move {
-        match candidates::rank_for_next_wave(orders, &s).await {
-            Ok((ranked, policy)) => Step::Write(Box::new((decide::start_wave(&s, ranked, &policy), s))),
-            Err(outcome) => Step::Finish(outcome),
-        }
+        let (ranked, policy) = candidates::rank_for_next_wave(orders, &s).await?;
+        Ok(Step::write(decide::start_wave(&s, ranked, &policy), s))
     })
     .await
 }

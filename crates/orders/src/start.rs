@@ -10,7 +10,6 @@ use areas::admission::{
     place::{self, PlaceSeeker, StartPlace, WaitingPlace},
     waiting,
 };
-use foundation::db;
 use model::{
     admission::decide::{AdmissionCaller, AdmissionRefusal},
     decide::{change::AreaRoom, schedule},
@@ -26,13 +25,13 @@ use crate::{
 };
 
 /// Starts dispatch of a scheduled order if its area has room, or delays the start.
-pub async fn start_or_delay(orders: &Orders, s: Snapshot) -> Step {
+pub async fn start_or_delay(orders: &Orders, s: Snapshot) -> Result<Step, sqlx::Error> {
     if !schedule::is_start_due(&s) {
-        return Step::Write(Box::new((schedule::await_start(&s), s)));
+        return Ok(Step::write(schedule::await_start(&s), s));
     }
     match place::take_place_at_start(&orders.areas, seeker_of(&s.order), schedule::is_first_start(&s)).await {
         StartPlace::Taken(place) => start_dispatch(orders, s, place).await,
-        StartPlace::Refused(why) => delay(orders, s, why),
+        StartPlace::Refused(why) => Ok(delay(orders, s, why)),
     }
 }
 
@@ -50,19 +49,19 @@ pub(crate) fn seeker_of(order: &Order) -> PlaceSeeker<'_> {
     }
 }
 
-async fn start_dispatch(orders: &Orders, s: Snapshot, place: WaitingPlace) -> Step {
+async fn start_dispatch(orders: &Orders, s: Snapshot, place: WaitingPlace) -> Result<Step, sqlx::Error> {
     let verdict = place.verdict.map(|verdict| verdict.as_str().to_owned());
     let mut change = schedule::start_dispatch(&s, verdict);
     let (Some(area), Some(limit)) = (&place.area, place.limit) else {
         place::record_taken(&orders.areas, seeker_of(&s.order), &place);
-        return Step::Write(Box::new((change, s)));
+        return Ok(Step::write(change, s));
     };
     change.room = Some(AreaRoom { area: area.clone(), limit });
     let basis = Basis::Seen(Box::new(SeenOrder::new(s.clone())));
     match orders.change(&s.order.id, basis, decided(change)).await {
         Ok(changed) if changed.is_written() => {
             place::record_taken(&orders.areas, seeker_of(&s.order), &place);
-            Step::Finish(changed.into_outcome(orders).await)
+            Ok(Step::Finish(changed.into_outcome(orders).await))
         }
         Err(ChangeError::NoRoom) => {
             waiting::remove_order(&orders.core, area, &s.order.service_type, &s.order.id, None).await;
@@ -70,14 +69,14 @@ async fn start_dispatch(orders: &Orders, s: Snapshot, place: WaitingPlace) -> St
                 let full = AdmissionRefusal::Full;
                 place::record_refused_start(&orders.areas, seeker_of(&s.order), area, full, None);
             }
-            delay(orders, s, AdmissionRefusal::Full)
+            Ok(delay(orders, s, AdmissionRefusal::Full))
         }
         // Another change was written first. The row decides again.
         Ok(_) | Err(ChangeError::NotFound | ChangeError::Busy) => {
-            Step::Finish(Outcome::Snooze { delay: Duration::ZERO })
+            Ok(Step::Finish(Outcome::Snooze { delay: Duration::ZERO }))
         }
-        Err(ChangeError::Refused(refusal)) => Step::Finish(Outcome::Retry(refusal.to_string())),
-        Err(ChangeError::Database(error)) => Step::Finish(db::database_failed(&*orders.core.rng, &error)),
+        Err(ChangeError::Refused(refusal)) => Ok(Step::Finish(Outcome::Retry(refusal.to_string()))),
+        Err(ChangeError::Database(error)) => Err(error),
     }
 }
 
@@ -88,5 +87,5 @@ fn delay(orders: &Orders, s: Snapshot, why: AdmissionRefusal) -> Step {
         AdmissionRefusal::Forced => "the area is set to busy",
         AdmissionRefusal::Full => "the area is full",
     };
-    Step::Write(Box::new((schedule::delay_start(&s, why, pause), s)))
+    Step::write(schedule::delay_start(&s, why, pause), s)
 }

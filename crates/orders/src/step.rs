@@ -34,12 +34,20 @@ use queue::{JobId, Outcome, retry::add_jitter};
 const MAX_CONFLICTS: usize = 5;
 const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
 
+/// Decision of a step.
 #[derive(Debug)]
 pub enum Step {
     /// Writes this change, which was decided on this order.
     Write(Box<(Change, Snapshot)>),
     /// Ends the job with this outcome and writes nothing.
     Finish(Outcome),
+}
+
+impl Step {
+    /// Returns the decision to write this change, which was decided on this order.
+    pub fn write(change: Change, before: Snapshot) -> Self {
+        Self::Write(Box::new((change, before)))
+    }
 }
 
 /// Runs a step whose decision needs only the order. Returns database errors to the caller.
@@ -50,13 +58,14 @@ pub async fn decide_sync(
     decide: impl Fn(&Snapshot) -> Change,
 ) -> Result<Outcome, sqlx::Error> {
     let decide = &decide;
-    run_until_written(orders, order, job, |s| async move { Step::Write(Box::new((decide(&s), s))) }).await
+    run_until_written(orders, order, job, |s| async move { Ok(Step::write(decide(&s), s)) }).await
 }
 
-/// Runs a step. `decide` is called with the order if the job is required and due.
+/// Runs a step. `decide` is called with the order if the job is required and due. A database error of `decide` ends the
+/// step like one of its write.
 pub async fn run_step<F>(orders: &Orders, order: &OrderId, job: &JobId, decide: impl Fn(Snapshot) -> F) -> Outcome
 where
-    F: Future<Output = Step>,
+    F: Future<Output = Result<Step, sqlx::Error>>,
 {
     outcome_of(&orders.core, run_until_written(orders, order, job, decide).await)
 }
@@ -73,7 +82,7 @@ async fn run_until_written<F>(
     decide: impl Fn(Snapshot) -> F,
 ) -> Result<Outcome, sqlx::Error>
 where
-    F: Future<Output = Step>,
+    F: Future<Output = Result<Step, sqlx::Error>>,
 {
     let mut found = find_kept_if_due(orders, order, job).await?;
     // The row that another change left.
@@ -89,11 +98,7 @@ where
         let (assumed, s) = (seen.assumed, seen.into_snapshot());
         let version = s.order.version;
         // An order whose lifetime is over ends, whatever the job was to do.
-        let step = if s.order.is_past_lifetime(s.now) {
-            Step::Write(Box::new((end_lifetime(&s), s)))
-        } else {
-            decide(s).await
-        };
+        let step = if s.order.is_past_lifetime(s.now) { Step::write(end_lifetime(&s), s) } else { decide(s).await? };
         let (change, s) = match step {
             Step::Write(decided) => *decided,
             // Only a write is checked against the row, so the row is read before a job ends without one.
@@ -191,7 +196,8 @@ pub async fn record_answer(
     }
 }
 
-fn outcome_of_failure(core: &Core, order: &OrderId, job: &JobId, error: ChangeError) -> Outcome {
+/// Returns the outcome of a job whose change failed.
+pub fn outcome_of_failure(core: &Core, order: &OrderId, job: &JobId, error: ChangeError) -> Outcome {
     match error {
         ChangeError::NotFound => Outcome::done(),
         ChangeError::Refused(refusal) => Outcome::Retry(refusal.to_string()),

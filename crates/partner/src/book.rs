@@ -5,7 +5,7 @@
 //! required until the response is stored. The partner is chosen when the booking is stored and does not change
 //! afterwards. An attempt never starts at a partner whose breaker is open.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, ops::ControlFlow, time::Duration};
 
 use jobs::DispatchOrder;
 use metrics::counter;
@@ -33,7 +33,7 @@ use areas::admission::check;
 use foundation::{crash, db};
 use model::partner::{backoff, decide};
 use orders::{
-    change::{ChangeError, decided},
+    change::decided,
     details, retrieval_log,
     seen::{Basis, SeenOrder},
     step,
@@ -46,10 +46,9 @@ const CANCEL_PAUSE: Duration = Duration::from_millis(500);
 const LATE_CANCEL_PAUSE: Duration = Duration::from_secs(5);
 
 pub async fn perform_booking(partners: &Partners, job: &DispatchOrder, s: Snapshot) -> Outcome {
-    let attempt_no = job.attempt.cast_signed();
-    let (seen, booking) = match write_intent(partners, SeenOrder::new(s), attempt_no).await {
-        Ok(intent) => intent,
-        Err(outcome) => return outcome,
+    let (seen, booking) = match write_intent(partners, SeenOrder::new(s), job).await {
+        ControlFlow::Continue(intent) => intent,
+        ControlFlow::Break(outcome) => return outcome,
     };
     let Some(partner) = partners.registry.get(&booking.partner) else {
         return failure::snooze_unconfigured(&booking.partner);
@@ -120,23 +119,27 @@ async fn load_places(partners: &Partners, order: &Order, attempt_no: i32) -> Res
     Ok(sent.and_then(|places| serde_json::from_value(places).ok()).unwrap_or_else(|| contents.into()))
 }
 
-/// Chooses the partner of the next attempt. Returns the outcome of the job if none can be chosen.
-async fn choose_partner(partners: &Partners, s: &Snapshot, listed: &[ListedPartner]) -> Result<PartnerChoice, Outcome> {
+/// Chooses the partner of the next attempt. Breaks with the outcome of the job if none can be chosen.
+async fn choose_partner(
+    partners: &Partners,
+    s: &Snapshot,
+    listed: &[ListedPartner],
+) -> ControlFlow<Outcome, PartnerChoice> {
     let mut left_alone = BTreeMap::<PartnerName, Duration>::new();
     loop {
         let Some(choice) = choice::choose_partner(listed, s, |name| !left_alone.contains_key(name)) else {
             let least = left_alone.into_values().min().unwrap_or(CANCEL_PAUSE);
-            return Err(failure::snooze_while_open(&partners.core, least));
+            return ControlFlow::Break(failure::snooze_while_open(&partners.core, least));
         };
         let Some(partner) = partners.registry.get(&choice.partner) else {
-            return Err(failure::snooze_unconfigured(&choice.partner));
+            return ControlFlow::Break(failure::snooze_unconfigured(&choice.partner));
         };
         let open_for = match listed {
             [_] => partner.known_open_for(),
             _ => partner.closed_to_attempts_for(&partners.core.store).await,
         };
         if open_for.is_zero() {
-            return Ok(choice);
+            return ControlFlow::Continue(choice);
         }
         left_alone.insert(choice.partner, open_for);
     }
@@ -162,35 +165,39 @@ fn pause_for_cancel(partners: &Partners, s: &Snapshot, has_choice: bool) -> Opti
     })
 }
 
-/// Returns the booking of this attempt. Stores it first if it does not exist.
-async fn write_intent(partners: &Partners, seen: SeenOrder, attempt_no: i32) -> Result<(SeenOrder, Booking), Outcome> {
+/// Returns the booking of this attempt. Stores it first if it does not exist. Breaks with the outcome of the job if the
+/// booking cannot be stored now.
+async fn write_intent(
+    partners: &Partners,
+    seen: SeenOrder,
+    job: &DispatchOrder,
+) -> ControlFlow<Outcome, (SeenOrder, Booking)> {
+    let attempt_no = job.attempt.cast_signed();
     let s = seen.snapshot();
     if let Some(booking) = s.booking_of_attempt(attempt_no).cloned() {
-        return Ok((seen, booking));
+        return ControlFlow::Continue((seen, booking));
     }
     let listed = partners.config.partners_of_order(&s.order);
     if let Some(pause) = pause_for_cancel(partners, s, listed.len() > 1) {
-        return Err(pause);
+        return ControlFlow::Break(pause);
     }
     let choice = choose_partner(partners, s, &listed).await?;
     crash::reach_point("intent", "decided");
     let intent = decided(decide::start_attempt(s, &choice));
-    match partners.orders.change(seen.id(), Basis::Seen(Box::new(seen.clone())), intent).await {
-        Ok(changed) if changed.is_written() => {
-            let after = changed.publish(&partners.orders).await;
-            crash::reach_point("intent", "written");
-            let labels = [("partner", choice.partner.to_string()), ("reason", choice.reason.as_str().to_owned())];
-            counter!("dispatchq_partner_choices_total", &labels).increment(1);
-            let booking = after.booking_of_attempt(attempt_no).cloned();
-            booking
-                .map(|b| (seen.changed_to(after), b))
-                .ok_or_else(|| Outcome::Retry("the booking was not written".to_owned()))
-        }
+    let changed = match partners.orders.change(seen.id(), Basis::Seen(Box::new(seen.clone())), intent).await {
+        Ok(changed) if changed.is_written() => changed,
         // Another change was written first; try again.
-        Ok(_) | Err(ChangeError::NotFound | ChangeError::Busy | ChangeError::NoRoom) => {
-            Err(Outcome::Snooze { delay: Duration::ZERO })
+        Ok(_) => return ControlFlow::Break(Outcome::Snooze { delay: Duration::ZERO }),
+        Err(error) => {
+            return ControlFlow::Break(step::outcome_of_failure(&partners.core, seen.id(), &job.id(), error));
         }
-        Err(ChangeError::Refused(refusal)) => Err(Outcome::Retry(refusal.to_string())),
-        Err(ChangeError::Database(e)) => Err(db::database_failed(&*partners.core.rng, &e)),
+    };
+    let after = changed.publish(&partners.orders).await;
+    crash::reach_point("intent", "written");
+    let labels = [("partner", choice.partner.to_string()), ("reason", choice.reason.as_str().to_owned())];
+    counter!("dispatchq_partner_choices_total", &labels).increment(1);
+    match after.booking_of_attempt(attempt_no).cloned() {
+        Some(booking) => ControlFlow::Continue((seen.changed_to(after), booking)),
+        None => ControlFlow::Break(Outcome::Retry("the booking was not written".to_owned())),
     }
 }

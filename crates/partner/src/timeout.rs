@@ -29,7 +29,7 @@ pub async fn decide_partner_timeout(partners: &Partners, job: &ExpireAttempt, s:
     let policy = check::policy_for_pause(&partners.orders.areas, &s.order).await;
     let rules = partner_rules(&policy, partner);
     let Some((booking, booking_id)) = s.live_booking().and_then(|b| Some((b, b.booking_id.as_deref()?))) else {
-        return Step::Write(Box::new((decide::attempt_timed_out(s, rules), seen.into_snapshot())));
+        return Step::write(decide::attempt_timed_out(s, rules), seen.into_snapshot());
     };
     let called = partner
         .call_throttled(&partners.core.store, &*partners.core.rng, PartnerCall::JobStatus, |client| async move {
@@ -46,7 +46,7 @@ pub async fn decide_partner_timeout(partners: &Partners, job: &ExpireAttempt, s:
             return Step::Finish(recorded);
         }
         CallOutcome::Failed(CallError::NotFound) => {
-            return Step::Write(Box::new((decide::attempt_timed_out(s, rules), seen.into_snapshot())));
+            return Step::write(decide::attempt_timed_out(s, rules), seen.into_snapshot());
         }
         CallOutcome::Failed(error) => failure::retry_pause(partners, partner, &job.order, &error, 1).await,
         CallOutcome::RateLimited { retry_in } => retry_in,

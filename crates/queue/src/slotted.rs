@@ -1,6 +1,9 @@
 //! Running a job with slots that one job hands over to the next.
 
-use std::time::{Duration, Instant};
+use std::{
+    ops::ControlFlow,
+    time::{Duration, Instant},
+};
 
 use tracing::warn;
 
@@ -16,8 +19,8 @@ use crate::{
 const UNREACHABLE_DELAY: Duration = Duration::from_secs(1);
 const JITTER: f64 = 0.3;
 
-/// Runs `work` with the slots that the job needs. If the slots are not available, returns the outcome with which this
-/// run must end: the job waits in line until it has them.
+/// Runs `work` with the slots that the job needs. If the slots are not available, breaks with the outcome with which
+/// this run must end: the job waits in line until it has them.
 ///
 /// Slots that came with the delivery are used if they match `need`. Otherwise they are exchanged for those of `need`.
 ///
@@ -36,7 +39,7 @@ pub async fn run_with_slots<F, Fut>(
     delivery: &Delivery,
     need: &SlotNeed,
     work: F,
-) -> Result<Fut::Output, Outcome>
+) -> ControlFlow<Outcome, Fut::Output>
 where
     F: FnOnce(SlotGrant) -> Fut,
     Fut: Future,
@@ -47,26 +50,28 @@ where
     let answer = work(held.grant.clone()).await;
     held.grant.mark_closed();
     drop(held);
-    Ok(answer)
+    ControlFlow::Continue(answer)
 }
 
-async fn find_grant(store: &Store, delivery: &Delivery, need: &SlotNeed) -> Result<SlotGrant, Outcome> {
+async fn find_grant(store: &Store, delivery: &Delivery, need: &SlotNeed) -> ControlFlow<Outcome, SlotGrant> {
     let asked = match &delivery.slots {
-        Some(handed) if handed.fits(need) && handed.begin_use(Instant::now()) => return Ok(handed.clone()),
+        Some(handed) if handed.fits(need) && handed.begin_use(Instant::now()) => {
+            return ControlFlow::Continue(handed.clone());
+        }
         // The delivered slots do not fit the need, or they ended while this process was stopped.
         Some(unfit) if unfit.is_unused() => store.exchange_slots(delivery.queue, &delivery.id, unfit, need).await,
         _ => store.acquire_slots(delivery.queue, &delivery.id, need).await,
     };
     match asked {
-        Ok(SlotVerdict::Granted(grant)) if grant.begin_use(Instant::now()) => Ok(grant),
+        Ok(SlotVerdict::Granted(grant)) if grant.begin_use(Instant::now()) => ControlFlow::Continue(grant),
         Ok(SlotVerdict::Granted(over)) => {
             store.release_slots_soon(EndedSlots { job: delivery.id.clone(), grant: over });
-            Err(Outcome::Snooze { delay: Duration::ZERO })
+            ControlFlow::Break(Outcome::Snooze { delay: Duration::ZERO })
         }
-        Ok(SlotVerdict::Busy | SlotVerdict::Closed) => Err(Outcome::Park(need.clone())),
+        Ok(SlotVerdict::Busy | SlotVerdict::Closed) => ControlFlow::Break(Outcome::Park(need.clone())),
         Err(error) => {
             warn!(%error, job.id = %delivery.id, "Cannot acquire slots; the job is delayed.");
-            Err(Outcome::Snooze { delay: add_jitter(UNREACHABLE_DELAY, JITTER, rand::random()) })
+            ControlFlow::Break(Outcome::Snooze { delay: add_jitter(UNREACHABLE_DELAY, JITTER, rand::random()) })
         }
     }
 }

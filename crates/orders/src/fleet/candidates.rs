@@ -19,31 +19,32 @@ use crate::{
     },
 };
 use areas::admission::check;
-use foundation::{core::Core, db};
-use queue::Outcome;
+use foundation::core::Core;
 
-/// Returns the ranked drivers for the next attempt of this order and its policy, or the outcome of the job if Postgres
-/// fails.
-pub async fn rank_for_order(orders: &Orders, s: &Snapshot) -> Result<(DriverRanking, DispatchPolicy), Outcome> {
+/// Returns the ranked drivers for the next attempt of this order and its policy.
+pub async fn rank_for_order(orders: &Orders, s: &Snapshot) -> Result<(DriverRanking, DispatchPolicy), sqlx::Error> {
     rank_from_wave(orders, s, 1).await
 }
 
 /// Returns the ranked drivers like [`rank_for_order`], for the next wave of the running attempt.
-pub async fn rank_for_next_wave(orders: &Orders, s: &Snapshot) -> Result<(DriverRanking, DispatchPolicy), Outcome> {
+pub async fn rank_for_next_wave(orders: &Orders, s: &Snapshot) -> Result<(DriverRanking, DispatchPolicy), sqlx::Error> {
     rank_from_wave(orders, s, s.order.wave_no + 1).await
 }
 
 /// Ranks the drivers in the circle of this wave. If it has none, ranks those in the widest circle.
-async fn rank_from_wave(orders: &Orders, s: &Snapshot, first: i32) -> Result<(DriverRanking, DispatchPolicy), Outcome> {
+async fn rank_from_wave(
+    orders: &Orders,
+    s: &Snapshot,
+    first: i32,
+) -> Result<(DriverRanking, DispatchPolicy), sqlx::Error> {
     let policy = orders.areas.policy_for_order(&s.order);
-    let failed = |error| db::database_failed(&*orders.core.rng, &error);
     let narrow = policy.wave(first).filter(|wave| wave.radius_m < policy.radius_m());
     let mut ranking = DriverRanking::default();
     if let Some(wave) = narrow {
-        ranking = rank_in_circle(&orders.core, &orders.candidates, s, &policy, *wave).await.map_err(failed)?;
+        ranking = rank_in_circle(&orders.core, &orders.candidates, s, &policy, *wave).await?;
     }
     if ranking.ranked.is_empty() {
-        ranking = rank_drivers(&orders.core, &orders.candidates, s, &policy).await.map_err(failed)?;
+        ranking = rank_drivers(&orders.core, &orders.candidates, s, &policy).await?;
     }
     if ranking.ranked.is_empty() {
         return Ok((ranking, check::policy_for_pause(&orders.areas, &s.order).await));

@@ -36,7 +36,7 @@ use crate::{
 };
 use areas::admission::check;
 use foundation::{db, error::ServiceError, loops::report_progress};
-use queue::{Outcome, store::Takeable};
+use queue::store::Takeable;
 
 /// Interval of the checks for freed drivers. Together with the check and the offer it bounds a driver's wait.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -49,14 +49,13 @@ const AT_ONCE: usize = 8;
 
 /// Returns the time until the order's next search if it waits for a driver, there is none, and nothing needs to be
 /// written. Returns `None` if a full search is required.
-pub async fn wait_on(orders: &Orders, s: &Snapshot) -> Result<Option<Duration>, Outcome> {
+pub async fn wait_on(orders: &Orders, s: &Snapshot) -> Result<Option<Duration>, sqlx::Error> {
     if s.order.search_pause().is_none() {
         return Ok(None);
     }
     let policy = check::policy_for_pause(&orders.areas, &s.order).await;
     let Some(next) = decide::next_unwritten_search(s, &policy) else { return Ok(None) };
-    let has_driver = orders.free_drivers.has_driver(&s.order.id, SearchTerms::from(&policy)).await;
-    let has_driver = has_driver.map_err(|error| db::database_failed(&*orders.core.rng, &error))?;
+    let has_driver = orders.free_drivers.has_driver(&s.order.id, SearchTerms::from(&policy)).await?;
     Ok((!has_driver).then(|| timers::time_until(next, s.now)))
 }
 

@@ -6,7 +6,7 @@ use crate::{
     process::{Process, SLOTTED},
     runtime::Worker,
     slots::{acquire, bench_with, need, park},
-    support::{LEASE, Letter, OTHER, QUEUE, due_now, eventually, id, rebuild, secs},
+    support::{LEASE, Letter, OTHER, QUEUE, due_now, eventually, id, outcome_of, rebuild, secs},
 };
 use queue::{
     LeaseToken, NewJob, Outcome, Registry, Runtime, SlotNeed, Store, run_with_slots,
@@ -64,8 +64,7 @@ async fn frozen_process_keeps_slots_and_killed_one_frees() {
         let store = slots.clone();
         async move {
             let need = long_need();
-            let ran = run_with_slots(&store, &delivery, &need, |_| async { Outcome::done() }).await;
-            ran.unwrap_or_else(|outcome| outcome)
+            outcome_of(run_with_slots(&store, &delivery, &need, |_| async { Outcome::done() }).await)
         }
     });
     let other = Worker::start(Runtime::new(store.clone(), registry).queues([(OTHER, 4)]));

@@ -2,6 +2,7 @@
 
 use std::{
     io::{Read, Write},
+    ops::ControlFlow,
     process::{Child, Command, Stdio},
     sync::Mutex,
 };
@@ -95,7 +96,7 @@ async fn a_worker_process() {
                 let read = async || tokio::time::sleep(secs(6)).await;
                 if text == SLOTTED {
                     let need = SlotNeed::new("a", "letter", secs(600)).unwrap();
-                    if let Err(outcome) = run_with_slots(&slots, &delivery, &need, |_| read()).await {
+                    if let ControlFlow::Break(outcome) = run_with_slots(&slots, &delivery, &need, |_| read()).await {
                         return outcome;
                     }
                 } else {

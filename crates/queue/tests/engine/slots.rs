@@ -8,6 +8,8 @@ mod parked;
 mod recovery;
 mod stated;
 
+use std::ops::ControlFlow;
+
 use crate::support::{Bench, OTHER, QUEUE, START_MS, due_now, id, millis, secs};
 use queue::{
     LeasedJob, SlotGrant, SlotNeed,
@@ -122,7 +124,11 @@ async fn job_exchanges_slots_of_an_old_need() {
         (asked, stats.in_use, stats.groups[1].in_use)
     };
     let ran = queue::run_with_slots(&bench.store, &moved.delivery, &need("b", "t:1"), in_use).await;
-    assert_eq!(ran, Ok((1, 2, 1)), "one command; its own slots and those that went to the next of group a");
+    assert_eq!(
+        ran,
+        ControlFlow::Continue((1, 2, 1)),
+        "one command; its own slots and those that went to the next of group a"
+    );
     bench.settle(&moved, LeaseEnd::Done).await;
     bench.store.wait_for_slot_releases().await;
 
@@ -130,7 +136,7 @@ async fn job_exchanges_slots_of_an_old_need() {
     let (moved, _) = take_handed(&bench).await;
     assert_eq!(moved.delivery.id.as_str(), "t:2");
     let ran = queue::run_with_slots(&bench.store, &moved.delivery, &need("b", "t:2"), in_use).await;
-    assert_eq!(ran, Err(queue::Outcome::Park(need("b", "t:2"))));
+    assert_eq!(ran, ControlFlow::Break(queue::Outcome::Park(need("b", "t:2"))));
     let stats = bench.store.slot_stats(&["a", "b"]).await.unwrap();
     assert_eq!((stats.groups[0].in_use, stats.groups[1].in_use), (0, 1));
 }

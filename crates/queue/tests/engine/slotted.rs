@@ -1,8 +1,11 @@
 //! Workers that run jobs with slots, in real time.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    ops::ControlFlow,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use tokio::sync::Notify;
@@ -11,7 +14,7 @@ use crate::{
     registry::delivery,
     runtime::Worker,
     slots::need,
-    support::{Letter, OTHER, QUEUE, Tick, eventually, id, millis, rebuild, secs},
+    support::{Letter, OTHER, QUEUE, Tick, eventually, id, millis, outcome_of, rebuild, secs},
 };
 use queue::{
     NewJob, Outcome, Registry, Runtime, SlotGrant, SlotNeed, Store, run_with_slots,
@@ -54,7 +57,7 @@ fn slotted(store: &Store, seen: &Arc<Seen>) -> Registry {
                 seen.done.fetch_add(1, Ordering::SeqCst);
                 Outcome::done()
             };
-            run_with_slots(&store, &delivery, &need, work).await.unwrap_or_else(|outcome| outcome)
+            outcome_of(run_with_slots(&store, &delivery, &need, work).await)
         }
     })
 }
@@ -135,7 +138,7 @@ fn cut_off(store: &Store, closed: bool, begun: &Arc<Notify>) -> Registry {
                 begun.notify_one();
                 std::future::pending::<Outcome>().await
             };
-            run_with_slots(&store, &delivery, &long_need(number), work).await.unwrap_or_else(|outcome| outcome)
+            outcome_of(run_with_slots(&store, &delivery, &long_need(number), work).await)
         }
     })
 }
@@ -194,5 +197,5 @@ async fn without_redis_a_slotted_job_is_snoozed() {
     let store = Store::connect_lazy("redis://127.0.0.1:1/").unwrap();
     let work = async |_| panic!("must not run");
     let outcome = run_with_slots(&store, &delivery("tick:1", None), &need("a", "own"), work).await;
-    assert!(matches!(outcome, Err(Outcome::Snooze { .. })), "{outcome:?}");
+    assert!(matches!(outcome, ControlFlow::Break(Outcome::Snooze { .. })), "{outcome:?}");
 }

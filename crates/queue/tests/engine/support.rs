@@ -1,6 +1,7 @@
 //! One Redis per test, a clock set by hand, and example jobs.
 
 use std::{
+    ops::ControlFlow,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -9,7 +10,7 @@ use std::{
 };
 
 use queue::{
-    DecodeError, Job, JobAddress, JobId, LeaseToken, LeasedJob, NewJob, RedisConfig, RetryPolicy, ScriptClock,
+    DecodeError, Job, JobAddress, JobId, LeaseToken, LeasedJob, NewJob, Outcome, RedisConfig, RetryPolicy, ScriptClock,
     SettleRequest, Store,
     store::{DeadJob, JobDetail, LeaseEnd, TakeAnswer, TakeMode, TakeRequest},
 };
@@ -203,6 +204,13 @@ pub(crate) fn secs(secs: u64) -> Duration {
 
 pub(crate) fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
+}
+
+/// Returns the outcome of a job that ran with slots, or of one that has none.
+pub(crate) fn outcome_of(ran: ControlFlow<Outcome, Outcome>) -> Outcome {
+    match ran {
+        ControlFlow::Continue(outcome) | ControlFlow::Break(outcome) => outcome,
+    }
 }
 
 /// `tick:<n>`: a timer, with all its data in the id.
