@@ -305,7 +305,7 @@ fn public_address_has_no_path() {
 #[test]
 fn producer_may_have_a_right_without_a_webhook() {
     let config = with_file("[producers.fleet]\ndriver_sign_in = true").unwrap();
-    assert!(!config.producers["fleet"].has_webhook() && config.step_subscriptions().is_empty());
+    assert!(!config.producers["fleet"].has_webhook() && config.declared_endpoints().is_empty());
     let both = "[producers.fleet]\ndriver_sign_in = true\nurl = \"https://x.example.com\"";
     for (text, problem) in [("[producers.fleet]", "producers.fleet.events"), (both, "producers.fleet.events")] {
         assert!(error(text).contains(problem), "{text}: {}", error(text));
