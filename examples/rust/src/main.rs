@@ -1,6 +1,6 @@
 //! A shop: creates an order, receives its webhooks, and prints its state changes until it is completed or cancelled.
 
-use std::{env, error::Error, future::IntoFuture};
+use std::{env, error::Error};
 
 use axum::{
     Router,
