@@ -13,7 +13,6 @@ static PATTERNS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         (r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?(Z|[+]00:00| UTC)?", "TIME"),
         (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "UUID"),
         (r"\bdq_[0-9a-f]+", "KEY"),
-        (r"\bwhsec_[A-Za-z0-9+/=]+", "SECRET"),
         (r"\b[0-9A-HJKMNP-TV-Z]{4}(-[0-9A-HJKMNP-TV-Z]{4}){2}\b", "CODE"),
         (r"(127\.0\.0\.1|\[::1\]|localhost):[0-9]+", "HOST"),
         (r"\b([a-z][a-z-]*)-[0-9]{3}\b", "$1-N"),
