@@ -42,3 +42,11 @@ COMMENT ON COLUMN order_feed.owner IS 'the producer that owns the order; null: o
 CREATE INDEX order_feed_of_owner ON order_feed (owner, position, seq) WHERE owner IS NOT NULL;
 -- For the webhooks about the creation of an order in SQL, which are sent with the order's first change.
 CREATE INDEX order_feed_created ON order_feed (order_id) WHERE kind IN ('order.created', 'order.scheduled');
+
+-- Returns the message to a producer about a step, with the values that only Postgres knows.
+CREATE FUNCTION dispatchq_step_payload(payload jsonb, seq bigint, status text, at timestamptz) RETURNS jsonb
+    LANGUAGE sql STABLE AS $$
+    SELECT payload || jsonb_build_object(
+        'seq', seq, 'status', status,
+        'timestamp', replace(to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'), '.000Z', 'Z'))
+$$;

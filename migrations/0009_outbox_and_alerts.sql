@@ -55,6 +55,23 @@ CREATE INDEX outbox_of_bindings_removable ON outbox (created_at) WHERE binding_i
 CREATE INDEX outbox_of_endpoints ON outbox (channel, id) WHERE starts_with(channel, 'endpoint:');
 CREATE INDEX outbox_pending_of_endpoints ON outbox (channel) WHERE starts_with(channel, 'endpoint:') AND state = 'pending';
 
+-- Writes the messages to a producer about the steps of an order that dispatchq_create_order created in the same transaction.
+-- `reports` has a message for each step that the producer subscribes to. Returns true.
+CREATE FUNCTION dispatchq_report_creation(order_id text, reports json) RETURNS boolean
+    LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+    INSERT INTO outbox (message_id, order_id, kind, channel, dedupe_key, payload, next_attempt_at, expires_at, created_at)
+    SELECT r.message_id, f.order_id, f.kind, r.channel, f.seq::text, dispatchq_step_payload(r.payload, f.seq, f.status, f.at),
+           f.at, f.at + r.lifetime_s * interval '1 second', f.at
+    FROM order_feed f JOIN json_to_recordset(dispatchq_report_creation.reports) AS r (
+        message_id uuid, kind text, channel text, payload jsonb, lifetime_s bigint) ON r.kind = f.kind
+    WHERE f.order_id = dispatchq_report_creation.order_id AND f.kind IN ('order.created', 'order.scheduled')
+      AND f.reason = 'ORDER_CREATED'
+    ORDER BY f.seq;
+    RETURN true;
+END $$;
+
 CREATE TABLE outbox_attempts (
     outbox_id  bigint NOT NULL REFERENCES outbox (id) ON DELETE CASCADE,
     attempt_no integer NOT NULL,

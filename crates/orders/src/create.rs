@@ -18,8 +18,8 @@ use model::{
     field_error::FieldError,
     ids::{AreaId, ServiceType},
     input::{self, GivenTime},
-    messages::{self, ENDPOINT_ORDER, NO_ORDER, ProducerEvent, subscriptions::ProducerSubscription},
-    order::{Order, OrderStep, PaymentStatus, Snapshot},
+    messages::{ENDPOINT_ORDER, NO_ORDER},
+    order::{Order, PaymentStatus, Snapshot},
     schedule::{self, PickupTimes},
     skills::{SkillSchema, SkillSet},
     texts::LanguageTag,
@@ -30,10 +30,10 @@ use uuid::Uuid;
 
 use crate::{
     capability::Orders,
-    feed,
     order_store::{
-        create::{self, CreateVerdict, CreationKey, OrderCreation},
+        create::{CreateVerdict, CreationKey, OrderCreation},
         load::load_order,
+        reports::reports_of,
     },
     timer_sending::enqueue_jobs,
 };
@@ -44,7 +44,6 @@ use foundation::{
     db::{DatabaseFailure, classify_error},
     traces,
 };
-use notify::outbox;
 
 /// Order to be created, as sent by a producer.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, utoipa::ToSchema)]
@@ -219,38 +218,6 @@ async fn order_exists(core: &Core, id: &OrderId) -> Result<bool, sqlx::Error> {
     .await
 }
 
-/// Returns the endpoints of the producer, if one of them subscribes to a step of this creation.
-fn created_subscription(orders: &Orders, owner: Option<&str>, is_scheduled: bool) -> Option<ProducerSubscription> {
-    let subscribed = orders.config.notifications.subscription_of(owner);
-    subscribed
-        .filter(|wanted| wanted.has_step(OrderStep::Created) || (is_scheduled && wanted.has_step(OrderStep::Scheduled)))
-}
-
-/// Creates the row: in a batch, or in a transaction with a message to its producer, if that subscribes to creations.
-async fn write_creation(orders: &Orders, creation: OrderCreation) -> Result<CreateVerdict, sqlx::Error> {
-    let routes = &orders.config.notifications;
-    let is_scheduled = creation.pickup_at.is_some();
-    let subscribed = created_subscription(orders, creation.owner.as_deref(), is_scheduled);
-    let Some(wanted) = subscribed else {
-        return orders.rows.create_order(creation).await;
-    };
-    let mut tx = orders.core.db.begin().await?;
-    let verdict = create::create_alone(&mut *tx, &creation).await?;
-    if matches!(verdict, CreateVerdict::Created(_)) {
-        for body in feed::load_creation(&mut *tx, &creation.id).await? {
-            if wanted.has_step(body.event) {
-                let channels = wanted.channels_for(ProducerEvent::Step(body.event));
-                let (at, message) = (body.timestamp, messages::order_step(channels, body));
-                outbox::insert_messages(&mut tx, routes, &creation.id, &[message], at).await?;
-            }
-        }
-    }
-    crash::reach_point("create", "commits");
-    tx.commit().await?;
-    crash::reach_point("create", "committed");
-    Ok(verdict)
-}
-
 /// Creates the order under `id`, enqueues its timers and starts its trace.
 pub async fn create_order(
     orders: &Orders,
@@ -261,11 +228,9 @@ pub async fn create_order(
     create_with_key(orders, id, new, actor, None).await
 }
 
-/// Returns whether the statement that creates the order can also store the idempotency key. It can if no area applies
-/// and no subscriber is notified of the creation.
-pub fn keeps_keys(orders: &Orders, new: &NewOrder, actor: &Actor) -> bool {
-    let is_told = created_subscription(orders, actor.producer_name(), new.pickup_at.is_some()).is_some();
-    new.area_id.is_none() && orders.areas.rules.get().geofence.is_empty() && !is_told
+/// Returns whether the statement that creates the order can also store the idempotency key. It can if no area applies.
+pub fn keeps_keys(orders: &Orders, new: &NewOrder) -> bool {
+    new.area_id.is_none() && orders.areas.rules.get().geofence.is_empty()
 }
 
 /// Creates an order like [`create_order`], for a request with a key that [can be stored with it](keeps_keys). The key,
@@ -372,11 +337,14 @@ async fn admit_and_create(
         met_threshold: place.met.threshold,
         details: Some(new.details()).filter(|details| !details.is_empty()).map(|details| details.to_json()),
         key,
+        reports: Vec::new(),
     };
+    let reports = reports_of(&creation, &orders.config.notifications);
+    let creation = OrderCreation { reports, ..creation };
     let write_id = creation.write_id;
     // From here on, an aborted request keeps its place: the creation may be in a batch that is being committed.
     let held = held.begin_write();
-    let snapshot = match write_creation(orders, creation).await {
+    let snapshot = match orders.rows.create_order(creation).await {
         Ok(CreateVerdict::Created(Some(snapshot))) => *snapshot,
         Ok(CreateVerdict::Created(None)) => load_order(&orders.core.db, &id).await?.ok_or(sqlx::Error::RowNotFound)?,
         Ok(CreateVerdict::Exists) => return Err(CreateError::Exists(id)),

@@ -43,7 +43,7 @@ impl Decided<'_> {
     /// Writes the change. Returns the order after it.
     pub(crate) async fn write(&self, orders: &Orders) -> Result<Snapshot, WriteError> {
         check_transitions(self.change)?;
-        let context = if MessageContext::is_needed(&orders.config.notifications, self.before, self.change) {
+        let context = if self.needs_context(orders) {
             self.load_context(orders, &mut orders.core.db.acquire().await?).await?
         } else {
             MessageContext::default()
@@ -91,6 +91,14 @@ impl Decided<'_> {
             WriteVerdict::NoRoom => Err(WriteError::NoRoom),
             WriteVerdict::Conflict | WriteVerdict::Locked | WriteVerdict::Taken(_) => Err(WriteError::Conflict),
         }
+    }
+
+    /// Returns whether the messages of the change need rows. An order that this process has written needs no report of
+    /// its creation: the statement that created it wrote the report.
+    fn needs_context(&self, orders: &Orders) -> bool {
+        let is_kept = self.assumed.is_some();
+        MessageContext::names_dispatchers(self.change)
+            || (!is_kept && MessageContext::may_owe_creation(&orders.config.notifications, self.before))
     }
 
     async fn load_context(&self, orders: &Orders, db: &mut Connection) -> Result<MessageContext, sqlx::Error> {

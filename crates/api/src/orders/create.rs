@@ -95,7 +95,7 @@ pub async fn create_once(app: &App, caller: &ApiCaller, creation: CreationReques
     }
     let actor = caller.actor();
     if let (Some(key), Some(holder)) = (key, caller.holder_id())
-        && create::keeps_keys(&app.orders, new, &actor)
+        && create::keeps_keys(&app.orders, new)
     {
         let key = idempotency::key_of_creation(holder, key, &request);
         let id = new.order_id.clone().unwrap_or_else(|| NewOrder::id_of(key.work_id));

@@ -15,11 +15,12 @@ SELECT c.id,
                                     ELSE coalesce(c.details, '{}') || jsonb_build_object('pickup_at', c.pickup_at) END)
                       THEN dispatchq_keep_admission(c.id, c.channel, c.loyalty_level, c.admission, c.met_waiting,
                                                     c.met_threshold)
+                           AND (c.reports IS NULL OR dispatchq_report_creation(c.id, c.reports))
                       ELSE false END END
 FROM (SELECT * FROM json_to_recordset($1::json) AS c (
           id text, write_id text, service_type text, pickup_lat float8, pickup_lng float8, payment_status text,
           amount_minor bigint, currency text, area_id text, customer_id text, actor text, lifetime_ms float8,
           owner text, key_id uuid, max_waiting bigint, language text, channel text, loyalty_level text,
           admission text, met_waiting bigint, met_threshold bigint, details jsonb,
-          pickup_at timestamptz, starts_at timestamptz, max_scheduled bigint, hour_from timestamptz)
+          pickup_at timestamptz, starts_at timestamptz, max_scheduled bigint, hour_from timestamptz, reports json)
       ORDER BY area_id, service_type, id) c

@@ -3,7 +3,7 @@
 //! Creations are independent: a refused or existing order does not affect the others. If an area has a limit, a
 //! function is called for each order, which sees the orders before it. Every batch takes the area locks in the same
 //! order and holds them until its commit. Otherwise the orders are rows of one INSERT, which can also store the
-//! idempotency keys and responses of their requests.
+//! idempotency keys and responses of their requests. Both also write the messages to subscribed producers.
 
 use std::{
     collections::HashMap,
@@ -14,14 +14,14 @@ use chrono::{DateTime, Utc};
 use jobs::OrderId;
 use model::{
     ids::{AreaId, ServiceType},
-    order::{Order, Snapshot},
+    order::{Order, PendingMessage, Snapshot},
 };
 use serde::{Serialize, Serializer};
 use serde_json::Value;
-use sqlx::{FromRow, PgExecutor, Row, postgres::PgRow};
+use sqlx::{FromRow, Row, postgres::PgRow};
 use uuid::Uuid;
 
-use super::load;
+use super::{load, reports::CreationReport};
 use foundation::{
     crash,
     db::{Pool, write_or_halve},
@@ -71,6 +71,16 @@ pub struct OrderCreation {
     /// Idempotency key of the request, stored with the order and the response. Only for orders without an area.
     #[serde(flatten)]
     pub key: Option<CreationKey>,
+    /// Messages to the producer about the creation.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub reports: Vec<CreationReport>,
+}
+
+impl OrderCreation {
+    /// Returns whether the area must have room, so that the creation may wait for the lock of the area.
+    pub(super) fn is_counted(&self) -> bool {
+        self.max_waiting.is_some() || self.max_scheduled.is_some()
+    }
 }
 
 /// Idempotency key of a request that creates an order.
@@ -106,7 +116,7 @@ pub(super) async fn create_all(db: &Pool, items: Vec<OrderCreation>) -> Vec<Crea
         let db = db.clone();
         async move {
             crash::reach_point("create", "commits");
-            let created = create_rows(&db, items.iter().map(|item| &**item)).await?;
+            let created = create_rows(&db, &items).await?;
             crash::reach_point("create", "committed");
             Ok(created)
         }
@@ -137,33 +147,17 @@ pub(super) async fn was_created(db: &Pool, order: &OrderId, creation: Uuid) -> R
     .await
 }
 
-/// Creates one order on `db`, which is in a transaction. Returns no snapshot, because the rest of the transaction may
-/// add to the order; load it after the commit.
-pub async fn create_alone(db: impl PgExecutor<'_>, item: &OrderCreation) -> Result<CreateVerdict, sqlx::Error> {
-    let created = create_rows(db, std::iter::once(item)).await?.pop();
-    Ok(match created.ok_or(sqlx::Error::RowNotFound)? {
-        CreateVerdict::Created(_) => CreateVerdict::Created(None),
-        refused => refused,
-    })
-}
-
 /// Creates the rows. Returns one verdict per creation, in their order. An area that admission has chosen is kept:
 /// `dispatchq.located` disables the trigger that would locate the order again.
-async fn create_rows<'a>(
-    db: impl PgExecutor<'_>,
-    items: impl Iterator<Item = &'a OrderCreation> + Clone,
-) -> Result<Vec<CreateVerdict>, sqlx::Error> {
-    let values: Vec<&OrderCreation> = items.clone().collect();
+async fn create_rows(db: &Pool, items: &[Arc<OrderCreation>]) -> Result<Vec<CreateVerdict>, sqlx::Error> {
+    let values: Vec<&OrderCreation> = items.iter().map(|item| &**item).collect();
     let is_located = values.iter().all(|item| item.area_id.is_some());
     let is_alike = is_located || values.iter().all(|item| item.area_id.is_none());
-    let is_counted = values.iter().any(|item| item.max_waiting.is_some() || item.max_scheduled.is_some());
-    let is_keyed = values.iter().any(|item| item.key.is_some());
-    let has_details = values.iter().any(|item| item.details.is_some());
+    let is_counted = values.iter().any(|item| item.is_counted());
+    let insert = insert_statement(&values);
     let values = serde_json::to_string(&values).map_err(|error| sqlx::Error::Encode(error.into()))?;
     let mut verdicts: HashMap<String, CreateVerdict> = if is_alike && !is_counted {
-        let insert = &INSERTS[usize::from(is_keyed) + 2 * usize::from(has_details)];
-        let rows =
-            sqlx::query(insert.as_str()).bind(values).bind(if is_located { "on" } else { "" }).fetch_all(db).await?;
+        let rows = sqlx::query(insert).bind(values).bind(if is_located { "on" } else { "" }).fetch_all(db).await?;
         rows.iter().map(verdict_of_row).collect::<Result<_, _>>()?
     } else {
         let rows: Vec<(String, Option<bool>)> = sqlx::query_as(CALL_FUNCTIONS).bind(values).fetch_all(db).await?;
@@ -174,34 +168,49 @@ async fn create_rows<'a>(
         };
         rows.into_iter().map(|(id, is_created)| (id, verdict_of(is_created))).collect()
     };
-    Ok(items.map(|item| verdicts.remove(item.id.as_str()).unwrap_or(CreateVerdict::NoRoom)).collect())
+    Ok(items.iter().map(|item| verdicts.remove(item.id.as_str()).unwrap_or(CreateVerdict::NoRoom)).collect())
 }
 
-/// Returns the id and its verdict. A new row has no dependent rows yet. An order created by the function is loaded
-/// after the commit.
+/// Returns the id and its verdict. A new row has no dependent rows yet, apart from the messages about it. An order created
+/// by the function is loaded after the commit.
 fn verdict_of_row(row: &PgRow) -> Result<(String, CreateVerdict), sqlx::Error> {
     let verdict = if !row.try_get::<bool, _>("is_created")? {
         CreateVerdict::Exists
     } else if row.try_get::<Option<&str>, _>("id")?.is_some() {
-        let (order, now) = (Order::from_row(row)?, row.try_get("now")?);
-        CreateVerdict::Created(Some(Box::new(Snapshot::from_order(order, now))))
+        let mut created = Snapshot::from_order(Order::from_row(row)?, row.try_get("now")?);
+        let next_attempt_at = created.order.created_at;
+        let messages: Vec<i64> = row.try_get("messages")?;
+        created.messages = messages.into_iter().map(|id| PendingMessage { id, next_attempt_at }).collect();
+        CreateVerdict::Created(Some(Box::new(created)))
     } else {
         CreateVerdict::Created(None)
     };
     Ok((row.try_get("given_id")?, verdict))
 }
 
-/// Statements for orders without and with idempotency keys, then the same for orders with details. A statement costs
-/// time for each part, also if no row needs it.
-static INSERTS: LazyLock<[String; 4]> = LazyLock::new(|| {
-    let build = |checks: &str, parts: &[&str]| INSERT.replace("{checks}", checks).replace("{parts}", &parts.concat());
-    [
-        build("", &[]),
-        build(UNKNOWN_KEY, &[KEPT_ANSWERS]),
-        build("", &[DETAILS]),
-        build(UNKNOWN_KEY, &[KEPT_ANSWERS, DETAILS]),
-    ]
-});
+/// Returns the INSERT with the parts that these creations need. A statement costs time for each part, also if no row
+/// needs it.
+fn insert_statement(values: &[&OrderCreation]) -> &'static str {
+    static INSERTS: LazyLock<[String; 8]> = LazyLock::new(|| std::array::from_fn(build_insert));
+    let has_keys = values.iter().any(|item| item.key.is_some());
+    let has_details = values.iter().any(|item| item.details.is_some());
+    let has_reports = values.iter().any(|item| !item.reports.is_empty());
+    &INSERTS[KEYS * usize::from(has_keys) + DETAILS * usize::from(has_details) + REPORTS * usize::from(has_reports)]
+}
+
+const KEYS: usize = 1;
+const DETAILS: usize = 2;
+const REPORTS: usize = 4;
+
+/// Builds the INSERT with the parts in `wanted`, a sum of the constants above.
+fn build_insert(wanted: usize) -> String {
+    let part = |of, text| if wanted & of == 0 { "" } else { text };
+    let parts = [part(KEYS, KEPT_ANSWERS), part(DETAILS, DETAIL_ROWS), part(REPORTS, REPORT_ROWS)];
+    INSERT
+        .replace("{checks}", part(KEYS, UNKNOWN_KEY))
+        .replace("{parts}", &parts.concat())
+        .replace("{messages}", if wanted & REPORTS == 0 { "'{}'::bigint[]" } else { REPORT_IDS })
+}
 
 /// Same as `dispatchq_create_order` and `dispatchq_keep_admission`, for many orders of which all or none have an area.
 /// Calls of those functions took a third of a creation's time in Postgres: each call prepares its INSERT and reads all
@@ -219,10 +228,14 @@ const UNKNOWN_KEY: &str = "
 /// The key with the values that [`created_answer`](crate::created_answer) needs besides the order.
 const KEPT_ANSWERS: &str = include_str!("kept_answers.sql");
 
-const DETAILS: &str = ",
+const DETAIL_ROWS: &str = ",
 d AS (
     INSERT INTO order_details
     SELECT r.* FROM o JOIN c ON c.id = o.id
     CROSS JOIN LATERAL dispatchq_details_row(o.id, c.details, o.created_at) r WHERE c.details IS NOT NULL)";
+
+const REPORT_ROWS: &str = include_str!("reports.sql");
+
+const REPORT_IDS: &str = "array(SELECT m.id FROM m WHERE m.order_id = c.id ORDER BY m.id)";
 
 const CALL_FUNCTIONS: &str = include_str!("call_functions.sql");

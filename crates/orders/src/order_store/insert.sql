@@ -5,7 +5,7 @@ WITH c AS MATERIALIZED (
         amount_minor bigint, currency text, area_id text, customer_id text, actor text, lifetime_ms float8,
         owner text, key_id uuid, language text, channel text, loyalty_level text, admission text,
         met_waiting bigint, met_threshold bigint, holder uuid, key text, request_hash text, work_id uuid,
-        details jsonb, pickup_at timestamptz, starts_at timestamptz, warn_at timestamptz)),
+        details jsonb, pickup_at timestamptz, starts_at timestamptz, warn_at timestamptz, reports json)),
 t AS MATERIALIZED (SELECT dispatchq_now() AS now, set_config('dispatchq.located', $2, true)),
 o AS (
     INSERT INTO orders (id, service_type, area_id, customer_id, pickup_lat, pickup_lng, amount_minor, currency,
@@ -32,7 +32,8 @@ f AS (
     INSERT INTO order_feed (order_id, owner, kind, status, reason, at, has_details)
     SELECT o.id, o.owner, step.kind, o.status, 'ORDER_CREATED', o.created_at, o.has_details
     FROM o CROSS JOIN unnest(CASE WHEN o.starts_at IS NULL THEN ARRAY['order.created']
-                                  ELSE ARRAY['order.created', 'order.scheduled'] END) AS step (kind)),
+                                  ELSE ARRAY['order.created', 'order.scheduled'] END) AS step (kind)
+    RETURNING order_id, kind, seq),
 w AS (
     INSERT INTO shadow_refusals (at, source, order_id, area_id, service_type, waiting, threshold, channel, loyalty_level)
     SELECT o.created_at, 'create', o.id, coalesce(o.area_id, ''), o.service_type, c.met_waiting, c.met_threshold,
@@ -50,6 +51,7 @@ SELECT c.id AS given_id,
                               ELSE coalesce(c.details, '{}') || jsonb_build_object('pickup_at', c.pickup_at) END)
             THEN dispatchq_keep_admission(c.id, c.channel, c.loyalty_level, c.admission, c.met_waiting,
                                           c.met_threshold)
+                 AND (c.reports IS NULL OR dispatchq_report_creation(c.id, c.reports))
             ELSE false END AS is_created,
-       t.now, o.*
+       t.now, {messages} AS messages, o.*
 FROM c CROSS JOIN t LEFT JOIN o ON o.id = c.id LEFT JOIN service_types s ON s.service_type = c.service_type

@@ -4,7 +4,7 @@
 //! * [`load`]: loads orders with everything that decisions need.
 //! * [`write`]: writes changes of many orders, each under its own condition. `statement`: the SQL statement, `values` and
 //!   `side_values`: its parameters, `planned`: the offers that changes create, `outgoing`: their messages and alerts.
-//! * [`create`]: new orders. [`inbox`]: callbacks of partners. `offers`: whether offers are live.
+//! * [`create`]: new orders, [`reports`]: messages about them. [`inbox`]: callbacks of partners. `offers`: whether offers are live.
 //!
 //! Items that arrive while a batch runs form the next batch: see [`batch`](foundation::batch). A batch never contains
 //! two changes of one order, driver, booking or callback.
@@ -15,6 +15,7 @@ pub mod load;
 pub(crate) mod offers;
 pub(crate) mod outgoing;
 pub(crate) mod planned;
+pub mod reports;
 mod side_values;
 mod statement;
 pub(crate) mod values;
@@ -203,10 +204,10 @@ impl OrderStore {
 
     /// Creates an order, completely or not at all.
     pub async fn create_order(&self, item: OrderCreation) -> Result<CreateVerdict, sqlx::Error> {
-        let queue = match (&item.key, item.max_waiting) {
+        let queue = match (&item.key, item.is_counted()) {
             (Some(_), _) => &self.keyed_creations,
-            (None, Some(_)) => &self.counted_creations,
-            (None, None) => &self.creations,
+            (None, true) => &self.counted_creations,
+            (None, false) => &self.creations,
         };
         queue.submit_item([item.id.clone()], item).await.map_err(lost)?
     }

@@ -23,12 +23,16 @@ pub(crate) struct MessageContext {
 }
 
 impl MessageContext {
-    /// Returns whether the messages of a change need rows.
-    pub(crate) fn is_needed(routes: &ChannelRoutes, before: &Snapshot, change: &Change) -> bool {
+    /// Returns whether a message of the change is for the dispatchers, who must be loaded.
+    pub(crate) fn names_dispatchers(change: &Change) -> bool {
         change.messages.iter().any(|message| message.audience == MessageAudience::Dispatchers)
-            || routes
-                .subscription_of(change.order.owner.as_deref())
-                .is_some_and(|subscription| owes_creation(before, &subscription))
+    }
+
+    /// Returns whether the producer may not be notified of the order's creation yet, so that the steps of the creation
+    /// must be loaded.
+    pub(crate) fn may_owe_creation(routes: &ChannelRoutes, before: &Snapshot) -> bool {
+        let subscription = routes.subscription_of(before.order.owner.as_deref());
+        subscription.is_some_and(|subscription| owes_creation(before, &subscription))
     }
 
     pub(crate) async fn load(
