@@ -47,6 +47,8 @@ pub struct TableWork {
 pub struct StatementWork {
     pub calls: u64,
     pub plans: u64,
+    /// Different statements with this name.
+    pub texts: u64,
 }
 
 impl TableWork {

@@ -22,7 +22,7 @@ t AS (
     GROUP BY 1),
 s AS (
     SELECT CASE WHEN query LIKE '-- %' THEN substr(split_part(query, E'\n', 1), 4) ELSE query END AS name,
-           sum(calls)::bigint AS calls, sum(plans)::bigint AS plans
+           sum(calls)::bigint AS calls, sum(plans)::bigint AS plans, count(DISTINCT queryid) AS texts
     FROM pg_stat_statements s JOIN pg_database d ON d.oid = s.dbid
     WHERE d.datname = current_database() AND (query LIKE '-- %' OR query IN ('BEGIN', 'COMMIT'))
     GROUP BY 1)

@@ -19,7 +19,7 @@ pub(super) fn figures_per_order(work: &WorkCounts, orders: u64) -> Value {
         (per_order(t.row_versions() + t.deletes) >= LEAST).then(|| (name.clone(), figures))
     };
     let of_statement = |(name, s): (&String, &StatementWork)| {
-        let figures = json!({ "calls": per_order(s.calls), "plans": per_order(s.plans) });
+        let figures = json!({ "calls": per_order(s.calls), "plans": per_order(s.plans), "texts": s.texts });
         (per_order(s.calls) >= LEAST).then(|| (name.clone(), figures))
     };
     json!({
