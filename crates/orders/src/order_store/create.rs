@@ -21,7 +21,7 @@ use serde_json::Value;
 use sqlx::{FromRow, Row, postgres::PgRow};
 use uuid::Uuid;
 
-use super::{load, reports::CreationReport};
+use super::load;
 use foundation::{
     crash,
     db::{Pool, write_or_halve},
@@ -81,6 +81,18 @@ impl OrderCreation {
     pub(super) fn is_counted(&self) -> bool {
         self.max_waiting.is_some() || self.max_scheduled.is_some()
     }
+}
+
+/// Row of `outbox` for a step of a creation.
+#[derive(Debug, Clone, Serialize)]
+pub struct CreationReport {
+    pub(super) message_id: Uuid,
+    pub(super) kind: String,
+    pub(super) channel: String,
+    /// Body of the message, without `seq`, `status` and `timestamp`.
+    pub(super) payload: Value,
+    /// Time after the creation at which the message is given up, in seconds.
+    pub(super) lifetime_s: i64,
 }
 
 /// Idempotency key of a request that creates an order.

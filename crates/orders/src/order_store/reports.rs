@@ -6,23 +6,9 @@ use model::{
     messages::{self, ChannelRoutes, MESSAGE_EXPIRY, ProducerEvent, STEP_VERSION, body::StepBody},
     order::{EventReason, OrderStatus, OrderStep},
 };
-use serde::Serialize;
-use serde_json::Value;
 use uuid::Uuid;
 
-use super::create::OrderCreation;
-
-/// Row of `outbox` for a step of a creation.
-#[derive(Debug, Clone, Serialize)]
-pub struct CreationReport {
-    message_id: Uuid,
-    kind: String,
-    channel: String,
-    /// Body of the message, without `seq`, `status` and `timestamp`.
-    payload: Value,
-    /// Time after the creation at which the message is given up, in seconds.
-    lifetime_s: i64,
-}
+use super::create::{CreationReport, OrderCreation};
 
 /// Returns the messages about the steps of this creation that its producer subscribes to.
 pub fn reports_of(creation: &OrderCreation, routes: &ChannelRoutes) -> Vec<CreationReport> {
