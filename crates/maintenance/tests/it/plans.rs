@@ -107,7 +107,6 @@ async fn every_look_at_what_waits_reads_an_index() {
         ("foundation/src/dead_letter_rows.rs", "dead letters by error", &["NULL", "100", "10"]),
         ("orders/src/search.rs", "orders to decide on", &["100"]),
         ("notify/src/endpoints/deliveries.rs", "deliveries of endpoint", &["'endpoint:1'", "NULL", "NULL", "50"]),
-        ("orders/src/feed/replay.rs", "lock replay", &["'01937c3e-8f00-7000-8000-000000000001'", "1000"]),
         (
             "orders/src/feed/replay.rs",
             "insert replayed steps",
