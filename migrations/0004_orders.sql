@@ -204,6 +204,16 @@ COMMENT ON COLUMN order_details.version IS 'incremented by every change of the c
 CREATE INDEX order_details_by_metadata ON order_details USING gin (metadata jsonb_path_ops) WHERE metadata <> '{}';
 CREATE INDEX order_details_to_erase ON order_details (created_at, order_id) WHERE erased_at IS NULL;
 
+-- Key of the links with which customers follow their orders. The links are derived from it and are not stored. A new key ends all
+-- links.
+CREATE TABLE tracking_key (
+    one    boolean PRIMARY KEY DEFAULT true CHECK (one),
+    secret bytea NOT NULL CHECK (octet_length(secret) = 32)
+);
+COMMENT ON TABLE tracking_key IS 'secret from which the links for customers are derived; one row';
+INSERT INTO tracking_key (secret)
+    VALUES (sha256((gen_random_uuid()::text || gen_random_uuid()::text || gen_random_uuid()::text)::bytea));
+
 CREATE TABLE offers (
     id           uuid NOT NULL,
     order_id     text NOT NULL REFERENCES orders (id),

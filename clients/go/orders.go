@@ -81,6 +81,8 @@ type Order struct {
 	LifetimeLeftSec  *int64            `json:"lifetime_left_sec"`
 	ClosedAt         *time.Time        `json:"closed_at"`
 	PickupAt         *time.Time        `json:"pickup_at"`
+	// TrackingURL is the address of the page for the customer. It is set only in the answer to the creation.
+	TrackingURL string `json:"tracking_url"`
 }
 
 // OrderRefund is the refund owed to the customer of an order.

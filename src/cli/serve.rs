@@ -80,8 +80,8 @@ pub(super) struct NextToApi {
 }
 
 /// Serves requests until `stop`, and writes their statistics: the last use of keys, and admission results.
-/// `next_to_api.console` adds the console's pages. The page for drivers and the reference are always on the address of
-/// the API.
+/// `next_to_api.console` adds the console's pages. The pages for drivers and customers and the reference are always on
+/// the address of the API.
 pub(super) async fn serve_requests(
     app: &App,
     listener: TcpListener,
@@ -89,7 +89,10 @@ pub(super) async fn serve_requests(
     stop: &CancellationToken,
 ) -> anyhow::Result<()> {
     let mut pages = if next_to_api.console { staff_console::console_pages(app) } else { Default::default() };
-    pages = pages.merge(staff_console::driver_page(app)).merge(staff_console::docs_page(app));
+    pages = pages
+        .merge(staff_console::driver_page(app))
+        .merge(staff_console::tracking_page(app))
+        .merge(staff_console::docs_page(app));
     if next_to_api.test_clock {
         pages = pages.merge(test_clock_routes());
     }

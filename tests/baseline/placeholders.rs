@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 /// Patterns and their placeholders, in the order of application.
 static PATTERNS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     let patterns = [
+        (r"/track/[A-Za-z0-9_-]{40,}", "/track/TOKEN"),
         (r"\b[a-zA-Z0-9._-]+-[0-9]+-[0-9a-f]{16}\b", "REPLICA"),
         (r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?(Z|[+]00:00| UTC)?", "TIME"),
         (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "UUID"),

@@ -10,8 +10,8 @@
 //! * `proof`: a violation of the history, opened from the header.
 //! * `pages`: every page, empty and with data, light, dark and on a phone.
 //! * `refusals`: requests refused to a viewer and to another site. `outage`: a page recovers when `serve` restarts.
-//! * `driver_page`: the page for drivers, on phones. `docs_page`: the reference of the API.
-//! * `webhooks`: the secret of a new webhook endpoint.
+//! * `driver_page`: the page for drivers, on phones. `tracking`: the page for customers, on phones.
+//! * `docs_page`: the reference of the API. `webhooks`: the secret of a new webhook endpoint.
 //! * `screenshots`: pictures for docs/CONSOLE.md, taken on request.
 
 mod board;
@@ -32,4 +32,5 @@ mod refusals;
 mod screenshots;
 mod sign_in;
 mod stage;
+mod tracking;
 mod webhooks;

@@ -147,6 +147,8 @@ pub struct Order {
     pub lifetime_left_sec: Option<u64>,
     pub closed_at: Option<DateTime<Utc>>,
     pub pickup_at: Option<DateTime<Utc>>,
+    /// Address of the page for the customer. Only in the answer to the creation.
+    pub tracking_url: Option<String>,
 }
 
 /// Refund owed to the customer of an order.

@@ -1,5 +1,5 @@
-//! Token buckets: requests per key and failed authentications per network. Also the `Retry-After` time for clients that
-//! cannot be served now.
+//! Token buckets: requests per key, failed authentications per network, and requests for the page of customers per
+//! network. Also the `Retry-After` time for clients that cannot be served now.
 
 use std::{
     net::IpAddr,
@@ -19,6 +19,8 @@ use settings::HttpConfig;
 
 /// Number of buckets above which full ones are removed.
 const MANY: usize = 10_000;
+/// Requests per minute of one network for the page on which customers follow their orders.
+const TRACKING_PER_MIN: NonZeroU32 = NonZeroU32::new(60).expect("not zero");
 /// First and longest wait for clients that cannot be served now.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(8);
@@ -32,6 +34,7 @@ pub struct RequestLimits(Arc<LimitBuckets>);
 struct LimitBuckets {
     keys: Option<DefaultKeyedRateLimiter<Uuid>>,
     failures: Option<DefaultKeyedRateLimiter<IpAddr>>,
+    tracking: DefaultKeyedRateLimiter<IpAddr>,
     retry_wait: Mutex<RetryWait>,
 }
 
@@ -66,6 +69,7 @@ impl RequestLimits {
         Self(Arc::new(LimitBuckets {
             keys: keys.map(DefaultKeyedRateLimiter::keyed),
             failures: failures.map(DefaultKeyedRateLimiter::keyed),
+            tracking: DefaultKeyedRateLimiter::keyed(Quota::per_minute(TRACKING_PER_MIN)),
             retry_wait: Mutex::default(),
         }))
     }
@@ -78,20 +82,21 @@ impl RequestLimits {
 
     /// Counts a request of this key. Returns the wait if the key is over its limit.
     pub fn count_request(&self, key: Uuid) -> Result<(), Duration> {
-        take_token(self.0.keys.as_ref(), key)
+        self.0.keys.as_ref().map_or(Ok(()), |keys| take_token(keys, key))
     }
 
     /// Counts a failed authentication from this network. Returns the wait if the network is over its limit.
     pub fn count_failure(&self, network: IpAddr) -> Result<(), Duration> {
-        take_token(self.0.failures.as_ref(), network)
+        self.0.failures.as_ref().map_or(Ok(()), |failures| take_token(failures, network))
+    }
+
+    /// Counts a request of this network for the page of customers. Returns whether the network is within its limit.
+    pub fn count_tracking(&self, network: IpAddr) -> bool {
+        take_token(&self.0.tracking, network).is_ok()
     }
 }
 
-fn take_token<K: Clone + Eq + std::hash::Hash>(
-    buckets: Option<&DefaultKeyedRateLimiter<K>>,
-    owner: K,
-) -> Result<(), Duration> {
-    let Some(buckets) = buckets else { return Ok(()) };
+fn take_token<K: Clone + Eq + std::hash::Hash>(buckets: &DefaultKeyedRateLimiter<K>, owner: K) -> Result<(), Duration> {
     if buckets.len() > MANY {
         buckets.retain_recent();
     }

@@ -37,6 +37,10 @@ pub(super) struct LoggedRefusal {
     pub(super) reason: String,
 }
 
+/// Marks an answer that gets no request id. It is attached inside the process and never sent to the client.
+#[derive(Debug, Clone, Copy)]
+pub struct WithoutRequestId;
+
 /// Time when the head of a request was read.
 #[derive(Debug, Clone, Copy)]
 pub struct HeadRead(pub Instant);
@@ -124,7 +128,9 @@ pub(super) async fn observe_request(
             answer.headers_mut().insert(IGNORED_FIELDS, value);
         }
     }
-    answer.headers_mut().insert(REQUEST_ID, id);
+    if answer.extensions_mut().remove::<WithoutRequestId>().is_none() {
+        answer.headers_mut().insert(REQUEST_ID, id);
+    }
     answer
 }
 

@@ -9,6 +9,7 @@ mod list;
 mod payments;
 mod takes;
 pub mod test_clock;
+pub mod tracking;
 
 use axum::{
     Json,

@@ -38,6 +38,7 @@ struct Assets {
     driver_script: Asset,
     docs_viewer: Asset,
     docs_script: Asset,
+    tracking_script: Asset,
 }
 
 static ASSETS: LazyLock<Assets> = LazyLock::new(|| Assets {
@@ -55,6 +56,7 @@ static ASSETS: LazyLock<Assets> = LazyLock::new(|| Assets {
         include_bytes!("../assets/redoc.standalone.js"),
     ),
     docs_script: Asset::new("docs", "js", "text/javascript; charset=utf-8", include_bytes!("../assets/docs.js")),
+    tracking_script: Asset::new("track", "js", "text/javascript; charset=utf-8", include_bytes!("../assets/track.js")),
 });
 
 pub(crate) fn style_name() -> &'static str {
@@ -93,11 +95,17 @@ pub(crate) fn docs_script_name() -> &'static str {
     &ASSETS.docs_script.name
 }
 
+pub(crate) fn tracking_script_name() -> &'static str {
+    &ASSETS.tracking_script.name
+}
+
 /// Serves one of the files. A name always has the same content, so the answer is immutable.
 pub(crate) async fn serve_asset(Path(name): Path<String>) -> Response {
-    let Assets { style, script, sign_in, htmx, icon, driver_style, driver_script, docs_viewer, docs_script } = &*ASSETS;
-    let all = [style, script, sign_in, htmx, icon, driver_style, driver_script, docs_viewer, docs_script];
-    let Some(asset) = all.into_iter().find(|asset| asset.name == name) else {
+    let Assets { style, script, sign_in, htmx, icon, .. } = &*ASSETS;
+    let Assets { driver_style, driver_script, tracking_script, docs_viewer, docs_script, .. } = &*ASSETS;
+    let of_console = [style, script, sign_in, htmx, icon];
+    let of_others = [driver_style, driver_script, tracking_script, docs_viewer, docs_script];
+    let Some(asset) = of_console.into_iter().chain(of_others).find(|asset| asset.name == name) else {
         return StatusCode::NOT_FOUND.into_response();
     };
     let headers = [(CONTENT_TYPE, asset.media_type), (CACHE_CONTROL, "public, max-age=31536000, immutable")];

@@ -1,5 +1,5 @@
-//! The console: the web pages of dispatchers, support, operators and admins, on the address of `serve`, the page for
-//! drivers, and the reference of the API. Design: docs/design/console.md.
+//! The console: the web pages of dispatchers, support, operators and admins, on the address of `serve`, the pages for
+//! drivers and customers, and the reference of the API. Design: docs/design/console.md.
 //!
 //! * [`assets`]: style, scripts and icon, in the binary, with a hash of their content in their names.
 //! * [`session`]: the person who makes a request. [`scope`]: pages that are limited to a person's orders. [`cookie`]: cookies, and the transport that they need.
@@ -13,6 +13,7 @@
 //!   that are a table. [`ticket_link`]: links to ticket systems. [`outside_link`]: links to other systems.
 //! * [`driver_page`](mod@driver_page): the page for drivers, which shares the frame, the texts and the guard.
 //! * [`docs_page`](mod@docs_page): the reference of the API.
+//! * [`tracking`]: the page for customers.
 //! * `pages`: one file per page, with its actions. They call the same services as the HTTP API, and contain no SQL.
 
 // The futures of handlers nest deeper than the default limit.
@@ -39,11 +40,13 @@ mod session;
 mod shown;
 mod table;
 mod ticket_link;
+mod tracking;
 
 use app::App;
 use axum::{Router, extract::DefaultBodyLimit, middleware::from_fn_with_state, routing::any};
 pub use docs_page::docs_page;
 pub use driver_page::driver_page;
+pub use tracking::tracking_page;
 
 /// Maximum size of a form.
 const MAX_FORM_BYTES: usize = 16 * 1024;

@@ -331,13 +331,7 @@ pub(crate) fn draw_order(pickup: LatLng, drivers: &[DriverMark], is_trip: bool) 
 fn draw_order_on(sheet: &OrderSheet, pickup: LatLng, drivers: &[DriverMark], is_trip: bool) -> String {
     let OrderSheet { class, width, most_letters } = *sheet;
     let (middle_x, middle_y) = (width / 2.0, ORDER_HEIGHT / 2.0);
-    let shrink = pickup.lat.to_radians().cos().max(0.01);
-    // Takes the shorter way across the date line.
-    let degrees = |from: f64, to: f64| (to - from + 540.0).rem_euclid(360.0) - 180.0;
-    let offset = |place: LatLng| {
-        let east = degrees(pickup.lng, place.lng) * shrink * METRES_PER_DEGREE;
-        (east, (place.lat - pickup.lat) * METRES_PER_DEGREE)
-    };
+    let offset = |place: LatLng| offset_m(pickup, place);
     let mut drivers: Vec<_> = drivers.iter().filter(|driver| driver.place.is_on_earth()).collect();
     let farthest = drivers
         .iter()
@@ -404,8 +398,15 @@ fn draw_order_on(sheet: &OrderSheet, pickup: LatLng, drivers: &[DriverMark], is_
     svg
 }
 
+/// Returns how many metres `place` is east and north of `centre`. Takes the shorter way across the date line.
+pub(crate) fn offset_m(centre: LatLng, place: LatLng) -> (f64, f64) {
+    let shrink = centre.lat.to_radians().cos().max(0.01);
+    let degrees = (place.lng - centre.lng + 540.0).rem_euclid(360.0) - 180.0;
+    (degrees * shrink * METRES_PER_DEGREE, (place.lat - centre.lat) * METRES_PER_DEGREE)
+}
+
 /// Returns the largest number of the form 1, 2 or 5 times a power of ten that is not greater than `metres`.
-fn round_step(metres: f64) -> f64 {
+pub(crate) fn round_step(metres: f64) -> f64 {
     let base = 10_f64.powf(metres.max(1.0).log10().floor());
     [5.0, 2.0, 1.0].into_iter().map(|step| step * base).find(|step| *step <= metres * 1.000_001).unwrap_or(base)
 }

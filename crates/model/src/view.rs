@@ -114,6 +114,11 @@ pub struct OrderView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub pickup_at: Option<DateTime<Utc>>,
+    /// Address of the page on which the customer follows the order. Only in the answer to the creation, and only if
+    /// `http.tracking` is on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub tracking_url: Option<String>,
 }
 
 /// Refund that the customer is owed for an order that ended without a ride.
@@ -180,6 +185,7 @@ impl From<&Snapshot> for OrderView {
             lifetime_deadline: o.lifetime_deadline,
             closed_at: o.closed_at,
             pickup_at: o.pickup_at,
+            tracking_url: None,
         }
     }
 }

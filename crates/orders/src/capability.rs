@@ -13,6 +13,7 @@ use crate::{
     order_store::OrderStore,
     payments::PaymentService,
     timer_calls::TimerCalls,
+    tracking::TrackingLinks,
     unsent_timers::UnsentTimers,
 };
 use areas::capability::Areas;
@@ -41,6 +42,7 @@ pub struct OrdersParts {
     pub timer_calls: TimerCalls,
     pub unsent: UnsentTimers,
     pub late_work: LateWork,
+    pub tracking: TrackingLinks,
     /// Service that pays refunds. `None` if people pay them.
     pub payments: Option<PaymentService>,
 }
@@ -64,6 +66,7 @@ impl Orders {
             timer_calls: TimerCalls::new(&core.shards),
             unsent: UnsentTimers::default(),
             late_work: LateWork::default(),
+            tracking: TrackingLinks::default(),
             payments: PaymentService::from_config(&config.payments)?,
         })))
     }

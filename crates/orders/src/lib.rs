@@ -19,6 +19,7 @@
 //! * [`compensation`]: alerts when the end of an order cannot be written. [`payments`]: client of the payment service.
 //! * [`query`]: timelines and single orders for people. [`search`]: paged lists for staff. [`scope`]: the filter of
 //!   staff scopes. [`feed`]: steps of orders for producers.
+//! * [`tracking`]: links with which customers follow their orders.
 //! * [`test_clock`]: the test clock of `dispatchq dev`.
 //! * [`late_work`]: refuses creations while due jobs are late.
 //! * [`metrics`]: counters of changes. [`retrieval_log`]: log lines about missing job ids.
@@ -62,6 +63,7 @@ pub mod step;
 pub mod test_clock;
 pub mod timer_calls;
 pub mod timer_sending;
+pub mod tracking;
 pub mod unsent;
 pub mod unsent_timers;
 pub(crate) mod write_error;

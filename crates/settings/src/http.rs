@@ -47,24 +47,25 @@ pub struct HttpConfig {
     pub max_lateness: Duration,
     #[garde(custom(name_networks))]
     pub trusted_proxies: Vec<String>,
-    /// Scheme and host for addresses that people open; empty for `bind` over http.
+    /// Scheme and host of addresses that people open. Required for `driver_page` and `tracking`.
     #[garde(custom(be_origin_or_empty))]
     pub public_url: String,
     /// Whether `serve` serves the page for drivers.
+    #[garde(custom(need_public_url(&self.public_url)))]
     pub driver_page: bool,
     /// Whether `serve` serves the reference of the API.
     pub docs: bool,
     /// Whether endpoints created by API may have an http or https URL on this machine.
     pub local_webhooks: bool,
+    /// Whether new orders have a link to the page for customers, which `serve` serves.
+    #[garde(custom(need_public_url(&self.public_url)))]
+    pub tracking: bool,
 }
 
 impl HttpConfig {
     /// Returns the public address of a path.
     pub fn public_address(&self, path: &str) -> String {
-        match self.public_url.trim_end_matches('/') {
-            "" => format!("http://{}{path}", self.bind),
-            origin => format!("{origin}{path}"),
-        }
+        format!("{}{path}", self.public_url.trim_end_matches('/'))
     }
 
     /// Returns the networks whose `X-Forwarded-For` is trusted. IPv6-mapped IPv4 networks become IPv4, because peer
@@ -101,6 +102,19 @@ fn be_origin_or_empty(text: &str, (): &()) -> garde::Result {
         return Ok(());
     }
     Err(garde::Error::new("must be an address such as https://dispatch.example.com, without a path"))
+}
+
+/// Checks that pages with links have the address that the links start with. The address of `bind` would not work on the
+/// phones of other people.
+fn need_public_url(public_url: &str) -> impl Fn(&bool, &()) -> garde::Result {
+    move |is_on, ()| {
+        if *is_on && public_url.is_empty() {
+            let cure =
+                "needs http.public_url; set it to the address that people open, such as https://dispatch.example.com";
+            return Err(garde::Error::new(cure));
+        }
+        Ok(())
+    }
 }
 
 /// Checks that proxies are addresses or networks.

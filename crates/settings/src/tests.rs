@@ -286,10 +286,19 @@ fn producer_names_must_be_key_names() {
 }
 
 #[test]
+fn pages_with_links_need_a_public_address() {
+    for page in ["driver_page", "tracking"] {
+        let problem = error(&format!("[http]\n{page} = true"));
+        assert!(problem.contains(&format!("http.{page}: needs http.public_url; set it to")), "{problem}");
+        let served = format!("[http]\n{page} = true\npublic_url = \"https://dispatch.example.com\"");
+        assert!(with_file(&served).is_ok(), "{page}");
+    }
+}
+
+#[test]
 fn public_address_has_no_path() {
-    let public = |text: &str| with_file(&format!("[http]\nbind = \"127.0.0.1:8080\"\npublic_url = \"{text}\""));
+    let public = |text: &str| with_file(&format!("[http]\npublic_url = \"{text}\""));
     for (text, address) in [
-        ("", "http://127.0.0.1:8080/driver"),
         ("https://dispatch.example.com", "https://dispatch.example.com/driver"),
         ("https://dispatch.example.com:8443/", "https://dispatch.example.com:8443/driver"),
     ] {

@@ -61,10 +61,11 @@ pub fn http_client() -> reqwest::Client {
 }
 
 impl Api {
-    /// Starts the API together with the console, the page for drivers and the reference.
+    /// Starts the API together with the console, the pages for drivers and customers, and the reference.
     pub async fn start(app: &App) -> Self {
         let pages = staff_console::console_pages(app)
             .merge(staff_console::driver_page(app))
+            .merge(staff_console::tracking_page(app))
             .merge(staff_console::docs_page(app));
         Self::serve(api::router_with_pages(app.clone(), pages), app.config.http.clone()).await
     }

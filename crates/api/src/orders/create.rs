@@ -8,7 +8,7 @@ use axum::{
 use metrics::counter;
 use serde_json::{Value, json};
 
-use super::{load_order, may_see, payments};
+use super::{load_order, may_see, payments, tracking};
 use crate::{
     auth::ApiCaller,
     body::RawBody,
@@ -63,7 +63,11 @@ pub(super) async fn create_order(
     let asked = new.language.as_ref().and_then(LanguageTag::known_language);
     let language = asked.unwrap_or_else(|| dispatcher::accepted_language(&headers, ReplyLanguage::default()));
     let creation = CreationRequest { key: key.as_deref(), new: &new, bytes: &bytes, language };
-    let created = create_once(&app, &caller, creation).await?;
+    let tracking_key = tracking::load_key(&app).await.map_err(|error| service_unavailable(error, language))?;
+    let mut created = create_once(&app, &caller, creation).await?;
+    if let Some(key) = tracking_key {
+        tracking::add_link(&app, key, &mut created.answer.1);
+    }
     // The contents of a new order have the version 0. An order that was created before may have later contents.
     let etag = (!created.is_replayed).then(|| etag_header(0));
     let answer = payments::with_warning(created.into_response(), &new.payment_status);

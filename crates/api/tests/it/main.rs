@@ -8,7 +8,8 @@
 //! * `outages`: servers that are down. `waits`: every wait on a server ends. `connections`: sockets that send nothing.
 //! * `scheduled`: orders with a pickup time. `scope`: keys that read only some orders.
 //! * `test_clock`: the test clock of `dispatchq dev`.
-//! * `driver_links`: one-time links of drivers. `webhook_endpoints`: endpoints that producers create.
+//! * `driver_links`: one-time links of drivers. `tracking`: links for customers. `webhook_endpoints`: endpoints that
+//!   producers create.
 //! * `late_work`: creations while jobs are late.
 //! * `metrics`: gauges read at each scrape, also while a server is down.
 
@@ -39,5 +40,6 @@ mod staff;
 mod stream;
 mod test_clock;
 mod texts;
+mod tracking;
 mod waits;
 mod webhook_endpoints;

@@ -230,7 +230,7 @@ async fn texts_are_in_the_language_of_their_request() {
     assert!(script_texts(Language::Indonesian).contains("\"live\":\"Langsung\""));
 }
 
-const TEMPLATES: [(&str, &str); 25] = [
+const TEMPLATES: [(&str, &str); 28] = [
     ("action.html", include_str!("../../templates/action.html")),
     ("alerts.html", include_str!("../../templates/alerts.html")),
     ("binding.html", include_str!("../../templates/binding.html")),
@@ -256,6 +256,9 @@ const TEMPLATES: [(&str, &str); 25] = [
     ("ranking.html", include_str!("../../templates/ranking.html")),
     ("refunds.html", include_str!("../../templates/refunds.html")),
     ("table.html", include_str!("../../templates/table.html")),
+    ("track.html", include_str!("../../templates/track.html")),
+    ("track_frame.html", include_str!("../../templates/track_frame.html")),
+    ("track_problem.html", include_str!("../../templates/track_problem.html")),
 ];
 /// Texts that are the same in both languages. Text in `code` is for machines.
 const NAMES: [&str; 6] = ["dispatchq", "UTC", "CSV", "Enter", "j", "k"];

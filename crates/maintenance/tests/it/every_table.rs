@@ -81,7 +81,7 @@ const LEAVING: [(&str, &str); 42] = [
 ];
 
 /// Tables that do not grow with orders, requests or time.
-const STAYING: [(&str, &str); 27] = [
+const STAYING: [(&str, &str); 28] = [
     ("_sqlx_migrations", "a row for each migration"),
     ("admission_flag", "one row"),
     ("admission_revision", "one row"),
@@ -104,6 +104,7 @@ const STAYING: [(&str, &str); 27] = [
     ("service_types", "one for each of the configuration"),
     ("shard_generations", "one for each time an operator changes their number"),
     ("sql_producers", "as many as the owner of the schema allows"),
+    ("tracking_key", "one row"),
     ("uncounted_orders", "a worker empties it within half a second"),
     ("users", "until an admin removes them"),
     ("webhook_endpoints", "at most ten for each producer"),
