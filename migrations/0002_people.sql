@@ -216,6 +216,18 @@ COMMENT ON COLUMN driver_sessions.address IS 'client address of the sign-in';
 CREATE INDEX driver_sessions_by_driver ON driver_sessions (driver_id);
 CREATE INDEX driver_sessions_by_age ON driver_sessions (expires_at);
 
+-- Browsers that get push messages about offers. They end with their session.
+CREATE TABLE driver_push_subscriptions (
+    session_id uuid PRIMARY KEY REFERENCES driver_sessions (id) ON DELETE CASCADE,
+    endpoint   text NOT NULL UNIQUE CHECK (octet_length(endpoint) <= 2048),
+    p256dh     bytea NOT NULL CHECK (octet_length(p256dh) = 65),
+    auth       bytea NOT NULL CHECK (octet_length(auth) = 16),
+    created_at timestamptz(3) NOT NULL DEFAULT dispatchq_now()
+);
+COMMENT ON COLUMN driver_push_subscriptions.endpoint IS 'address at the push service of the browser''s vendor';
+COMMENT ON COLUMN driver_push_subscriptions.p256dh IS 'public key of the browser';
+COMMENT ON COLUMN driver_push_subscriptions.auth IS 'secret of the browser, with which messages are encrypted';
+
 -- Records of staff. deploy/postgres/roles.sql revokes UPDATE and DELETE on them from `dispatchq_run`.
 
 CREATE TABLE staff_actions (

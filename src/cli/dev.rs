@@ -84,6 +84,7 @@ impl Args {
         config.http.docs = true;
         config.http.local_webhooks = true;
         config.http.tracking = true;
+        config.push.allow_private = true;
 
         let mut redis = RedisServer::start_private_in(&data.join("redis"), None).await?;
         let mut postgres = PostgresServer::start_in(&data.join("postgres"), None).await?;

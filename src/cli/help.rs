@@ -18,7 +18,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ("Orders and areas", &["order", "driver", "area", "alert", "outbox"]),
     ("Partners and providers", &["partner", "binding", "server"]),
     ("Queues and jobs", &["queue", "job", "dead", "worker", "shards", "plan"]),
-    ("People, keys and upkeep", &["apikey", "user", "privacy", "export", "check", "reconcile", "cleanup"]),
+    ("People, keys and upkeep", &["apikey", "user", "push-keys", "privacy", "export", "check", "reconcile", "cleanup"]),
 ];
 
 /// Help for options and arguments with the same meaning in every command. An argument's own help takes precedence.

@@ -47,6 +47,7 @@ mod plan;
 mod privacy;
 #[cfg(feature = "lab")]
 mod provider_sim;
+mod push_keys;
 mod queue;
 mod reconcile;
 mod remote;
@@ -136,6 +137,8 @@ enum LocalCommand {
     #[cfg(feature = "lab")]
     #[command(subcommand)]
     Bench(bench::Command),
+    /// Create the key for push messages to the browsers of drivers
+    PushKeys(push_keys::Args),
     /// Print the completion script for a shell
     Completions(completions::Args),
     /// Write the manual pages into a directory, one for each command
@@ -266,6 +269,7 @@ async fn run_local(command: LocalCommand, file: Option<&Path>) -> anyhow::Result
         LocalCommand::Health(args) => args.run(file).await,
         LocalCommand::Completions(args) => Ok(args.run()),
         LocalCommand::Man(args) => args.run(),
+        LocalCommand::PushKeys(args) => args.run(),
         // These commands start their own servers and set up their own logs.
         #[cfg(feature = "lab")]
         LocalCommand::Dev(args) => args.run(file).await,

@@ -21,7 +21,8 @@ fn read(file: &str) -> String {
 async fn commands_lead_from_sign_in_to_completion() {
     let fleet = Fleet::with("1h", SETTINGS).await;
     let _worker = fleet.running_worker("w1").await;
-    let pages = [("DISPATCHQ_HTTP__DRIVER_PAGE", "true"), ("DISPATCHQ_HTTP__PUBLIC_URL", "https://dispatch.example.com")];
+    let pages =
+        [("DISPATCHQ_HTTP__DRIVER_PAGE", "true"), ("DISPATCHQ_HTTP__PUBLIC_URL", "https://dispatch.example.com")];
     let (_serve, api) = fleet.api_with(&pages).await;
     let made = key_admin::create_permanent_key(&fleet.app.core.db, "admin", AccountRole::Admin, None).await;
     let (_, admin) = made.unwrap();

@@ -98,7 +98,12 @@ use axum::{
 use metrics_exporter_prometheus::PrometheusHandle;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-pub use self::{error::pages::errors_page, health::ProcessKind, observe::{HeadRead, WithoutRequestId}, openapi::OPENAPI};
+pub use self::{
+    error::pages::errors_page,
+    health::ProcessKind,
+    observe::{HeadRead, WithoutRequestId},
+    openapi::OPENAPI,
+};
 use self::{observe::RequestObserver, openapi::ServedDocument};
 use app::App;
 

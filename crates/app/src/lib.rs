@@ -101,6 +101,7 @@ impl App {
     /// Builds every capability. Opens no connection. Returns an error if the configuration cannot be used.
     pub fn new(mut config: Config, db: Pool, store: Store) -> Result<Self, ServiceError> {
         config.notifications.subscriptions = Subscriptions::new(config.declared_endpoints());
+        config.notifications.pushes_offers = config.push.private_key_file.is_some();
         let config = Arc::new(config);
         let core = Core::new(db, store, &config.database);
         let accounts = Accounts::new(&core, &config)?;

@@ -5,7 +5,7 @@ use std::path::Path;
 use accounts::oidc::OidcProvider;
 use bindings::{otp_seal::OtpSealer, provider_client::ProviderRegistry};
 use foundation::{config::error::ConfigError, traces};
-use notify::channels;
+use notify::channels::{self, push::vapid::VapidKey};
 use orders::payments::PaymentService;
 use partner::client::PartnerRegistry;
 pub use settings::Config;
@@ -25,11 +25,12 @@ fn check_services(config: &Config) -> Result<(), ConfigError> {
     let partners = PartnerRegistry::new(&config.partners).map(drop);
     let payments = PaymentService::from_config(&config.payments).map(drop);
     let channels = channels::build_channels(config).map(drop);
+    let push = VapidKey::from_config(&config.push).map(drop);
     let providers = ProviderRegistry::new(&config.providers).map(drop);
     let otp_keys = OtpSealer::new(&config.bindings).map(drop);
     let oidc = OidcProvider::from_config(&config.console).map(drop);
     let traces = traces::check_traces(&config.traces);
-    let problems = [partners, payments, channels, providers, otp_keys, oidc, traces]
+    let problems = [partners, payments, channels, push, providers, otp_keys, oidc, traces]
         .into_iter()
         .filter_map(Result::err)
         .flat_map(ConfigError::into_problems);

@@ -178,9 +178,52 @@
     }
   };
 
+  // Push messages wake this device while the page is closed. The browser asks for permission when the driver presses the button.
+  const push = document.getElementById("push");
+  const showPush = (name, hasButton) => {
+    const status = push.querySelector("span");
+    status.textContent = status.dataset[name];
+    push.querySelector("button").hidden = !hasButton;
+  };
+  const register = async (subscription) => {
+    const { endpoint, keys } = subscription.toJSON();
+    const body = new URLSearchParams({ endpoint, p256dh: keys.p256dh, auth: keys.auth });
+    const answer = await fetch(base + "/push", { method: "POST", body, signal: AbortSignal.timeout(15000) });
+    if (answer.status !== 204) throw new Error("status " + answer.status);
+    showPush("on", false);
+  };
+  const subscribe = async (worker) => {
+    const options = { userVisibleOnly: true, applicationServerKey: push.dataset.key };
+    try {
+      return await worker.pushManager.subscribe(options);
+    } catch (error) {
+      const earlier = await worker.pushManager.getSubscription();
+      if (!earlier) throw error;
+      // The company has a new key.
+      await earlier.unsubscribe();
+      return worker.pushManager.subscribe(options);
+    }
+  };
+  const offerPush = async () => {
+    if (!push || !("serviceWorker" in navigator) || !("PushManager" in window)) return;
+    const worker = await navigator.serviceWorker.register(base + "/sw.js?" + new URLSearchParams({ text: push.dataset.text }));
+    push.hidden = false;
+    push.querySelector("button").addEventListener("click", async () => {
+      try {
+        await register(await subscribe(worker));
+      } catch {
+        showPush("failed", true);
+      }
+    });
+    // The session may be newer than the subscription of the browser.
+    const known = await worker.pushManager.getSubscription();
+    if (known && Notification.permission === "granted") await register(known);
+  };
+
   readClock();
   tick();
   setInterval(tick, 1000);
   watchPlace();
   follow();
+  offerPush().catch(() => {});
 })();

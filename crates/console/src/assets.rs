@@ -13,6 +13,9 @@ use axum::{
 };
 use sha2::{Digest, Sha256};
 
+/// Service worker of the driver page.
+pub(crate) const SERVICE_WORKER: &str = include_str!("../assets/sw.js");
+
 /// A file that pages load.
 struct Asset {
     name: String,

@@ -5,7 +5,7 @@ use std::{ops::Deref, sync::Arc};
 use model::ids::TicketId;
 
 use crate::{
-    channels::{self, DeliveryError, LanePlace, MessageChannels, OutgoingMessage},
+    channels::{self, DeliveryError, LanePlace, MessageChannels, OutgoingMessage, push::vapid::VapidKey},
     deliveries::DeliveryStore,
     endpoints::{EndpointId, sending::open_endpoint, subscribed::SubscribedEndpoints},
 };
@@ -29,8 +29,13 @@ pub struct NotifyParts {
 impl Notify {
     /// Builds the configured channels. Fails if one of them cannot be built. The subscriptions of endpoints are read later.
     pub fn new(core: &Core, config: &Config) -> Result<Self, ServiceError> {
+        let channels = channels::build_channels(config)?;
+        let channels = match VapidKey::from_config(&config.push)? {
+            Some(key) => channels.with_push(&core.db, key, config.push.allow_private),
+            None => channels,
+        };
         Ok(Self(Arc::new(NotifyParts {
-            channels: channels::build_channels(config)?,
+            channels,
             deliveries: DeliveryStore::new(&core.batches),
             endpoints: SubscribedEndpoints::new(&config.notifications.subscriptions, config.declared_endpoints()),
             db: core.db.clone(),

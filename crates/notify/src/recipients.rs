@@ -1,6 +1,6 @@
 //! Recipients of a message: the channels of its route, or each dispatcher by the dispatcher's own channel.
 
-use model::messages::{ChannelRoutes, Message, MessageAudience, StoredMessage};
+use model::messages::{ChannelRoutes, Message, MessageAudience, MessageKind, StoredMessage, routes::PUSH};
 use serde_json::Value;
 use sqlx::PgExecutor;
 
@@ -33,7 +33,7 @@ pub async fn load_dispatchers(db: impl PgExecutor<'_>, messages: &[Message]) -> 
     .await
 }
 
-/// Returns the rows of a message. A message to dispatchers has one row per dispatcher, which names the user. The user's
+/// Returns the rows of a message. An offer also goes to the browsers of its driver, if push is configured. A message to dispatchers has one row per dispatcher, which names the user. The user's
 /// address is read when the message is sent. If there is no dispatcher, the message uses its route.
 pub fn find_recipients(
     routes: &ChannelRoutes,
@@ -49,8 +49,10 @@ pub fn find_recipients(
         });
         return addressed.collect();
     }
-    let by_route = routes.channels_for(&message.audience).iter().map(|channel| MessageRecipient {
-        channel: channel.clone(),
+    let push = routes.pushes_offers && stored.known_kind() == Some(MessageKind::Offer);
+    let channels = routes.channels_for(&message.audience).iter().map(String::as_str).chain(push.then_some(PUSH));
+    let by_route = channels.map(|channel| MessageRecipient {
+        channel: channel.to_owned(),
         dedupe_key: message.dedupe_key.clone(),
         payload: stored.payload.clone(),
     });

@@ -18,6 +18,7 @@ mod payments;
 mod plans;
 mod producers;
 mod proof;
+mod push;
 mod reading;
 mod redact;
 mod retention;
@@ -70,6 +71,7 @@ pub use payments::PaymentsConfig;
 pub use plans::PlansConfig;
 pub use producers::ProducerConfig;
 pub use proof::ProofConfig;
+pub use push::PushConfig;
 pub use retention::RetentionConfig;
 pub use scale::ScaleConfig;
 pub use schedule::{ScheduledTask, TaskSchedule, TaskScheduleError};
@@ -113,6 +115,8 @@ pub struct Config {
     #[serde(default)]
     #[garde(dive)]
     pub producers: BTreeMap<String, ProducerConfig>,
+    #[garde(dive)]
+    pub push: PushConfig,
     #[garde(dive)]
     pub payments: PaymentsConfig,
     #[garde(dive)]

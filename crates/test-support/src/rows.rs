@@ -46,6 +46,9 @@ pub const FILL: &str = "
         SELECT sha256(('l' || n)::bytea), 'D' || n, at FROM n;
     INSERT INTO driver_sessions (id, sha256, driver_id, created_at, expires_at)
         SELECT gen_random_uuid(), sha256(('s' || n)::bytea), 'D' || n, at, at FROM n;
+    INSERT INTO driver_push_subscriptions (session_id, endpoint, p256dh, auth)
+        SELECT id, 'https://push.example.com/' || id, decode(repeat('04', 65), 'hex'), decode(repeat('00', 16), 'hex')
+        FROM driver_sessions;
     INSERT INTO idempotency_keys (holder_id, key, request_hash, work_id, created_at)
         SELECT gen_random_uuid(), id, '', gen_random_uuid(), at FROM n;
     INSERT INTO erasures (subject, subject_id, reason, actor, erased_at) SELECT 'customer', id, 'x', 'x', at FROM n;

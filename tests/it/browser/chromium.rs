@@ -72,6 +72,8 @@ pub(super) struct Chromium {
     pub(super) requested: Vec<String>,
     /// Requests paused by `Fetch.enable`.
     pub(super) held_back: Vec<String>,
+    /// Ids of the registrations of service workers, after `ServiceWorker.enable`.
+    pub(super) registrations: Vec<String>,
 }
 
 impl Chromium {
@@ -103,6 +105,7 @@ impl Chromium {
             status: 0,
             requested: Vec::new(),
             held_back: Vec::new(),
+            registrations: Vec::new(),
         };
         browser.open_tab().await;
         browser
@@ -117,6 +120,20 @@ impl Chromium {
             self.call(&format!("{domain}.enable"), json!({})).await;
         }
         self.resize(1280, 800, false).await;
+    }
+
+    /// Attaches to the service worker and returns its session id.
+    pub(super) async fn attach_to_worker(&mut self) -> String {
+        let targets = self.call("Target.getTargets", json!({})).await;
+        let mut all = targets["targetInfos"].as_array().unwrap().iter();
+        let worker = all.find(|target| target["type"] == "service_worker").expect("a service worker");
+        let attach = json!({ "targetId": worker["targetId"], "flatten": true });
+        self.call("Target.attachToTarget", attach).await["sessionId"].as_str().unwrap().to_owned()
+    }
+
+    /// Directs later commands to another session. Returns the earlier one.
+    pub(super) fn use_session(&mut self, session: &str) -> String {
+        std::mem::replace(&mut self.session, session.to_owned())
     }
 
     /// Sends a command and returns its result.
@@ -174,6 +191,10 @@ impl Chromium {
                 self.status = params["response"]["status"].as_u64().unwrap_or_default();
             }
             "Network.requestWillBeSent" => self.requested.push(text(&params["request"]["url"])),
+            "ServiceWorker.workerRegistrationUpdated" => {
+                let updated = params["registrations"].as_array().into_iter().flatten();
+                self.registrations.extend(updated.map(|one| text(&one["registrationId"])));
+            }
             "Fetch.requestPaused" => self.held_back.push(text(&params["requestId"])),
             _ => {}
         }

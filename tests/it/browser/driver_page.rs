@@ -1,11 +1,14 @@
 //! The page for drivers in real browsers at 360 px: a race for an offer, a lost connection, one-time links.
 
+use std::{fs, path::Path};
+
 use serde_json::{Value, json};
 
 use super::chromium::Chromium;
 use crate::support::{Api, TestApp, eventually, secs};
 use accounts::api_keys::AccountRole;
 use model::{details::Contact, order::OrderStatus};
+use notify::channels::push::vapid::generate_keys;
 use settings::Config;
 
 /// Width of a small phone in pixels.
@@ -17,6 +20,10 @@ const NOTICE: &str = "document.getElementById('notice').textContent";
 /// Reasons that the loser of a race may read.
 const REASONS: [&str; 3] =
     ["Another driver was faster and has this order.", "Another driver is taking this order.", "The offer has ended"];
+
+/// Makes the service worker record the titles of its notifications.
+const RECORD_NOTIFICATIONS: &str = "self.shown = [];
+    self.registration.showNotification = async (title) => { self.shown.push(title); }; true";
 
 fn with_page(config: &mut Config) {
     config.http.driver_page = true;
@@ -137,6 +144,43 @@ async fn link_works_once_and_expires() {
     phone.click("button", "Sign in").await;
     phone.until_text("This code is not valid").await;
     assert_eq!(phone.status, 401);
+}
+
+/// Switches push messages on, with a new key in this directory.
+fn with_push(config: &mut Config, directory: &Path) {
+    with_page(config);
+    let file = directory.join("push-key.pem");
+    fs::write(&file, generate_keys().unwrap().private_pem).unwrap();
+    config.push.private_key_file = Some(file);
+    config.push.subject = "mailto:ops@example.com".to_owned();
+}
+
+#[tokio::test]
+async fn push_message_shows_a_notification() {
+    let directory = tempfile::tempdir().unwrap();
+    let t = TestApp::with(|config| with_push(config, directory.path())).await;
+    let api = Api::start(&t.app).await;
+    t.drivers(&[("D1", 100.0)]).await;
+    let mut phone = Chromium::start().await;
+    phone.resize(WIDTH, 740, true).await;
+    phone.call("ServiceWorker.enable", json!({})).await;
+    phone.open(&api.url(&create_link(&t, &api, "D1").await)).await;
+    phone.click("button", "Sign in").await;
+    phone.until_path("/driver").await;
+    phone.until_text("Wake me for offers").await;
+    check_looks(&mut phone, "push").await;
+    let registration = "navigator.serviceWorker.getRegistration('/driver/')";
+    phone.until("the worker is active", &format!("{registration}.then((one) => Boolean(one?.active))")).await;
+    // The headless shell shows no notifications, so the worker records them.
+    let worker = phone.attach_to_worker().await;
+    let page = phone.use_session(&worker);
+    phone.eval(RECORD_NOTIFICATIONS).await;
+    phone.use_session(&page);
+    let id = phone.registrations.last().expect("a registration").clone();
+    let message = json!({ "origin": api.url(""), "registrationId": id, "data": "new offer" });
+    phone.call("ServiceWorker.deliverPushMessage", message).await;
+    phone.use_session(&worker);
+    phone.until("a notification is shown", "self.shown.join() === 'New offer'").await;
 }
 
 #[tokio::test]

@@ -15,6 +15,7 @@ use axum::{
 };
 use chrono::{DateTime, Utc};
 use model::{details::Contact, order::OrderStatus, view::OrderView};
+use notify::channels::push::channel::PushChannel;
 use orders::{
     fleet::drivers::{self, DriverRecord},
     offers::{
@@ -127,6 +128,8 @@ struct HomePage {
     known: String,
     seen: String,
     wait_s: u64,
+    /// Public key with which the browser subscribes to push messages; `None` if push is off.
+    push_key: Option<String>,
 }
 
 /// The driver's row and order.
@@ -215,5 +218,6 @@ fn build_page(app: &App, state: DriverState, offers: Vec<LiveOffer>, notice: Opt
         offers: offers.into_iter().map(|offer| OfferCard::new(offer, now)).collect(),
         known: known.join(","),
         seen,
+        push_key: app.notify.channels.push_channel().map(PushChannel::public_key),
     }
 }

@@ -4,7 +4,7 @@
 //! * [`home`]: the page: offers, the order of the driver, availability. [`contents`]: places, notes and contact of an
 //!   order. [`actions`]: its forms. [`outcome`]: the text about the last action.
 //! * [`guard`]: headers of every answer, and requests that are refused before a handler runs. [`manifest`]: makes the
-//!   page installable.
+//!   page installable. [`push`]: push messages.
 
 mod actions;
 mod contents;
@@ -12,6 +12,7 @@ mod guard;
 mod home;
 mod manifest;
 mod outcome;
+mod push;
 mod session;
 mod sign_in;
 
@@ -38,6 +39,8 @@ pub fn driver_page(app: &App) -> Router<App> {
         .route(BASE, get(home::show_page))
         .route("/driver/assets/{name}", get(assets::serve_asset))
         .route("/driver/manifest.webmanifest", get(manifest::serve_manifest))
+        .route("/driver/sw.js", get(push::serve_worker))
+        .route("/driver/push", post(push::register_browser))
         .route(SIGN_IN_PATH, get(sign_in::show_page).post(sign_in::sign_in))
         .route("/driver/sign-out", post(sign_in::sign_out))
         .route("/driver/language", post(sign_in::choose_language))

@@ -5,15 +5,16 @@ use api::{auth::ApiCaller, connections::RequestConnection};
 use app::App;
 use axum::{extract::FromRequestParts, http::request::Parts};
 use model::ids::DriverId;
+use uuid::Uuid;
 
 use crate::{
     cookie::{CookieKind, Transport},
     page_error::PageError,
 };
 
-/// A driver with a valid session.
+/// A driver with a valid session, and the id of the session.
 #[derive(Debug, Clone)]
-pub(super) struct SignedInDriver(pub(super) DriverId);
+pub(super) struct SignedInDriver(pub(super) DriverId, pub(super) Uuid);
 
 impl SignedInDriver {
     /// Returns the driver as a caller of the API's functions.
@@ -36,6 +37,6 @@ impl FromRequestParts<App> for SignedInDriver {
             connection.caller_is_known();
         }
         app.accounts.limits.count_request(session.id).map_err(PageError::TooMany)?;
-        Ok(Self(session.driver_id))
+        Ok(Self(session.driver_id, session.id))
     }
 }

@@ -13,7 +13,7 @@ use test_support::{Api, TestApp, secs};
 const SIGN_IN: &str = "/driver/sign-in";
 const HOME: &str = "/driver";
 
-fn with_page(config: &mut Config) {
+pub(super) fn with_page(config: &mut Config) {
     config.http.driver_page = true;
 }
 
@@ -27,7 +27,7 @@ async fn create_code(t: &TestApp, api: &Api, driver: &str) -> String {
 }
 
 /// Returns the browser of a driver who is signed in.
-async fn signed_in(t: &TestApp, api: &Api, driver: &str) -> Browser {
+pub(super) async fn signed_in(t: &TestApp, api: &Api, driver: &str) -> Browser {
     let mut browser = Browser::new(api);
     let code = create_code(t, api, driver).await;
     let answer = browser.post(SIGN_IN, &[("code", &code)]).await;

@@ -7,8 +7,8 @@
 //!   `maps`, `now`: the pages of these names.
 //! * `scope`: pages of a person who may read only some orders. `sign_in`: wrong keys. `oidc`: sign-in at a provider.
 //!   `language`, `frame`: the texts and the frame of all pages.
-//! * `driver_page`: the page for drivers. `tracking`: the page for customers. `docs_page`: the reference of the API.
-//!   `webhooks`: webhook endpoints of producers.
+//! * `driver_page`: the page for drivers. `push`: push messages to their browsers. `tracking`: the page for customers.
+//!   `docs_page`: the reference of the API. `webhooks`: webhook endpoints of producers.
 //! * `refused_actions`: a refused action keeps its page. `stream`: change notifications for pages.
 //! * `cost`: the cost of pages. `page_plans`: rows that pages read from large tables.
 
@@ -36,6 +36,7 @@ mod orders;
 mod page_plans;
 mod pages;
 mod plans;
+mod push;
 mod refunds;
 mod refused_actions;
 mod scope;

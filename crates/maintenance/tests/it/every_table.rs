@@ -31,7 +31,7 @@ const OF_BINDING: &str = "binding_id IN (SELECT id FROM bindings WHERE {bindings
 const MESSAGES: &str = "{of order} OR created_at < dispatchq_now() - interval '30 days' AND (kind IN ('OFFER', 'endpoint.test') OR binding_id IS NOT NULL)";
 
 /// Tables with the rows that cleanup removes. The days are those of `[retention]`.
-const LEAVING: [(&str, &str); 42] = [
+const LEAVING: [(&str, &str); 43] = [
     ("admission_audit", "at < dispatchq_now() - interval '400 days'"),
     ("admission_counts", "hour < dispatchq_now() - interval '30 days'"),
     ("alerts", "{of order} OR binding_id IS NOT NULL AND raised_at < dispatchq_now() - interval '30 days'"),
@@ -43,6 +43,10 @@ const LEAVING: [(&str, &str); 42] = [
     ("console_sessions", "created_at < dispatchq_now() - interval '30 days'"),
     ("dead_letters", "resolved_at < dispatchq_now() - interval '30 days'"),
     ("desk_takes", "ends_at < dispatchq_now()"),
+    (
+        "driver_push_subscriptions",
+        "session_id IN (SELECT id FROM driver_sessions WHERE expires_at < dispatchq_now() - interval '30 days')",
+    ),
     ("driver_sessions", "expires_at < dispatchq_now() - interval '30 days'"),
     ("driver_sign_in_links", "expires_at < dispatchq_now() - interval '30 days'"),
     ("erasures", "erased_at < dispatchq_now() - interval '400 days'"),

@@ -20,6 +20,9 @@ use crate::{
 /// The channel that always exists: a line in the worker's log.
 pub const LOG: &str = "log";
 
+/// The channel to the browsers of drivers, set as `[push]`. No name in `[channels]` can equal it.
+pub const PUSH: &str = "driver:push";
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Validate)]
 #[serde(default, deny_unknown_fields)]
 #[garde(allow_unvalidated)]
@@ -30,6 +33,9 @@ pub struct ChannelRoutes {
     /// Driver channels of single service types; set as `[service_types.NAME] driver_channels`.
     #[serde(skip)]
     pub driver_by_service_type: BTreeMap<ServiceType, Vec<String>>,
+    /// Whether offers also go to the browsers of drivers; set as `[push]`.
+    #[serde(skip)]
+    pub pushes_offers: bool,
     /// Texts for customers; set as `[texts]`.
     #[serde(skip)]
     pub texts: TextCatalog,
@@ -197,6 +203,7 @@ impl Default for ChannelRoutes {
         Self {
             driver: log(),
             driver_by_service_type: BTreeMap::new(),
+            pushes_offers: false,
             texts: TextCatalog::default(),
             support: log(),
             dispatchers: log(),

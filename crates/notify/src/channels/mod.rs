@@ -7,6 +7,7 @@
 //! * [`email`]: the text by SMTP, to the user's own address if there is one.
 //! * [`ticket`]: a POST that opens a ticket. [`ticket_address`]: web addresses of tickets.
 //! * [`voice`]: a phone call that asks for a key.
+//! * [`push`]: a message that wakes the browser of a driver.
 //! * [`post`]: common code of the HTTP channels: sending, and the meaning of responses.
 //! * `build`: channels from the configuration.
 //! * `lanes`: number of messages that each channel delivers at the same time, and the pause of the others.
@@ -16,6 +17,7 @@ pub mod email;
 mod lanes;
 pub mod post;
 pub(crate) mod producer;
+pub mod push;
 pub mod slack;
 pub mod ticket;
 pub mod ticket_address;
@@ -30,14 +32,17 @@ use model::{
     ids::TicketId,
     messages::{
         ChannelRoutes, MessageSubject, StoredMessage,
-        routes::LOG,
+        routes::{LOG, PUSH},
         text::{self, MessageText},
     },
 };
 use uuid::Uuid;
 
-use self::lanes::ChannelLanes;
-use foundation::outbound;
+use self::{
+    lanes::ChannelLanes,
+    push::{channel::PushChannel, vapid::VapidKey},
+};
+use foundation::{db::Pool, outbound};
 
 pub use self::{build::build_channels, lanes::LanePlace};
 use self::{lanes::LaneOutcome, producer::ProducerClients};
@@ -97,6 +102,8 @@ pub struct MessageChannels {
     public_client: reqwest::Client,
     by_name: BTreeMap<String, MessageChannel>,
     lanes: ChannelLanes,
+    /// Channel [`PUSH`] to the browsers of drivers, if it is configured.
+    push: Option<PushChannel>,
     /// Escalation times that the texts of alerts mention.
     routes: Arc<ChannelRoutes>,
 }
@@ -124,13 +131,28 @@ impl MessageChannels {
             public_client: outbound::build_public_client(Self::TIMEOUT)?,
             by_name,
             lanes: ChannelLanes::new(at_once),
+            push: None,
             routes: Arc::new(routes),
         })
     }
 
+    /// Adds the channel [`PUSH`]. `allow_private`: browsers may have addresses of this machine.
+    #[must_use]
+    pub fn with_push(mut self, db: &Pool, key: VapidKey, allow_private: bool) -> Self {
+        let client = if allow_private { &self.client } else { &self.public_client };
+        self.push = Some(PushChannel::new(db.clone(), Arc::new(key), client.clone()));
+        self
+    }
+
+    /// Returns the channel to the browsers of drivers, if it is configured.
+    pub fn push_channel(&self) -> Option<&PushChannel> {
+        self.push.as_ref()
+    }
+
     /// Returns whether the channel needs the phone number or address of a person, which only Postgres has.
     pub fn needs_recipient(&self, name: &str) -> bool {
-        matches!(self.by_name.get(name), None | Some(MessageChannel::Email(_) | MessageChannel::Voice(_)))
+        let is_push = name == PUSH && self.push.is_some();
+        !is_push && matches!(self.by_name.get(name), None | Some(MessageChannel::Email(_) | MessageChannel::Voice(_)))
     }
 
     /// Reserves a place on this channel, or returns how long the message must wait. This keeps a receiver that hangs
@@ -180,6 +202,9 @@ impl MessageChannels {
     }
 
     async fn send_message(&self, name: &str, parcel: &OutgoingMessage<'_>) -> Result<Option<TicketId>, DeliveryError> {
+        if let Some(push) = self.push.as_ref().filter(|_| name == PUSH) {
+            return push.deliver(parcel).await.map(|()| None);
+        }
         let channel = self.by_name.get(name).ok_or_else(|| DeliveryError::NoSuchChannel(name.to_owned()))?;
         let delivered = match channel {
             MessageChannel::Log => {

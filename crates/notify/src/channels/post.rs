@@ -18,12 +18,17 @@ pub(super) async fn send_request(request: RequestBuilder) -> Result<(), Delivery
 
 /// Same as [`send_request`], but returns the response with its body unread.
 pub(super) async fn send_for_answer(request: RequestBuilder) -> Result<Response, DeliveryError> {
-    // A reqwest error contains its URL, whose path may be a secret.
-    let answer = traces::send_request("channel", "deliver", request)
-        .await
-        .map_err(|e| DeliveryError::Again { error: describe_cause(&e.without_url()), pause: None })?;
+    let answer = await_answer(request).await?;
     classify_answer(&answer)?;
     Ok(answer)
+}
+
+/// Sends the request and returns the response, whatever its status is.
+pub(super) async fn await_answer(request: RequestBuilder) -> Result<Response, DeliveryError> {
+    // A reqwest error contains its URL, whose path may be a secret.
+    traces::send_request("channel", "deliver", request)
+        .await
+        .map_err(|e| DeliveryError::Again { error: describe_cause(&e.without_url()), pause: None })
 }
 
 /// Returns the error with its causes, because "error sending request" alone does not help.
@@ -37,7 +42,8 @@ fn describe_cause(error: &reqwest::Error) -> String {
     text
 }
 
-fn classify_answer(answer: &Response) -> Result<(), DeliveryError> {
+/// Returns the meaning of the status.
+pub(super) fn classify_answer(answer: &Response) -> Result<(), DeliveryError> {
     let status = answer.status();
     if status.is_success() {
         return Ok(());
