@@ -124,6 +124,18 @@ async fn serve_and_work_need_only_run_role() {
         assert_eq!(printed.code, Some(0), "{args:?}: {printed:?}");
     }
     assert_eq!(count("SELECT count(*) FROM outbox WHERE state = 'dead'").await, 0);
+    // Reads of staff with a scope are limited. The policies add no condition to other statements.
+    for (service_type, seen) in [("RIDE", 6), ("RENT", 0)] {
+        let scope = serde_json::from_value(json!({ "service_types": [service_type] })).unwrap();
+        let scoped = app.clone().scoped(&scope);
+        let found: i64 = sqlx::query_scalar("SELECT count(*) FROM orders").fetch_one(&scoped.core.db).await.unwrap();
+        assert_eq!(found, seen, "{service_type}");
+    }
+    let plan: Vec<String> = sqlx::query_scalar("EXPLAIN (COSTS OFF) SELECT 1 FROM orders WHERE id = 'X'")
+        .fetch_all(&app.core.db)
+        .await
+        .unwrap();
+    assert!(plan.iter().all(|line| !line.contains("InitPlan")), "{plan:?}");
 }
 
 // Fault S12

@@ -263,8 +263,8 @@ async fn unknown_name_in_scope_is_refused() {
     let key = t.key(AccountRole::Viewer).await;
     for (scope, member, name) in [
         (json!({ "service_types": ["NOPE"] }), "service_types", "NOPE"),
-        (json!({ "partners": ["nobody"] }), "partners", "nobody"),
-        (json!({ "producers": ["nobody"] }), "producers", "nobody"),
+        (json!({ "partners": ["unknown"] }), "partners", "unknown"),
+        (json!({ "producers": ["unknown"] }), "producers", "unknown"),
         (json!({ "areas": [] }), "areas", "1 to 100"),
     ] {
         let refused = set_scope(&t, &api, &key, scope).await;

@@ -116,6 +116,6 @@ async fn admin_sets_the_scope_of_a_key() {
     assert_eq!(scope, [r#"{"service_types": ["RIDE", "RENT"]}"#]);
     assert!(browser.text("/console/keys").await.contains("viewer (RIDE, RENT)"));
     let refused =
-        browser.post(&format!("/console/keys/{id}/scope"), &[("scope_partners", "nobody"), ("reason", "x")]).await;
+        browser.post(&format!("/console/keys/{id}/scope"), &[("scope_partners", "unknown"), ("reason", "x")]).await;
     assert_eq!(refused.status(), 422);
 }
