@@ -1,5 +1,5 @@
--- Drivers, staff, API keys, Idempotency-Keys, sessions of the console and of the driver page, records of staff actions, and
--- producers in SQL.
+-- Drivers, staff, API keys, Idempotency-Keys, sessions of the console and of the driver page, saved filters, records of staff
+-- actions, and producers in SQL.
 
 -- Returns whether these labels may be the skills of a driver or the requirements of an order. crates/model/src/skills.rs has the
 -- same rule.
@@ -191,6 +191,19 @@ COMMENT ON COLUMN console_sessions.last_seen_at IS 'last request of the person, 
 CREATE INDEX console_sessions_by_age ON console_sessions (created_at);
 -- Used when a key is deleted.
 CREATE INDEX console_sessions_by_key ON console_sessions (key_id);
+
+-- Filters that staff saved on the page of orders. A filter may contain ids of customers and drivers, so their erasure removes it.
+CREATE TABLE saved_filters (
+    person text NOT NULL CHECK (person <> ''),
+    name   text NOT NULL CHECK (char_length(name) BETWEEN 1 AND 60),
+    slot   smallint NOT NULL CHECK (slot BETWEEN 1 AND 20),
+    filter jsonb NOT NULL CHECK (jsonb_typeof(filter) = 'object' AND octet_length(filter::text) <= 8000),
+    PRIMARY KEY (person, name),
+    UNIQUE (person, slot)
+);
+COMMENT ON COLUMN saved_filters.person IS 'name of the person''s key; it stays the same when the key is rotated';
+COMMENT ON COLUMN saved_filters.slot IS 'a person''s filters have different slots, which enforces their maximum';
+COMMENT ON COLUMN saved_filters.filter IS 'values by the names of their fields';
 
 -- One-time codes with which drivers sign in to the driver page. A sign-in removes the row of its code.
 CREATE TABLE driver_sign_in_links (

@@ -81,6 +81,13 @@ BEGIN
     RETURN true;
 END $$;
 
+-- Removes saved filters with the id of an erased person: as a value, or anywhere in their name, which is free text.
+CREATE FUNCTION dispatchq_erase_filters(erased text) RETURNS void
+    LANGUAGE sql AS $$
+    DELETE FROM saved_filters
+    WHERE strpos(name, erased) > 0 OR EXISTS (SELECT FROM jsonb_each_text(filter) AS f (field, value) WHERE f.value = erased)
+$$;
+
 -- Returns the ids of orders that contain a driver's id, in the row or in an offer. In a union, each part uses its own index.
 CREATE FUNCTION dispatchq_orders_of_driver(driver text) RETURNS SETOF text
     LANGUAGE sql STABLE AS $$

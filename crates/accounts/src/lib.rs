@@ -6,6 +6,7 @@
 //! * [`users`]: people who receive messages. [`recorded`]: changes of keys and users with their audit record.
 //! * [`sessions`]: sessions of the console. [`oidc`]: sign-in at an OpenID Connect provider. [`driver_links`]: one-time
 //!   links of drivers. [`driver_sessions`]: sessions of the driver page.
+//! * [`saved_filters`]: filters of the console that staff saved.
 //! * [`request_limits`]: request limits per key and per address. [`staff_requests`]: client addresses of staff
 //!   requests.
 
@@ -22,6 +23,7 @@ pub mod known_keys;
 pub mod oidc;
 pub mod recorded;
 pub mod request_limits;
+pub mod saved_filters;
 pub mod sessions;
 pub mod staff_requests;
 pub mod users;

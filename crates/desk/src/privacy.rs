@@ -212,6 +212,7 @@ pub async fn erase_slice(
         return Ok(ErasureOutcome::InUse(known.in_use));
     }
     record_erasure(core, erasure).await?;
+    erase_filters(core, erasure).await?;
     let mut progress = match driver::load_progress(core, erasure).await? {
         Some(kept) => kept,
         None => repeated.unwrap_or_default(),
@@ -253,6 +254,22 @@ async fn record_erasure(core: &Core, erasure: &ErasureRecord) -> Result<(), sqlx
     .execute(&core.db)
     .await?;
     Ok(())
+}
+
+/// Removes the filters of staff that contain the person's id. The id of an order stays in the history, so it stays in
+/// filters too.
+async fn erase_filters(core: &Core, erasure: &ErasureRecord) -> Result<(), sqlx::Error> {
+    if erasure.subject == ErasureSubject::Order {
+        return Ok(());
+    }
+    sqlx::query(
+        "-- erase saved filters
+         SELECT dispatchq_erase_filters($1)",
+    )
+    .bind(&erasure.subject_id)
+    .execute(&core.db)
+    .await
+    .map(drop)
 }
 
 /// Erases one order per transaction, so that each order is locked only briefly. Returns whether all are erased.

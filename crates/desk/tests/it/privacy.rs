@@ -70,6 +70,8 @@ async fn trip(t: &TestApp, api: &Api, order: &str) {
          SELECT created_at, 'create', id, '', service_type, 1, channel, loyalty_level FROM orders WHERE id = 'ORD-1';
          INSERT INTO inbox (partner, event_id, order_id, body, state, received_at)
          VALUES ('bbd', 'E', 'ORD-1', '{\"driver_name\": \"MARK-PARTNERS\"}', 'processed', now());
+         INSERT INTO saved_filters (person, name, slot, filter)
+         VALUES ('anna', 'hers', 1, '{\"customer\": \"MARK-CUSTOMER\"}'), ('anna', 'of MARK-CUSTOMER', 2, '{}');
          INSERT INTO dead_letters (job_id, died_at, queue, error, failed, lost, due_at, envelope, resolved_at, resolved_by,
                                    resolved_how, resolved_why)
          VALUES ('timeout:ORD-1:1', now(), 'q', 'MARK-ERROR', 1, 0, now(), 'MARK-ENVELOPE', now(), 'x', 'discarded', 'MARK-WHY')",

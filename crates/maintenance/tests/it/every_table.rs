@@ -85,7 +85,7 @@ const LEAVING: [(&str, &str); 43] = [
 ];
 
 /// Tables that do not grow with orders, requests or time.
-const STAYING: [(&str, &str); 28] = [
+const STAYING: [(&str, &str); 29] = [
     ("_sqlx_migrations", "a row for each migration"),
     ("admission_flag", "one row"),
     ("admission_revision", "one row"),
@@ -105,6 +105,7 @@ const STAYING: [(&str, &str); 28] = [
     ("proof_counts", "one for each invariant"),
     ("proof_place", "one row"),
     ("provider_servers", "as many as operators make"),
+    ("saved_filters", "at most 20 for each person"),
     ("service_types", "one for each of the configuration"),
     ("shard_generations", "one for each time an operator changes their number"),
     ("sql_producers", "as many as the owner of the schema allows"),
