@@ -131,6 +131,14 @@ impl LinkTemplate {
         &self.host
     }
 
+    /// Returns the keys of the metadata that the address needs.
+    pub fn metadata_keys(&self) -> impl Iterator<Item = &str> {
+        self.rest.iter().filter_map(|(value, _)| match value {
+            LinkValue::Metadata(key) => Some(key.as_str()),
+            _ => None,
+        })
+    }
+
     /// Returns the address with these values. Returns `None` if a value is missing, or if it would change the path.
     pub fn fill(&self, find_value: impl Fn(&LinkValue) -> Option<String>) -> Option<String> {
         let mut address = self.start.clone();

@@ -6,6 +6,7 @@
 use chrono::{DateTime, Utc};
 use jobs::{BindingId, OrderId, SendNotification};
 use serde::Serialize;
+use serde_json::Value;
 use uuid::Uuid;
 
 use crate::{
@@ -100,6 +101,17 @@ pub async fn count_messages(db: &Pool, filter: &OutboxFilter) -> Result<i64, sql
     .bind(filter.order.as_ref().map(OrderId::as_str))
     .bind(filter.binding.as_ref().map(BindingId::as_str))
     .fetch_one(db)
+    .await
+}
+
+/// Returns the body of a message, as it is stored; `None` if the message does not exist.
+pub async fn load_payload(db: &Pool, id: i64) -> Result<Option<Value>, sqlx::Error> {
+    sqlx::query_scalar(
+        "-- body of message
+         SELECT payload FROM outbox WHERE id = $1",
+    )
+    .bind(id)
+    .fetch_optional(db)
     .await
 }
 
