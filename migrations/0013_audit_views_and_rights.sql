@@ -133,7 +133,7 @@ BEGIN
         EXECUTE format('GRANT SELECT ON %I TO dispatchq_scoped', name);
     END LOOP;
     -- Tables that name no order.
-    GRANT SELECT ON areas, admission_audit, service_types, partner_settings TO dispatchq_scoped;
+    GRANT SELECT ON areas, admission_audit, service_types, partner_settings, saved_filters TO dispatchq_scoped;
     GRANT SELECT (id, name, service_types, skills, lat, lng, located_at, available, idle_since, disabled_at) ON drivers
         TO dispatchq_scoped;
 END $$;

@@ -86,7 +86,7 @@
     if (!part || document.hidden) return true;
     const focused = document.activeElement;
     if (focused && part.contains(focused) && focused.matches("input, select, textarea")) return true;
-    if (part.querySelector("details[open]")) return true;
+    if (part.querySelector("details[open], input[type=checkbox]:checked")) return true;
     const selected = getSelection();
     return Boolean(selected && !selected.isCollapsed && part.contains(selected.anchorNode));
   };
@@ -230,14 +230,17 @@
     });
   }
 
-  // Copies the text of another element. Browsers offer the clipboard only over https and on this machine.
-  all("[data-copy]").forEach((button) => {
-    button.hidden = !navigator.clipboard;
+  // Buttons that copy a text, such as a new key. Browsers offer the clipboard only over https and on this machine.
+  for (const button of all("button[data-copy]")) {
+    if (!navigator.clipboard) break;
+    button.hidden = false;
     button.addEventListener("click", async () => {
-      await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent);
-      button.textContent = button.dataset.copied;
+      try {
+        await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent);
+        button.textContent = say("copied");
+      } catch { button.textContent = say("not_copied"); }
     });
-  });
+  }
 
   // Prevents sending a form twice.
   document.addEventListener("submit", (event) => {
@@ -248,8 +251,11 @@
     addEventListener("pageshow", () => { delete form.dataset.sent; });
   });
 
-  // Keys: / searches, j and k select rows, Enter opens the row, ? shows the help. The selected row stays selected after a refresh.
+  // Keys: / searches, g and the key of a page open it, j and k select rows, Enter opens the row, ? shows the help. The selected row stays
+  // selected after a refresh.
   let row = -1;
+  // Time until which the next key names a page.
+  let goesUntil = 0;
   let walked = "";
   const help = document.getElementById("help");
   const helpOpen = document.getElementById("help-open");
@@ -268,11 +274,17 @@
   };
   addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, select, textarea")) return;
+    const goes = Date.now() < goesUntil;
+    goesUntil = 0;
+    const page = goes && [...all(".menu a[data-key]")].find((link) => link.dataset.key === event.key);
+    if (page) { event.preventDefault(); location.href = page.href; return; }
     const rows = rowsOf();
     const step = { j: 1, k: -1 }[event.key];
     if (event.key === "/") {
-      const search = document.getElementById("search") || document.getElementById("jump");
-      if (search) { event.preventDefault(); search.focus(); if (search.select) search.select(); }
+      const search = document.getElementById("find");
+      if (search) { event.preventDefault(); search.focus(); search.select(); }
+    } else if (event.key === "g") {
+      goesUntil = Date.now() + 2000;
     } else if (step && rows.length > 0) {
       row = Math.min(rows.length - 1, Math.max(0, row + step));
       walked = nameOf(rows[row]);

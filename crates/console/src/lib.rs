@@ -9,7 +9,7 @@
 //!   states as people read them.
 //! * [`language`]: the language of a request. [`catalogue`]: texts in English and Indonesian. [`reasons`]: values of
 //!   services as sentences.
-//! * [`form`]: validation of form fields. [`chart`]: small curves. [`map`]: maps of areas and drivers. [`table`]: pages
+//! * [`form`]: validation of form fields. [`chart`]: small curves. [`map`]: maps of areas, orders and the fleet. [`table`]: pages
 //!   that are a table. [`ticket_link`]: links to ticket systems. [`outside_link`]: links to other systems.
 //! * [`driver_page`](mod@driver_page): the page for drivers, which shares the frame, the texts and the guard.
 //! * [`docs_page`](mod@docs_page): the reference of the API.

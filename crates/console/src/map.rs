@@ -1,17 +1,28 @@
-//! Maps without tiles: outlines of areas, and positions around a pickup, as SVG from coordinates alone. The load of an
-//! area is shown by a pattern and a number, and the kind of a position by a shape and a word. Colour is never the only
-//! difference.
+//! Maps without tiles: outlines of areas, positions around a pickup, and the whole fleet, as SVG from coordinates alone.
+//! The load of an area is shown by a pattern and a number, and the kind of a position by a shape and a word. Colour is
+//! never the only difference.
+//!
+//! * [`fleet`]: drivers on duty and orders. [`view`]: the part of the earth that it shows. [`labels`]: space for labels.
+//! * [`measure`]: lengths, and the rectangle around places.
 
+mod fleet;
 mod labels;
+pub(crate) mod measure;
+mod view;
 
 use std::fmt::Write as _;
 
-use self::labels::{Extent, LabelRoom};
+use self::{
+    labels::{Extent, LabelRoom},
+    measure::{METRES_PER_DEGREE, bounds_of, round_step},
+};
 use crate::{
     catalogue::{Words, fill, tr},
     shown::{describe_distance, describe_share, escape},
 };
+pub(crate) use fleet::{FleetMark, MarkKind, draw_fleet};
 use model::ids::LatLng;
+pub(crate) use view::MapView;
 
 const WIDTH: f64 = 640.0;
 const HEIGHTS: (f64, f64) = (200.0, 520.0);
@@ -20,7 +31,6 @@ const MARGIN: f64 = 14.0;
 const NEAREST: f64 = 0.7;
 /// Maximum number of drawn areas, the fullest first. A browser is slow with more.
 const MOST_AREAS: usize = 400;
-const METRES_PER_DEGREE: f64 = 111_195.0;
 
 /// Load of an area.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,13 +114,7 @@ struct Projection {
 impl Projection {
     /// Returns the projection that fits all positions into the drawing; `None` if there are none.
     fn fit<'a>(places: impl Iterator<Item = &'a LatLng>) -> Option<Self> {
-        let mut bounds: Option<(LatLng, LatLng)> = None;
-        for place in places.filter(|place| place.is_on_earth()) {
-            let (low, high) = bounds.get_or_insert((*place, *place));
-            *low = LatLng::new(low.lat.min(place.lat), low.lng.min(place.lng));
-            *high = LatLng::new(high.lat.max(place.lat), high.lng.max(place.lng));
-        }
-        let (low, high) = bounds?;
+        let (low, high) = bounds_of(places)?;
         let shrink = f64::midpoint(low.lat, high.lat).to_radians().cos().max(0.01);
         // A single position is drawn in a box of several metres.
         let tall = (high.lat - low.lat).max(0.0001);
@@ -403,12 +407,6 @@ pub(crate) fn offset_m(centre: LatLng, place: LatLng) -> (f64, f64) {
     let shrink = centre.lat.to_radians().cos().max(0.01);
     let degrees = (place.lng - centre.lng + 540.0).rem_euclid(360.0) - 180.0;
     (degrees * shrink * METRES_PER_DEGREE, (place.lat - centre.lat) * METRES_PER_DEGREE)
-}
-
-/// Returns the largest number of the form 1, 2 or 5 times a power of ten that is not greater than `metres`.
-pub(crate) fn round_step(metres: f64) -> f64 {
-    let base = 10_f64.powf(metres.max(1.0).log10().floor());
-    [5.0, 2.0, 1.0].into_iter().map(|step| step * base).find(|step| *step <= metres * 1.000_001).unwrap_or(base)
 }
 
 #[cfg(test)]

@@ -105,6 +105,8 @@ pub(crate) fn safe_path<'a>(named: Option<&'a str>, usual: &'a str) -> &'a str {
 pub(crate) struct NavLink {
     pub(crate) path: &'static str,
     pub(crate) label: Words,
+    /// Key that opens the page after `g`.
+    pub(crate) key: &'static str,
     pub(crate) is_here: bool,
 }
 
@@ -143,46 +145,49 @@ fn as_ms(seconds: f64) -> i64 {
     (seconds * 1_000.0) as i64
 }
 
-type MenuEntry = (&'static str, Words);
+/// Path of a page, its name, and the key that opens it after `g`. No two pages of the menus have the same key.
+type MenuEntry = (&'static str, Words, &'static str);
 
 /// Menu of all staff. The menus of operators and admins follow.
 const MENU: [(Words, &[MenuEntry]); 2] = [
     (
         tr("menu.daily_work"),
         &[
-            ("/", tr("common.now")),
-            ("/desk", tr("common.desk")),
-            ("/alerts", tr("common.alerts")),
-            ("/orders", tr("common.orders")),
-            ("/scheduled", tr("common.scheduled")),
-            ("/refunds", tr("common.refunds")),
+            ("/", tr("common.now"), "n"),
+            ("/desk", tr("common.desk"), "d"),
+            ("/alerts", tr("common.alerts"), "a"),
+            ("/orders", tr("common.orders"), "o"),
+            ("/scheduled", tr("common.scheduled"), "s"),
+            ("/refunds", tr("common.refunds"), "r"),
+            ("/charts", tr("charts.title"), "c"),
         ],
     ),
     (
         tr("menu.fleet"),
         &[
-            ("/areas", tr("common.areas")),
-            ("/drivers", tr("common.drivers")),
-            ("/partners", tr("common.partners")),
-            ("/bindings", tr("common.bindings")),
-            ("/plans", tr("common.plans")),
+            ("/map", tr("fleet_map.title"), "m"),
+            ("/areas", tr("common.areas"), "e"),
+            ("/drivers", tr("common.drivers"), "v"),
+            ("/partners", tr("common.partners"), "p"),
+            ("/bindings", tr("common.bindings"), "b"),
+            ("/plans", tr("common.plans"), "l"),
         ],
     ),
 ];
 const OPERATORS_MENU: [MenuEntry; 7] = [
-    ("/queues", tr("common.queues")),
-    ("/jobs", tr("common.jobs")),
-    ("/workers", tr("common.workers")),
-    ("/dead", tr("common.dead_jobs")),
-    ("/outbox", tr("common.outbox")),
-    ("/audit", tr("common.audit")),
-    ("/proof", tr("proof.title")),
+    ("/queues", tr("common.queues"), "q"),
+    ("/jobs", tr("common.jobs"), "j"),
+    ("/workers", tr("common.workers"), "w"),
+    ("/dead", tr("common.dead_jobs"), "x"),
+    ("/outbox", tr("common.outbox"), "t"),
+    ("/audit", tr("common.audit"), "u"),
+    ("/proof", tr("proof.title"), "f"),
 ];
 const ADMINS_MENU: [MenuEntry; 4] = [
-    ("/keys", tr("common.keys")),
-    ("/sessions", tr("common.sessions")),
-    ("/users", tr("common.users")),
-    ("/webhooks", tr("webhooks.title")),
+    ("/keys", tr("common.keys"), "k"),
+    ("/sessions", tr("common.sessions"), "i"),
+    ("/users", tr("common.users"), "z"),
+    ("/webhooks", tr("webhooks.title"), "h"),
 ];
 
 /// Data of the frame around every page.
@@ -194,6 +199,8 @@ pub(crate) struct Shell {
     pub(crate) person: String,
     pub(crate) role: &'static str,
     pub(crate) menu: Vec<NavGroup>,
+    /// Text in the search field.
+    pub(crate) searched: String,
     /// Text about the action that was just done.
     pub(crate) deed: Option<&'static str>,
     /// How far the history is proven; `None` without a sign-in, or if the proof does not run.
@@ -221,6 +228,7 @@ impl Shell {
             person: String::new(),
             role: "",
             menu: Vec::new(),
+            searched: String::new(),
             deed: None,
             proof: None,
             pauses: Vec::new(),
@@ -250,8 +258,8 @@ impl Shell {
     ) -> Self {
         let links = |entries: &[MenuEntry]| -> Vec<NavLink> {
             let is_shown = |path: &str| person.scope().is_none() || is_limited(path);
-            let entries = entries.iter().filter(|(path, _)| is_shown(path));
-            entries.map(|&(path, label)| NavLink { path, label, is_here: path == here }).collect()
+            let entries = entries.iter().filter(|(path, ..)| is_shown(path));
+            entries.map(|&(path, label, key)| NavLink { path, label, key, is_here: path == here }).collect()
         };
         let mut menu: Vec<NavGroup> =
             MENU.iter().map(|&(heading, entries)| NavGroup { heading, links: links(entries) }).collect();
@@ -317,8 +325,28 @@ impl Shell {
         Self { topic: topic.as_str(), ..self }
     }
 
+    /// Sets the text in the search field.
+    pub(crate) fn searching(self, text: &str) -> Self {
+        Self { searched: text.to_owned(), ..self }
+    }
+
     /// Sets the displayed time, which is that of Postgres.
     pub(crate) fn made_at(self, at: DateTime<Utc>) -> Self {
         Self { made_at: Moment(at), ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn each_page_of_the_menus_has_its_key() {
+        let entries = MENU.iter().flat_map(|(_, entries)| *entries).chain(&OPERATORS_MENU).chain(&ADMINS_MENU);
+        let keys: Vec<&str> = entries.map(|(_, _, key)| *key).collect();
+        assert_eq!(keys.iter().collect::<BTreeSet<_>>().len(), keys.len(), "{keys:?}");
+        assert!(keys.iter().all(|key| key.len() == 1 && *key != "g"), "{keys:?}");
     }
 }

@@ -64,9 +64,9 @@ impl Refusal {
 
     /// Returns the values that a person filled in, without those that the page added.
     pub(crate) fn filled_in(&self) -> impl Iterator<Item = &(String, String)> {
-        self.values
-            .iter()
-            .filter(|(name, value)| !value.is_empty() && !matches!(name.as_str(), "back" | "version" | "form_key"))
+        self.values.iter().filter(|(name, value)| {
+            !value.is_empty() && !matches!(name.as_str(), "back" | "version" | "form_key" | "sure")
+        })
     }
 
     fn read_place(&self) -> RefusalPlace {

@@ -213,6 +213,11 @@ impl fmt::Display for Chip {
     }
 }
 
+/// Returns HTML of a JSON value, with indentation.
+pub(crate) fn draw_json(value: &serde_json::Value) -> String {
+    format!("<pre class=\"json\" tabindex=\"0\">{}</pre>", escape(&format!("{value:#}")))
+}
+
 /// Escapes text for HTML content and attributes.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());

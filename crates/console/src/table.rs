@@ -149,6 +149,7 @@ impl Action {
         Self { button: label.clone(), label, path, hint: None, fields, others: Vec::new(), is_danger: false }
     }
 
+    /// Makes the button red. The browser requires a confirmation before it sends the form.
     pub(crate) fn danger(self) -> Self {
         Self { is_danger: true, ..self }
     }

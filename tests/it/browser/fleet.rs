@@ -97,12 +97,53 @@ async fn an_operator_stops_a_binding_and_starts_it_again() {
     {
         browser.click(&format!("{ROW} summary"), verb).await;
         browser.fill("tr details[open] input[name=reason]", "maintenance").await;
+        if verb == "Stop binding" {
+            browser.click("tr details[open] input[name=sure]", "").await;
+        }
         browser.click("tr details[open] button", verb).await;
         browser.until_text("The binding received the command.").await;
         browser.until_text(shown).await;
         assert_eq!(stage.t.texts("SELECT state FROM bindings").await, [state]);
     }
     browser.assert_no_faults("a binding that is stopped").await;
+}
+
+// The map leads from the whole fleet to a part of it, and from a mark to its page.
+#[tokio::test]
+async fn map_leads_to_drivers_and_orders() {
+    let t = TestApp::start().await;
+    t.drivers(&[("D1", 300.0), ("D2", 900.0)]).await;
+    t.order("ORD-1").await;
+    t.run_due().await;
+    t.accept_offer("ORD-1").await;
+    t.order_of("ORD-2", "RENT", "PAID").await;
+    let mut console = Console::open(&t, AccountRole::Viewer).await;
+    let browser = &mut console.browser;
+    browser.press("g").await;
+    browser.press("m").await;
+    browser.until_path("/console/map").await;
+    browser.until_text("Drivers with an order: 1").await;
+    let marks = "document.querySelectorAll('svg a[href*=\"/orders/\"], svg a[href*=\"/drivers/\"]').length";
+    assert_eq!(browser.eval(marks).await, 4);
+    browser.eval("window.remembered = true").await;
+    t.sql("UPDATE drivers SET available = false WHERE id = 'D2'").await;
+    t.cancel("ORD-2").await.unwrap();
+    browser.until("the map follows", &format!("{marks} === 2")).await;
+    assert_eq!(browser.eval("window.remembered").await, true, "the page was never loaded again");
+
+    let centre = "document.querySelector('input[name=at]').value";
+    let before = browser.eval(centre).await;
+    browser.click(".moves a[aria-label='Zoom in']", "+").await;
+    browser.until("the view is in the address", "location.search.includes('km=1.000')").await;
+    browser.until("the map is loaded", "document.readyState === 'complete'").await;
+    assert_eq!(browser.eval(centre).await, before);
+    browser.click(".moves a[aria-label='North']", "↑").await;
+    browser.until("the centre moved", &format!("{centre} !== {before}")).await;
+    browser.click("a.button", "Whole fleet").await;
+    browser.until("the whole fleet is shown", "location.search === '' && document.readyState === 'complete'").await;
+    browser.eval("document.querySelector('svg a[href$=\"/drivers/D1\"]').dispatchEvent(new MouseEvent('click', { bubbles: true }))").await;
+    browser.until_path("/console/drivers/D1").await;
+    browser.assert_no_faults("the map of the fleet").await;
 }
 
 #[tokio::test]

@@ -32,6 +32,12 @@ async fn new_key_opens_the_console_until_revoked() {
     let kept = "JSON.stringify([document.cookie, location.href, { ...localStorage }, { ...sessionStorage }])";
     assert!(!browser.eval(kept).await.as_str().unwrap().contains(&key), "the browser keeps the key");
 
+    // A test may not use the clipboard of the machine.
+    browser.eval("navigator.clipboard.writeText = async (text) => { window.copied = text; }").await;
+    browser.click("button", "Copy").await;
+    browser.until_text("Copied").await;
+    assert_eq!(browser.eval("window.copied").await, key);
+
     browser.click("a.button", "Back to keys").await;
     browser.until_path("/console/keys").await;
     assert!(!browser.eval("document.documentElement.outerHTML").await.as_str().unwrap().contains(&key));
@@ -47,6 +53,11 @@ async fn new_key_opens_the_console_until_revoked() {
     browser.click("tr:has(form[action*='/keys/']) summary", "Revoke key").await;
     let name = browser.eval("document.querySelector('tr:has(details[open]) .lead').textContent.trim()").await;
     browser.fill("tr details[open] input[name=reason]", "a laptop was lost").await;
+    browser.click("tr details[open] button", "Revoke key").await;
+    browser
+        .until("a confirmation is required", "Boolean(document.querySelector('input[name=sure]:invalid:focus'))")
+        .await;
+    browser.click("tr details[open] input[name=sure]", "").await;
     browser.click("tr details[open] button", "Revoke key").await;
     browser.until_text("The key was revoked").await;
     let revoked = t.texts("SELECT name FROM api_keys WHERE revoked_at IS NOT NULL").await;

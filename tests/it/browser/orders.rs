@@ -31,9 +31,7 @@ async fn an_order_is_found_and_followed_while_it_is_dispatched() {
     let browser = &mut console.browser;
     browser.until_text("ORD-2").await;
 
-    // Finds the order by customer id with the keyboard only: `/`, the text, Enter; `j`, Enter.
-    browser.press("/").await;
-    browser.until("the search has the focus", "document.activeElement?.id === 'search'").await;
+    // Finds the order by customer id with the keyboard: the text, Enter; `j`, Enter.
     browser.fill("#search", "CUS-7").await;
     browser.press_enter().await;
     browser.until("the search is in the address", "location.search.includes('q=CUS-7')").await;
@@ -154,6 +152,96 @@ async fn support_takes_a_refund_to_its_end() {
     let note = "SELECT concat_ws(' ', actor, detail) FROM order_events WHERE reason = 'REFUNDED'";
     assert_eq!(t.texts(note).await, ["support:test-support bank transfer 17"]);
     t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn any_id_is_found_from_every_page() {
+    let t = TestApp::start().await;
+    t.drivers(&[("D1", 100.0)]).await;
+    t.order("ORD-1").await;
+    t.order("ORD-2").await;
+    t.sql("UPDATE orders SET customer_id = 'CUS-7'").await;
+    let mut console = Console::open(&t, AccountRole::Viewer).await;
+    console.visit("/alerts").await;
+    let browser = &mut console.browser;
+    browser.press("?").await;
+    browser.until_text("Go to a page").await;
+    browser.assert_accessible("the list of keys").await;
+    browser.click("#help button", "Close").await;
+    browser.press("/").await;
+    browser.until("the search has the focus", "document.activeElement?.id === 'find'").await;
+    browser.fill("#find", "CUS-7").await;
+    browser.press_enter().await;
+    browser.until_path("/console/search").await;
+    browser.until_text("Results for CUS-7.").await;
+    browser.until("both are listed", "document.querySelectorAll('tbody tr').length === 2").await;
+    assert_eq!(browser.eval("document.getElementById('find').value").await, "CUS-7");
+
+    browser.fill("#find", "D1").await;
+    browser.press_enter().await;
+    browser.until_path("/console/drivers/D1").await;
+    for (key, path) in [("o", "/console/orders"), ("r", "/console/refunds"), ("n", "/console")] {
+        browser.press("g").await;
+        browser.press(key).await;
+        browser.until_path(path).await;
+    }
+    browser.assert_no_faults("a search").await;
+}
+
+#[tokio::test]
+async fn selected_alerts_stay_selected_until_acknowledged() {
+    let t = TestApp::start().await;
+    owe(&t, "OWED-1").await;
+    owe(&t, "OWED-2").await;
+    let mut console = Console::open(&t, AccountRole::Support).await;
+    console.visit("/alerts").await;
+    let browser = &mut console.browser;
+    browser.click("input[aria-label='Select the alert about OWED-1']", "").await;
+    browser.click("input[aria-label='Select the alert about OWED-2']", "").await;
+    let waits = "document.getElementById('live-state').textContent === 'Waiting while you read'";
+    browser.until("the page waits", waits).await;
+    browser.fill("#ack-several input[name=note]", "paid back by hand").await;
+    browser.click("button", "Acknowledge selected alerts").await;
+    browser.until_text("The alerts were acknowledged.").await;
+    browser.until_text("No open alerts").await;
+    assert_eq!(t.count("SELECT count(*) FROM alerts WHERE acked_at IS NULL").await, 0);
+    browser.assert_no_faults("alerts that are acknowledged").await;
+}
+
+#[tokio::test]
+async fn saved_filter_outlives_its_session() {
+    let t = TestApp::start().await;
+    t.order("ORD-1").await;
+    t.order_of("ORD-2", "DELIVERY", "PAID").await;
+    let key = t.key(AccountRole::Dispatcher).await;
+    let mut console = Console::open(&t, AccountRole::Support).await;
+    let origin = console.api.url("");
+    let browser = &mut console.browser;
+    browser.sign_out().await;
+    browser.sign_in(&origin, "/console/orders", &key).await;
+    browser.choose("select[name=service_type]", "DELIVERY").await;
+    browser.click(".filters button", "Search").await;
+    browser.until("the filter is in the address", "location.search.includes('service_type=DELIVERY')").await;
+    browser.click("summary", "Save filter").await;
+    browser.fill("details[open] input[name=name]", "Parcels").await;
+    browser.click("details[open] button", "Save filter").await;
+    browser.until_text("The filter was saved.").await;
+    browser.assert_accessible("a saved filter").await;
+
+    browser.sign_out().await;
+    browser.sign_in(&origin, "/console/orders", &key).await;
+    browser.until_text("ORD-1").await;
+    browser.click(".saved a", "Parcels").await;
+    let alone = "document.readyState === 'complete' && document.querySelectorAll('tbody tr').length === 1";
+    browser.until("ORD-2 alone is listed", alone).await;
+    assert!(browser.shows(".saved a[aria-current]").await);
+    browser.click("summary", "Delete saved filter").await;
+    browser.choose("details[open] select[name=filter]", "Parcels").await;
+    browser.click("details[open] button", "Delete saved filter").await;
+    browser.until_text("The filter was deleted.").await;
+    assert!(!browser.shows(".saved a").await);
+    assert_eq!(t.count("SELECT count(*) FROM saved_filters").await, 0);
+    browser.assert_no_faults("a saved filter").await;
 }
 
 /// The response to a refresh may arrive after a person has opened a form. It must not close the form.

@@ -8,7 +8,7 @@ use crate::support::TestApp;
 use accounts::api_keys::AccountRole;
 
 /// Paths below the console's path, for an admin.
-pub(super) const PAGES: [&str; 24] = [
+pub(super) const PAGES: [&str; 29] = [
     "",
     "/desk",
     "/alerts?show=all",
@@ -17,6 +17,11 @@ pub(super) const PAGES: [&str; 24] = [
     "/scheduled",
     "/refunds",
     "/areas",
+    "/charts",
+    "/charts?of=dispatch-queue&span=7d",
+    "/map",
+    "/map?at=-6.2,106.8&km=40",
+    "/search?q=nothing",
     "/drivers",
     "/partners",
     "/bindings",
@@ -35,7 +40,9 @@ pub(super) const PAGES: [&str; 24] = [
     "/new-order",
 ];
 /// Pages of the orders, area, drivers, bindings and plan of [`lay_out`].
-pub(super) const SUBJECT_PAGES: [&str; 14] = [
+pub(super) const SUBJECT_PAGES: [&str; 16] = [
+    "/search?q=D1",
+    "/orders?service_type=RIDE",
     "/desk?order=HELD",
     "/orders/WAITS",
     "/orders/WAITS/contents",

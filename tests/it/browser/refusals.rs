@@ -160,6 +160,7 @@ async fn another_site_sends_a_form_and_changes_nothing() {
     let browser = &mut console.browser;
     browser.click("summary", "Cancel order").await;
     browser.fill("details[open] input[name=reason]", "a test").await;
+    browser.click("details[open] input[name=sure]", "").await;
     browser.click("details[open] button", "Cancel order").await;
     browser.until_text("The order was cancelled.").await;
 }

@@ -15,7 +15,7 @@ use super::*;
 use crate::language::LANGUAGE;
 
 /// Groups whose keys are codes of services, which [`Code`](crate::shown::Code) looks up.
-const CODES: [&str; 20] = [
+const CODES: [&str; 21] = [
     "admission_verdict",
     "area_mode",
     "area_refusal",
@@ -25,6 +25,7 @@ const CODES: [&str; 20] = [
     "booking_state",
     "driver_notice",
     "enforcement",
+    "found_by",
     "message_kind",
     "next_step",
     "offer_state",
@@ -235,6 +236,7 @@ const TEMPLATES: [(&str, &str); 28] = [
     ("alerts.html", include_str!("../../templates/alerts.html")),
     ("binding.html", include_str!("../../templates/binding.html")),
     ("change_order.html", include_str!("../../templates/change_order.html")),
+    ("charts.html", include_str!("../../templates/charts.html")),
     ("desk.html", include_str!("../../templates/desk.html")),
     ("door.html", include_str!("../../templates/door.html")),
     ("driver.html", include_str!("../../templates/driver.html")),
@@ -243,6 +245,7 @@ const TEMPLATES: [(&str, &str); 28] = [
     ("driver_home.html", include_str!("../../templates/driver_home.html")),
     ("driver_link.html", include_str!("../../templates/driver_link.html")),
     ("driver_sign_in.html", include_str!("../../templates/driver_sign_in.html")),
+    ("fleet_map.html", include_str!("../../templates/fleet_map.html")),
     ("language.html", include_str!("../../templates/language.html")),
     ("layout.html", include_str!("../../templates/layout.html")),
     ("login.html", include_str!("../../templates/login.html")),
@@ -255,13 +258,14 @@ const TEMPLATES: [(&str, &str); 28] = [
     ("problem.html", include_str!("../../templates/problem.html")),
     ("ranking.html", include_str!("../../templates/ranking.html")),
     ("refunds.html", include_str!("../../templates/refunds.html")),
+    ("sparkline.html", include_str!("../../templates/sparkline.html")),
     ("table.html", include_str!("../../templates/table.html")),
     ("track.html", include_str!("../../templates/track.html")),
     ("track_frame.html", include_str!("../../templates/track_frame.html")),
     ("track_problem.html", include_str!("../../templates/track_problem.html")),
 ];
 /// Texts that are the same in both languages. Text in `code` is for machines.
-const NAMES: [&str; 6] = ["dispatchq", "UTC", "CSV", "Enter", "j", "k"];
+const NAMES: [&str; 7] = ["dispatchq", "UTC", "CSV", "Enter", "g", "j", "k"];
 
 /// Returns a text without the parts from `begin` to `end`.
 fn without(text: &str, begin: &str, end: &str) -> String {

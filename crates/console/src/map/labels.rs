@@ -54,7 +54,7 @@ impl Extent {
         Self { left: at.left - half, right: at.right - half, ..at }
     }
 
-    fn overlaps(&self, other: &Self) -> bool {
+    pub(super) fn overlaps(&self, other: &Self) -> bool {
         self.left < other.right && other.left < self.right && self.top < other.bottom && other.top < self.bottom
     }
 

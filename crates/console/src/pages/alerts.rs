@@ -1,5 +1,7 @@
 //! Alerts that a person must handle, and their acknowledgement.
 
+use std::collections::BTreeSet;
+
 use askama::Template;
 use axum::{
     extract::{
@@ -11,15 +13,16 @@ use axum::{
 use chrono::{DateTime, Utc};
 use model::messages;
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::roles::STAFF;
 use crate::{
-    catalogue::tr,
+    catalogue::{fill, tr},
     form::{encode_component, given_text, optional_text, read_form, read_query, write_query},
     page::{Shell, go_back, render, safe_path},
     page_error::PageError,
     session::SignedIn,
-    shown::{Code, Countdown, Moment, describe_age},
+    shown::{Code, Countdown, Moment, describe_age, sentence},
     table::{Action, Field},
     ticket_link::TicketLink,
 };
@@ -59,7 +62,10 @@ pub(crate) struct AlertQuery {
 }
 
 struct AlertRow {
+    id: i64,
     kind: Code,
+    /// Why the alert was raised; empty if its kind says all.
+    cause: String,
     /// The order or binding of the alert.
     subject: String,
     /// Path of the subject's page.
@@ -83,6 +89,8 @@ impl AlertRow {
         let acked = alert.acked_by.map(|by| format!("{by}: {}", alert.ack_note.unwrap_or_default()));
         Self {
             acknowledge: (is_open && may_acknowledge(person, &alert.kind)).then(|| form_to_acknowledge(alert.id, None)),
+            id: alert.id,
+            cause: describe_cause(&alert.payload),
             kind: Code::new("message_kind", alert.kind),
             page,
             subject,
@@ -97,10 +105,24 @@ impl AlertRow {
     }
 }
 
+/// Returns the cause in an alert's message: the text of the service, the number of attempts, or the transaction.
+fn describe_cause(payload: &Value) -> String {
+    let text = |name: &str| payload.get(name).and_then(Value::as_str);
+    if let Some(cause) = text("reason").or_else(|| text("error")).filter(|cause| !cause.is_empty()) {
+        return sentence(cause);
+    }
+    if let Some(attempts) = payload.get("attempts").and_then(Value::as_u64) {
+        return fill!("alerts.after_attempts", attempts);
+    }
+    text("trx_id").map(|id| fill!("alerts.of_transaction", id)).unwrap_or_default()
+}
+
 #[derive(Template)]
 #[template(path = "alerts.html")]
 struct AlertsPage {
     shell: Shell,
+    /// Whether this person may acknowledge alerts.
+    may_acknowledge: bool,
     query: AlertQuery,
     here: String,
     rows: Vec<AlertRow>,
@@ -137,6 +159,7 @@ pub(crate) async fn show_page(
     let rows = linked.map(|alert| AlertRow::new(alert, &person, now));
     let page = AlertsPage {
         shell: shell.live(if query.before.is_none() { REFRESH_S } else { 0 }).follow(ChangeTopic::Alerts).made_at(now),
+        may_acknowledge: person.may(&WRITERS),
         here: address(query.before),
         next,
         rows: rows.collect(),
@@ -152,6 +175,38 @@ pub(crate) struct AcknowledgeForm {
     back: Option<String>,
 }
 
+/// Acknowledges several alerts with one note. If the person may not acknowledge one of them, none is changed.
+pub(crate) async fn acknowledge_several(
+    State(app): State<App>,
+    person: SignedIn,
+    form: Result<Form<Vec<(String, String)>>, FormRejection>,
+) -> Result<Response, PageError> {
+    person.require_role(&WRITERS)?;
+    let values = read_form(form)?;
+    let of = |name: &'static str| values.iter().filter(move |(own, _)| own == name).map(|(_, value)| value.as_str());
+    let note = given_text(tr("common.note"), of("note").next().unwrap_or_default())?;
+    let ids: Result<BTreeSet<i64>, _> = of("id").map(str::parse).collect();
+    let ids = ids.map_err(|_| PageError::NotFound(tr("alerts.no_alert_id")))?;
+    if ids.is_empty() || ids.len() > PAGE as usize {
+        return Err(PageError::Invalid(fill!("alerts.select_some", most = PAGE)));
+    }
+    for id in &ids {
+        must_acknowledge(&app, &person, *id).await?;
+    }
+    for id in ids {
+        alerts::acknowledge_alerts(&app.core.db, &AlertSelection::One(id), &person.actor(), &note).await?;
+    }
+    Ok(go_back(&app.config, "/alerts", "ack-several").into_response())
+}
+
+/// Refuses an alert that does not exist, or that this person may not acknowledge.
+async fn must_acknowledge(app: &App, person: &SignedIn, id: i64) -> Result<(), PageError> {
+    let missing = PageError::NotFound(tr("alerts.no_alert_id"));
+    let alert = alerts::load_alert(&app.core.db, id).await?.ok_or(missing)?;
+    let may = may_acknowledge(person, &alert.kind);
+    if may { Ok(()) } else { Err(PageError::Forbidden(tr("alerts.only_support_can_acknowledge"))) }
+}
+
 /// Acknowledges an alert. An alert that was acknowledged before stays unchanged.
 pub(crate) async fn acknowledge_alert(
     State(app): State<App>,
@@ -160,14 +215,10 @@ pub(crate) async fn acknowledge_alert(
     form: Result<Form<AcknowledgeForm>, FormRejection>,
 ) -> Result<Response, PageError> {
     person.require_role(&WRITERS)?;
-    let missing = || PageError::NotFound(tr("alerts.no_alert_id"));
-    let id: i64 = id.parse().map_err(|_| missing())?;
+    let id: i64 = id.parse().map_err(|_| PageError::NotFound(tr("alerts.no_alert_id")))?;
     let AcknowledgeForm { note, back } = read_form(form)?;
     let note = given_text(tr("common.note"), &note)?;
-    let alert = alerts::load_alert(&app.core.db, id).await?.ok_or_else(missing)?;
-    if !may_acknowledge(&person, &alert.kind) {
-        return Err(PageError::Forbidden(tr("alerts.only_support_can_acknowledge")));
-    }
+    must_acknowledge(&app, &person, id).await?;
     alerts::acknowledge_alerts(&app.core.db, &AlertSelection::One(id), &person.actor(), &note).await?;
     Ok(go_back(&app.config, safe_path(back.as_deref(), "/alerts"), "ack").into_response())
 }

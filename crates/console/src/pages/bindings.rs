@@ -139,7 +139,8 @@ fn actions_on(person: &SignedIn, binding: &Binding, back: &str) -> Vec<Action> {
     if person.may(&OPERATORS) {
         actions.extend(verbs.iter().map(|&(label, word)| {
             let fields = vec![Field::hidden("back", back), Field::reason()];
-            Action::new(label, format!("/bindings/{}/{word}", binding.id), fields)
+            let action = Action::new(label, format!("/bindings/{}/{word}", binding.id), fields);
+            if word == "stop" { action.danger() } else { action }
         }));
     }
     actions

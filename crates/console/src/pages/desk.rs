@@ -95,14 +95,15 @@ impl DeskRow {
 }
 
 /// Returns the form for a decision on an order that waits.
-fn form_to_decide(order: &OrderRow) -> Action {
+/// `suggestions` are drivers for the order, each with a description.
+fn form_to_decide(order: &OrderRow, suggestions: Vec<(String, String)>) -> Action {
     let path = |word: &str| format!("/orders/{}/{word}", order.id);
     let mut fields = vec![Field::hidden("back", "/desk")];
     let mut decide = if order.has_driver {
         fields.push(Field::reason());
         Action::new(tr("desk.decide"), path("release"), fields).button(tr("common.release_from_driver"))
     } else {
-        fields.push(Field::text("driver_id", tr("common.driver"), ""));
+        fields.push(Field { suggestions, ..Field::text("driver_id", tr("common.driver"), "") });
         fields.push(Field::reason());
         let assign = Action::new(tr("desk.decide"), path("assign"), fields).button(tr("common.assign_driver"));
         assign.or(tr("orders.search_again"), path("redispatch"))
@@ -189,10 +190,12 @@ pub(crate) async fn show_page(
         let taken = takes.remove(order.id.as_str()).map(|take| TakenBy::new(take, &me, now));
         let address = desk_of(order.id.as_str());
         let order = OrderRow::new(order, now);
-        let decide = may_act.then(|| form_to_decide(&order));
+        let nearby = chosen.as_ref().filter(|chosen| chosen.id == order.id).and_then(|chosen| chosen.ranking.as_ref());
+        let suggestions = nearby.map(RankingPart::suggestions).unwrap_or_default();
+        let decide = may_act.then(|| form_to_decide(&order, suggestions));
         DeskRow { order, taken, address, decide }
     });
-    let rows = rows.collect();
+    let rows: Vec<DeskRow> = rows.collect();
     let shell = Shell::for_person(&app.config, &person, "/desk", tr("common.desk"), did.as_deref());
     let page = DeskPage {
         shell: shell.live(REFRESH_S).follow(ChangeTopic::Orders).made_at(now),

@@ -77,6 +77,7 @@ pub(crate) async fn show_queues(
     let rows = queues.into_iter().map(|queue| {
         let (label, word) =
             if queue.paused { (tr("queues.resume_queue"), "resume") } else { (tr("queues.pause_queue"), "pause") };
+        let action = Action::new(label, format!("/queues/{}/{word}", queue.queue), vec![Field::reason()]);
         let state =
             if queue.paused { Chip::new("warn", tr("queues.paused")) } else { Chip::new("good", tr("common.running")) };
         TableRow {
@@ -91,7 +92,7 @@ pub(crate) async fn show_queues(
                 Cell::number(queue.parked),
                 Cell::number(queue.dead),
             ],
-            actions: vec![Action::new(label, format!("/queues/{}/{word}", queue.queue), vec![Field::reason()])],
+            actions: vec![if queue.paused { action } else { action.danger() }],
             href: String::new(),
         }
     });

@@ -7,16 +7,17 @@ use axum::{
 use chrono::{DateTime, Utc};
 use model::decide::timers;
 use serde::Deserialize;
+use serde_json::Value;
 
-use super::roles::OPERATORS;
+use super::{job_actions::list_actions, roles::OPERATORS};
 use crate::{
     catalogue::{Words, fill, tr},
     form::{encode_component, optional_text, read_query, write_query},
     page::{Shell, render},
     page_error::PageError,
     session::SignedIn,
-    shown::{Chip, Countdown, Moment},
-    table::{Cell, Field, TablePage, TableRow},
+    shown::{Chip, Countdown, Moment, draw_json},
+    table::{Action, Cell, Field, TablePage, TableRow},
 };
 use app::App;
 use foundation::db;
@@ -49,6 +50,7 @@ pub(crate) struct JobQuery {
     queue: String,
     state: String,
     offset: usize,
+    did: Option<String>,
 }
 
 /// States with their codes in addresses.
@@ -112,12 +114,23 @@ struct JobLine {
     failed: u32,
     lost: u32,
     more: String,
+    /// Actions; only on the page of the job.
+    actions: Vec<Action>,
 }
 
 impl JobLine {
     fn of_entry(entry: JobEntry, queue: &str, state: JobState) -> Self {
         let JobEntry { id, at_ms, failed, lost, error } = entry;
-        Self { id, queue: queue.to_owned(), state, at_ms, failed, lost, more: error.unwrap_or_default() }
+        Self {
+            id,
+            queue: queue.to_owned(),
+            state,
+            at_ms,
+            failed,
+            lost,
+            more: error.unwrap_or_default(),
+            actions: Vec::new(),
+        }
     }
 
     fn of_detail(job: JobDetail, workers: &[WorkerEntry]) -> Self {
@@ -128,6 +141,7 @@ impl JobLine {
             let worker = &worker.replica;
             fill!("common.runs_on", worker)
         });
+        let actions = list_actions(&job);
         let in_line = job.parked.map(|place| {
             let before = place.before;
             fill!("jobs.jobs_before_it", before)
@@ -142,10 +156,11 @@ impl JobLine {
             failed: job.failed,
             lost: job.lost,
             more,
+            actions,
         }
     }
 
-    fn to_row(&self, person: &SignedIn, base: &str, now: DateTime<Utc>) -> TableRow {
+    fn into_row(self, person: &SignedIn, base: &str, now: DateTime<Utc>) -> TableRow {
         let at = Moment::of_ms(self.at_ms);
         let countdown = Countdown { to: at.0, now };
         let (chip, when) = match self.state {
@@ -167,12 +182,22 @@ impl JobLine {
             Cell::number(self.lost),
             Cell::text(&self.more),
         ];
-        let row = TableRow::plain(cells);
+        let row = TableRow::plain(cells).with_actions(self.actions);
         match order_of_job(base, &self.id) {
             Some((page, _)) => row.open(page),
             None => row,
         }
     }
+}
+
+/// Returns HTML of a job's payload. Returns an empty text for a job without one, such as most timers: their id says all.
+fn draw_payload(job: &JobDetail) -> String {
+    let envelope = match (&job.envelope, &job.dead) {
+        (Some(envelope), _) => serde_json::from_str(envelope).unwrap_or_else(|_| Value::String(envelope.clone())),
+        (None, Some(dead)) => dead.payload.clone(),
+        (None, None) => Value::Null,
+    };
+    if envelope.is_null() { String::new() } else { format!("<h2>{}</h2>{}", tr("jobs.payload"), draw_json(&envelope)) }
 }
 
 pub(crate) async fn show_page(
@@ -192,12 +217,14 @@ pub(crate) async fn show_page(
     }
     let now = db::database_now(&app.core.db).await?;
     let mut next = None;
+    let mut figure = String::new();
     let lines: Vec<JobLine> = match optional_text(tr("common.id"), Some(&query.id))? {
         Some(id) => {
             let id = JobId::parse(id).map_err(|error| PageError::Invalid(error.to_string()))?;
             let found = app.core.queue().find_job(&id, &jobs::queues::ALL).await?;
             let is_held = found.as_ref().is_some_and(|job| job.token.is_some());
             let workers = if is_held { app.core.store.list_workers().await? } else { Vec::new() };
+            figure = found.as_ref().map(draw_payload).unwrap_or_default();
             found.into_iter().map(|job| JobLine::of_detail(job, &workers)).collect()
         }
         None => {
@@ -207,10 +234,10 @@ pub(crate) async fn show_page(
         }
     };
     let base = app.config.console.path.as_str();
-    let rows = lines.iter().map(|line| line.to_row(&person, base, now)).collect();
+    let rows = lines.into_iter().map(|line| line.into_row(&person, base, now)).collect();
     let queues = jobs::queues::ALL.map(|queue| (queue, queue));
     let states = STATES.map(|(word, _, label)| (word, label.get()));
-    let shell = Shell::for_person(&app.config, &person, "/jobs", tr("common.jobs"), None);
+    let shell = Shell::for_person(&app.config, &person, "/jobs", tr("common.jobs"), query.did.as_deref());
     let page = TablePage {
         filters: vec![
             Field::text("id", tr("common.job_id"), &query.id),
@@ -222,6 +249,7 @@ pub(crate) async fn show_page(
             tr("jobs.finished_jobs_no_queue"),
         ),
         next,
+        figure,
         ..TablePage::new(
             shell.live(if query.offset == 0 { REFRESH_S } else { 0 }).made_at(now),
             &format!("/jobs{}", query.address(query.offset)),

@@ -2,16 +2,20 @@
 //!
 //! * [`sign_in`]: sign-in and sign-out. [`oidc`]: sign-in at a provider of OpenID Connect. [`language`]: switch between
 //!   languages.
-//! * [`now`]: the overview page.
-//! * [`orders`]: search for orders. [`scheduled`]: scheduled orders by hour. [`order`]: one order. [`desk`]: orders that
+//! * [`now`]: the overview page, with [`now_figures`] and [`now_system`]. [`charts`]: curves of an hour, a day or a week.
+//! * [`search`]: search from the frame of every page. [`orders`]: list of orders, with
+//!   [`order_filter`] and [`saved_filters`]. [`scheduled`]: scheduled orders by hour. [`order`]: one order. [`desk`]: orders that
 //!   wait for a person. [`order_map`]: map of an order. [`ranking`]: drivers considered for an order. [`new_order`]:
 //!   creation of an order by hand. [`change_order`]: change of its contents. [`order_form`]: the fields of both forms.
 //! * [`refunds`], [`alerts`]: work of support. [`areas`], [`area`]: areas. [`admission`]: the flag of admission.
-//!   [`drivers`], [`driver`]: drivers. [`driver_link`]: one-time link of a driver. [`phone`]: a driver's phone number. [`contact`]: the contact of an order. [`partners`]: partners.
+//!   [`drivers`], [`driver`]: drivers. [`driver_link`]: one-time link of a driver. [`fleet_map`]: map of the fleet. [`phone`]: a driver's phone number.
+//!   [`contact`]: the contact of an order. [`partners`]: partners.
 //! * [`roles`]: roles that pages admit. [`rows`]: rows, forms and queries that pages share.
 //! * [`changes`]: stream that reports changed rows.
-//! * [`engine`]: queues, workers, dead jobs. [`living_jobs`]: jobs of a queue. [`outbox`]: messages. [`control`]: plans
-//!   and sessions. [`plan`]: one plan. [`keys`]: keys. [`users`]: staff who receive messages. [`webhooks`]: webhook endpoints of producers. [`bindings`]: bindings.
+//! * [`engine`]: queues, workers, dead jobs. [`living_jobs`]: jobs of a queue. [`job_actions`]: actions on one
+//!   job. [`outbox`]: messages. [`message`]: one message. [`control`]: plans
+//!   and sessions. [`plan`]: one plan. [`keys`]: keys. [`users`]: staff who receive messages.
+//!   [`webhooks`]: webhook endpoints of producers. [`bindings`]: bindings.
 //!   [`audit`]: audit trail. [`proof`]: proof of the history, with its violations.
 
 mod admission;
@@ -22,6 +26,7 @@ mod audit;
 mod bindings;
 mod change_order;
 mod changes;
+mod charts;
 mod contact;
 mod control;
 mod desk;
@@ -29,13 +34,19 @@ mod driver;
 mod driver_link;
 mod drivers;
 mod engine;
+mod fleet_map;
+mod job_actions;
 mod keys;
 pub(crate) mod language;
 mod living_jobs;
+mod message;
 pub(crate) mod new_order;
 mod now;
+mod now_figures;
+mod now_system;
 mod oidc;
 mod order;
+mod order_filter;
 mod order_form;
 mod order_map;
 mod orders;
@@ -48,8 +59,10 @@ mod ranking;
 mod refunds;
 mod roles;
 pub(crate) mod rows;
+mod saved_filters;
 mod scheduled;
 mod scope_form;
+pub(crate) mod search;
 mod sign_in;
 mod users;
 mod webhooks;
@@ -79,6 +92,8 @@ pub(crate) fn routes(base: &str) -> Router<App> {
         .route(&at("/language"), post(language::choose_language))
         .route(&at("/changes"), get(changes::stream_changes))
         .route(&at("/orders"), get(orders::show_page))
+        .route(&at("/orders/filters/save"), post(saved_filters::save_filter))
+        .route(&at("/orders/filters/delete"), post(saved_filters::delete_filter))
         .route(&at("/orders/{id}"), get(order::show_page))
         .route(&at("/orders/{id}/refund-start"), post(refunds::start_refund))
         .route(&at("/orders/{id}/refund-done"), post(refunds::finish_refund))
@@ -95,6 +110,7 @@ pub(crate) fn routes(base: &str) -> Router<App> {
             get(change_order::to_form).post(change_order::add_rows).layer(order_form_limit),
         )
         .route(&at("/orders/{id}/{action}"), post(order::act_on_order))
+        .route(&at(search::PATH), get(search::show_page))
         .route(&at("/new-order"), get(new_order::show_page))
         .route(&at("/new-order/create"), get(new_order::to_form).post(new_order::create_order).layer(order_form_limit))
         .route(&at("/new-order/rows"), get(new_order::to_form).post(new_order::add_rows).layer(order_form_limit))
@@ -103,6 +119,7 @@ pub(crate) fn routes(base: &str) -> Router<App> {
         .route(&at("/refunds"), get(refunds::show_page))
         .route(&at("/refunds.csv"), get(refunds::export_csv))
         .route(&at("/alerts"), get(alerts::show_page))
+        .route(&at("/alerts/ack"), post(alerts::acknowledge_several))
         .route(&at("/alerts/{id}/ack"), post(alerts::acknowledge_alert))
         .route(&at("/areas"), get(areas::show_areas))
         .route(&at("/orders/{id}/contact"), get(contact::to_order).post(contact::show_contact))
@@ -110,6 +127,7 @@ pub(crate) fn routes(base: &str) -> Router<App> {
         .route(&at("/areas/{id}/override"), post(areas::set_override))
         .route(&at("/areas/{id}/threshold"), post(areas::set_threshold))
         .route(&at("/admission/flag"), post(admission::set_flag))
+        .route(&at("/map"), get(fleet_map::show_page))
         .route(&at("/drivers"), get(drivers::show_drivers))
         .route(&at("/drivers/{id}"), get(driver::show_page))
         .route(&at("/fleet/create"), post(drivers::create_driver))
@@ -119,14 +137,17 @@ pub(crate) fn routes(base: &str) -> Router<App> {
         .route(&at("/drivers/{id}/{action}"), post(drivers::set_driver))
         .route(&at("/partners"), get(partners::show_page))
         .route(&at("/partners/{name}/share"), post(partners::set_share))
+        .route(&at("/charts"), get(charts::show_page))
         .route(&at("/queues"), get(engine::show_queues))
         .route(&at("/queues/{queue}/{action}"), post(engine::set_queue))
         .route(&at("/workers"), get(engine::show_workers))
         .route(&at("/jobs"), get(living_jobs::show_page))
+        .route(&at("/jobs/{id}/{action}"), post(job_actions::act_on_job))
         .route(&at("/dead"), get(engine::show_dead))
         .route(&at("/dead/plan"), post(engine::plan_dead))
         .route(&at("/dead/{id}/{action}"), post(engine::decide_dead))
         .route(&at("/outbox"), get(outbox::show_outbox))
+        .route(&at("/outbox/{id}"), get(message::show_page))
         .route(&at("/outbox/{id}/replay"), post(outbox::replay_message))
         .route(&at("/bindings"), get(bindings::show_bindings))
         .route(&at("/bindings/{id}"), get(bindings::show_page))

@@ -232,12 +232,8 @@ fn list_actions(person: &SignedIn, order: &OrderView, ranking: Option<&RankingPa
     let is_owed = order.refund.as_ref().is_some_and(|refund| refund.state == RefundProgress::Owed);
     let mut actions = Vec::new();
     if dispatches && status.is_searching() {
-        let suggestions = ranking.iter().flat_map(|ranking| &ranking.ranked).map(|row| {
-            let (distance, idle) = (&row.distance, &row.idle);
-            (row.driver.clone(), fill!("order.idle", distance, idle))
-        });
         let driver = Field::required("driver_id", tr("common.driver"));
-        let driver = Field { suggestions: suggestions.collect(), ..driver };
+        let driver = Field { suggestions: ranking.map(RankingPart::suggestions).unwrap_or_default(), ..driver };
         let assign = Action::new(tr("common.assign_driver"), path("assign"), vec![driver, Field::reason()]);
         actions.push(assign);
     }

@@ -1,24 +1,22 @@
 //! Page of orders, found by filters in the address or by any id.
 
-use std::collections::BTreeMap;
-
 use askama::Template;
 use axum::{
     extract::{Query, State, rejection::QueryRejection},
     response::{IntoResponse, Redirect, Response},
 };
-use serde::Deserialize;
 
 use super::{
+    order_filter::OrderListQuery,
     roles::{BOOKERS, STAFF},
     rows::OrderRow,
+    saved_filters::{SavedFilters, list_saved},
 };
 use crate::{
     catalogue::{Words, tr},
-    form::{encode_component, optional_text, parse_time, read_query, write_query},
+    form::{encode_component, read_query},
     page::{Shell, render},
     page_error::PageError,
-    refusal::refused_filter,
     session::SignedIn,
     shown::{Chip, Code, group_digits},
 };
@@ -26,122 +24,11 @@ use api::scope::retain_visible;
 use app::App;
 use desk::reports::page_changes::ChangeTopic;
 use model::order::OrderStatus;
-use orders::search::{self, ClosedOrders, OrderCounts, OrderSearch, TimedPlace};
+use orders::search::{self, ClosedOrders, OrderCounts, TimedPlace};
 
 const PAGE: u32 = 50;
 /// Seconds between refreshes. The stream reports a new order within one second, so the page shows it within three.
 const REFRESH_S: u32 = 2;
-
-/// Filter in the address. An empty value matches everything.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct OrderListQuery {
-    q: String,
-    status: String,
-    area: String,
-    service_type: String,
-    driver: String,
-    customer: String,
-    held: String,
-    from: String,
-    to: String,
-    cursor: String,
-    did: Option<String>,
-}
-
-impl OrderListQuery {
-    /// Returns the address of the orders after `cursor`.
-    fn to_query(&self, cursor: &str) -> String {
-        write_query(&[
-            ("q", &self.q),
-            ("status", &self.status),
-            ("area", &self.area),
-            ("service_type", &self.service_type),
-            ("driver", &self.driver),
-            ("customer", &self.customer),
-            ("held", &self.held),
-            ("from", &self.from),
-            ("to", &self.to),
-            ("cursor", cursor),
-        ])
-    }
-
-    /// Returns whether the filter uses fields that are hidden by default.
-    fn is_narrow(&self) -> bool {
-        [&self.area, &self.driver, &self.customer, &self.held, &self.from, &self.to].iter().any(|text| !text.is_empty())
-    }
-
-    /// Returns the number of orders with this status, and their address.
-    fn link_to(&self, status: OrderStatus, orders: i64) -> (Chip, String, String) {
-        let address = write_query(&[
-            ("q", &self.q),
-            ("status", status.as_str()),
-            ("area", &self.area),
-            ("service_type", &self.service_type),
-            ("driver", &self.driver),
-            ("customer", &self.customer),
-            ("held", &self.held),
-            ("from", &self.from),
-            ("to", &self.to),
-        ]);
-        (Chip::of_status(status), group_digits(orders.unsigned_abs()), address)
-    }
-
-    /// Replaces the values by those of a refused filter, for the form. `path` is that of the page.
-    fn with_filled_fields(self, path: &str) -> Self {
-        let kept = |name: &str, own: String| refused_filter(path, name).unwrap_or(own);
-        Self {
-            q: kept("q", self.q),
-            status: kept("status", self.status),
-            area: kept("area", self.area),
-            service_type: kept("service_type", self.service_type),
-            driver: kept("driver", self.driver),
-            customer: kept("customer", self.customer),
-            held: kept("held", self.held),
-            from: kept("from", self.from),
-            to: kept("to", self.to),
-            ..self
-        }
-    }
-
-    fn to_search(&self) -> Result<OrderSearch, PageError> {
-        let text = |name: Words, value: &str| optional_text(name, Some(value));
-        let any_id = text(tr("orders.search"), &self.q)?;
-        if any_id.as_ref().is_some_and(|id| id.len() > 128) {
-            return Err(PageError::Invalid(tr("orders.id_at_most_128").into()));
-        }
-        let status = text(tr("common.state"), &self.status)?.map(|word| parse_status(&word)).transpose()?;
-        let held = match self.held.as_str() {
-            "" => None,
-            "true" => Some(true),
-            "false" => Some(false),
-            _ => {
-                let text = tr("orders.filter_held_true_false");
-                return Err(PageError::Invalid(text.into()));
-            }
-        };
-        Ok(OrderSearch {
-            status,
-            area: text(tr("common.area"), &self.area)?.map(Into::into),
-            service_type: text(tr("common.service_type"), &self.service_type)?.map(Into::into),
-            driver: text(tr("common.driver"), &self.driver)?.map(Into::into),
-            customer: text(tr("common.customer"), &self.customer)?,
-            owner: None,
-            closed: None,
-            held,
-            from: parse_time(tr("orders.created_from_utc"), &self.from)?,
-            to: parse_time(tr("common.to_utc"), &self.to)?,
-            any_id,
-            metadata: BTreeMap::new(),
-        })
-    }
-}
-
-fn parse_status(word: &str) -> Result<OrderStatus, PageError> {
-    let found = OrderStatus::ALL.into_iter().find(|status| status.as_str() == word);
-    let unknown = tr("orders.state_not_exist_orders");
-    found.ok_or_else(|| PageError::Invalid(unknown.into()))
-}
 
 /// Returns a count such as `17`, or `1,000+`.
 fn describe_counts(counts: &OrderCounts) -> String {
@@ -173,6 +60,7 @@ struct OrdersPage {
     by_status: Vec<(Chip, String, String)>,
     /// Whether this person may create orders.
     may_create: bool,
+    saved: SavedFilters,
     /// Address of this page. `next` is that of the next page.
     here: String,
     next: Option<String>,
@@ -201,6 +89,7 @@ pub(crate) async fn show_page(
         let address = format!("{}/orders/{}", app.config.console.path, encode_component(order.id.as_str()));
         return Ok(Redirect::to(&address).into_response());
     }
+    let saved = list_saved(&app.core.db, &person, &filter.to_values()).await?;
     let is_full = u32::try_from(found.orders.len()).is_ok_and(|n| n == PAGE);
     let next = found.orders.last().filter(|_| is_full).map(|order| {
         let place = TimedPlace { at: order.created_at, id: order.id.clone() };
@@ -234,6 +123,7 @@ pub(crate) async fn show_page(
             .map(|(status, orders)| filter.link_to(*status, *orders))
             .collect(),
         may_create: person.may(&BOOKERS),
+        saved,
         here: filter.to_query(&filter.cursor),
         next,
         filter: filter.with_filled_fields(&format!("{}/orders", app.config.console.path)),

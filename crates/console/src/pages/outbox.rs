@@ -23,7 +23,7 @@ use crate::{
 use app::App;
 use desk::dead_letters::{
     decide::DecisionAuthor,
-    redeliver::{self, OutboxFilter},
+    redeliver::{self, OutboxFilter, OutboxMessage},
 };
 use model::messages::OutboxState;
 
@@ -86,39 +86,7 @@ pub(crate) async fn show_outbox(
     };
     let next = messages.last().filter(|_| is_full).map(|message| address(Some(message.id)));
     let base = &app.config.console.path;
-    let rows = messages.into_iter().map(|message| {
-        let state = match message.state {
-            OutboxState::Pending => Chip::new("wait", tr("outbox.pending")),
-            OutboxState::Delivered => Chip::new("good", tr("outbox.delivered")),
-            OutboxState::Expired => Chip::new("warn", tr("common.expired")),
-            OutboxState::Dead => Chip::new("bad", tr("common.dead")),
-        };
-        let (href, subject) = match &message.subject {
-            MessageSubject::Order(order) => (format!("{base}/orders/{order}"), order.as_str()),
-            MessageSubject::Binding(binding) => (format!("{base}/bindings/{binding}"), binding.as_str()),
-        };
-        let about = Cell::link(&href, subject);
-        let again = Action::new(
-            tr("outbox.send_message_again"),
-            format!("/outbox/{}/replay", message.id),
-            vec![Field::reason()],
-        );
-        let error = message.last_error.map(|error| format!(", {error}")).unwrap_or_default();
-        TableRow {
-            cells: vec![
-                Cell::id(message.id),
-                Cell::html(Code::new("message_kind", message.kind.as_str())),
-                about,
-                Cell::text(&message.channel),
-                Cell::html(state),
-                Cell::text(format!("{}{error}", message.attempts)),
-                Cell::html(Moment(message.created_at)),
-            ],
-            actions: if message.state == OutboxState::Dead { vec![again] } else { Vec::new() },
-            href,
-        }
-    });
-    let rows = rows.collect();
+    let rows = messages.into_iter().map(|message| row_of_message(base, message)).collect();
     let shell = Shell::for_person(&app.config, &person, "/outbox", tr("common.outbox"), query.did.as_deref());
     let shell = shell.live(if query.before.is_none() { REFRESH_S } else { 0 });
     let states = [
@@ -138,6 +106,37 @@ pub(crate) async fn show_outbox(
         ..TablePage::new(shell, &format!("/outbox{}", address(query.before)), &OUTBOX_HEADINGS, rows)
     };
     render(&page)
+}
+
+/// Returns the row of a message, with its actions. `base` is the console's path.
+pub(super) fn row_of_message(base: &str, message: OutboxMessage) -> TableRow {
+    let state = match message.state {
+        OutboxState::Pending => Chip::new("wait", tr("outbox.pending")),
+        OutboxState::Delivered => Chip::new("good", tr("outbox.delivered")),
+        OutboxState::Expired => Chip::new("warn", tr("common.expired")),
+        OutboxState::Dead => Chip::new("bad", tr("common.dead")),
+    };
+    let (href, subject) = match &message.subject {
+        MessageSubject::Order(order) => (format!("{base}/orders/{order}"), order.as_str()),
+        MessageSubject::Binding(binding) => (format!("{base}/bindings/{binding}"), binding.as_str()),
+    };
+    let about = Cell::link(&href, subject);
+    let again =
+        Action::new(tr("outbox.send_message_again"), format!("/outbox/{}/replay", message.id), vec![Field::reason()]);
+    let error = message.last_error.map(|error| format!(", {error}")).unwrap_or_default();
+    TableRow {
+        cells: vec![
+            Cell::link(&format!("{base}/outbox/{}", message.id), &message.id.to_string()),
+            Cell::html(Code::new("message_kind", message.kind.as_str())),
+            about,
+            Cell::text(&message.channel),
+            Cell::html(state),
+            Cell::text(format!("{}{error}", message.attempts)),
+            Cell::html(Moment(message.created_at)),
+        ],
+        actions: if message.state == OutboxState::Dead { vec![again] } else { Vec::new() },
+        href,
+    }
 }
 
 /// Sends a dead message again.

@@ -4,6 +4,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use model::ranking::{DriverRanking, ExclusionReason};
 
 use crate::{
+    catalogue::fill,
     reasons::describe_exclusion,
     shown::{Moment, describe_distance, describe_span},
 };
@@ -57,6 +58,12 @@ impl RankingPart {
             driver: driver.driver_id.into_string(),
         });
         Self { attempt, at: Moment(at), ranked: ranked.collect(), excluded: excluded.collect() }
+    }
+
+    /// Returns the drivers that could be asked, best first, each with a description, for a field with suggestions.
+    pub(super) fn suggestions(&self) -> Vec<(String, String)> {
+        let describe = |row: &RankedRow| fill!("order.idle", distance = row.distance, idle = row.idle);
+        self.ranked.iter().map(|row| (row.driver.clone(), describe(row))).collect()
     }
 
     /// Returns the search of an earlier attempt.

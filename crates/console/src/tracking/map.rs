@@ -7,7 +7,7 @@ use model::ids::LatLng;
 
 use crate::{
     catalogue::tr,
-    map::{offset_m, round_step},
+    map::{measure::round_step, offset_m},
     shown::{describe_distance, escape},
 };
 

@@ -163,3 +163,16 @@ async fn candidates_on_the_desk_use_page_connections() {
     let drivers: Vec<_> = ranking.ranked.iter().map(|ranked| ranked.driver_id.as_str()).collect();
     assert_eq!(drivers, ["D1", "D2"]);
 }
+
+#[tokio::test]
+async fn driver_field_suggests_drivers_nearby() {
+    let t = TestApp::start().await;
+    let api = Api::start(&t.app).await;
+    t.order_of("WAITS", "RENT", "PAID").await;
+    t.run_due().await;
+    t.drivers(&[("D1", 400.0)]).await;
+    let dispatcher = Browser::signed_in(&t, &api, AccountRole::Dispatcher).await;
+    assert!(!dispatcher.text("/console/desk").await.contains("<datalist"), "no order was chosen");
+    let page = dispatcher.text("/console/desk?order=WAITS").await;
+    assert!(page.contains("list=\"suggested\"") && page.contains("<option value=\"D1\">400 m, idle for "), "{page}");
+}

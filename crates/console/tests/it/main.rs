@@ -1,10 +1,10 @@
 //! Tests of the console over real HTTP: access, the cost of pages, and the effects of buttons.
 //!
 //! * `stage`: a browser, an example order, and the lists of pages and actions. `pages`: checks of each of them.
-//! * `areas`: thresholds. `audit`: staff actions. `bindings`: bindings and their OTPs. `desk`: desk claims. `fleet`:
+//! * `alerts`: causes and acknowledgements. `areas`: thresholds. `audit`: staff actions. `bindings`: bindings and their OTPs. `desk`: desk claims. `fleet`:
 //!   drivers, areas and queues. `jobs`: contents of queues. `keys`: API keys. `new_order`, `change_order`: orders created and
 //!   changed by hand. `orders`, `plans`, `refunds`, `users`,
-//!   `maps`, `now`: the pages of these names.
+//!   `maps`, `now`, `saved_filters`, `search`: the pages of these names.
 //! * `scope`: pages of a person who may read only some orders. `sign_in`: wrong keys. `oidc`: sign-in at a provider.
 //!   `language`, `frame`: the texts and the frame of all pages.
 //! * `driver_page`: the page for drivers. `push`: push messages to their browsers. `tracking`: the page for customers.
@@ -15,6 +15,7 @@
 // Request futures are nested deeper than the default allows.
 #![recursion_limit = "256"]
 
+mod alerts;
 mod areas;
 mod audit;
 mod bindings;
@@ -39,7 +40,9 @@ mod plans;
 mod push;
 mod refunds;
 mod refused_actions;
+mod saved_filters;
 mod scope;
+mod search;
 mod sign_in;
 mod stage;
 mod stream;

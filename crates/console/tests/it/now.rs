@@ -19,8 +19,7 @@ async fn now_page_shows_curves_of_last_hour() {
         t.advance(secs(60)).await;
     }
     let page = viewer.text("/console").await;
-    for said in
-        ["Open orders: now 1, maximum 1", "Refunds owed: now 1, maximum 1", "Job delay, 99th percentile (ms): now "]
+    for said in ["Open orders: now 1, maximum 1", "Refunds owed: now 1, maximum 1", "Job delay (99th percentile): now "]
     {
         assert!(page.contains(said), "{said}: {page}");
     }
@@ -32,6 +31,36 @@ async fn now_page_shows_curves_of_last_hour() {
     }
     t.advance(secs(3700)).await;
     assert!(viewer.text("/console").await.contains("No data yet"), "they are older than an hour");
+}
+
+#[tokio::test]
+async fn charts_show_an_hour_a_day_and_a_week() {
+    let t = TestApp::start().await;
+    let api = Api::start(&t.app).await;
+    let viewer = Browser::signed_in(&t, &api, AccountRole::Viewer).await;
+    assert!(viewer.text("/console/charts").await.contains("No data yet"));
+    lay_out(&t).await;
+    statistics::run(&t.app.maintenance).await.unwrap();
+    let page = viewer.text("/console/charts").await;
+    assert!(
+        page.contains("Open orders: now 1, maximum 1") && page.contains("Job delay (99th percentile): now "),
+        "{page}"
+    );
+    t.advance(secs(7_200)).await;
+    t.sql("UPDATE queue_snapshots SET due = 1234 WHERE queue = 'dispatch-queue'").await;
+    assert!(viewer.text("/console/charts").await.contains("No data yet"), "it is older than an hour");
+    for span in ["24h", "7d"] {
+        let page = viewer.text(&format!("/console/charts?of=dispatch-queue&span={span}")).await;
+        assert!(
+            page.contains("Due: now 1,234, maximum 1,234") && page.contains(" UTC: 1,234</title>"),
+            "{span}: {page}"
+        );
+        let other = viewer.text(&format!("/console/charts?of=notify-queue&span={span}")).await;
+        assert!(!other.contains("1,234"), "{span}: {other}");
+    }
+    for (query, status) in [("of=none", 404), ("span=2h", 422)] {
+        assert_eq!(viewer.get(&format!("/console/charts?{query}")).await.status(), status, "{query}");
+    }
 }
 
 #[tokio::test]

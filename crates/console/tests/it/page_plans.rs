@@ -17,8 +17,14 @@ const LOG_PLANS: &str = "
     ALTER DATABASE dispatchq SET auto_explain.log_analyze = on;
     ALTER DATABASE dispatchq SET auto_explain.log_timing = off;
     ALTER DATABASE dispatchq SET auto_explain.log_nested_statements = off";
-/// Pages of an open order, a closed order and a binding of [`FILL`].
-const DETAILS: [&str; 3] = ["/console/orders/O000040", "/console/orders/O000041", "/console/bindings/O000001"];
+/// Pages of an open order, a closed order and a binding of [`FILL`], a search, and a part of the map.
+const DETAILS: [&str; 5] = [
+    "/console/orders/O000040",
+    "/console/orders/O000041",
+    "/console/bindings/O000001",
+    "/console/search?q=O000040",
+    "/console/map?at=0,0&km=500",
+];
 /// Maximum rows of a table that may be scanned in full, because an index would save nothing.
 const SMALL_TABLE: f64 = 200.0;
 
@@ -107,7 +113,14 @@ async fn no_page_reads_a_large_table_from_end_to_end() {
 
     let log = fs::read_to_string(t.postgres.dir().join("server.log")).unwrap();
     let scans = read_scans(&log);
-    for statement in ["search orders", "glance at open orders", "list sessions", "audit trail"] {
+    for statement in [
+        "find orders by any id",
+        "orders of the fleet map",
+        "search orders",
+        "glance at open orders",
+        "list sessions",
+        "audit trail",
+    ] {
         assert!(scans.iter().any(|scan| scan.statement == statement), "no plan of '{statement}' was logged");
     }
     let most = (glance::MOST + 1) as f64;

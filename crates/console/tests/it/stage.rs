@@ -12,7 +12,7 @@ use foundation::outbound;
 use test_support::{Api, LogLines, TestApp, route, secs};
 
 /// Pages for reading, tested empty and with an order ORD-1.
-pub(crate) const PAGES: [&str; 26] = [
+pub(crate) const PAGES: [&str; 31] = [
     "/console",
     "/console/orders",
     "/console/orders?q=CUS-1",
@@ -23,6 +23,11 @@ pub(crate) const PAGES: [&str; 26] = [
     "/console/alerts?show=all",
     "/console/scheduled",
     "/console/areas",
+    "/console/charts?span=7d",
+    "/console/charts?of=dispatch-queue&span=24h",
+    "/console/map",
+    "/console/map?at=-6.2,106.8&km=50",
+    "/console/search?q=crm_id=4711",
     "/console/drivers",
     "/console/partners",
     "/console/bindings",
@@ -42,7 +47,7 @@ pub(crate) const PAGES: [&str; 26] = [
 ];
 /// Number of pages about orders, and number of pages for all staff. The remaining pages are for operators and admins.
 pub(crate) const ABOUT_ORDERS: usize = 8;
-pub(crate) const FOR_STAFF: usize = 14;
+pub(crate) const FOR_STAFF: usize = 19;
 
 /// A browser with a cookie. It follows no redirects.
 pub(crate) struct Browser {
@@ -113,7 +118,7 @@ pub(crate) async fn lay_out(t: &TestApp) {
 }
 
 /// Path and form of every button action.
-pub(crate) const ACTIONS: [(&str, &[(&str, &str)]); 38] = [
+pub(crate) const ACTIONS: [(&str, &[(&str, &str)]); 42] = [
     ("/console/orders/ORD-1/hold", &[("reason", "a test")]),
     ("/console/orders/ORD-1/resume", &[("reason", "a test")]),
     ("/console/orders/ORD-1/assign", &[("driver_id", "D1"), ("reason", "a test")]),
@@ -126,7 +131,10 @@ pub(crate) const ACTIONS: [(&str, &[(&str, &str)]); 38] = [
     ("/console/orders/OWED/refund-done", &[("note", "a test")]),
     ("/console/orders/ORD-1/contents/change", &[("version", "0"), ("pickup", "-6.2, 106.8"), ("notes", "a test")]),
     ("/console/new-order/create", &[("service_type", "RIDE"), ("pickup", "-6.2, 106.8"), ("reason", "a test")]),
+    ("/console/orders/filters/save", &[("name", "a test"), ("status", "PENDING")]),
+    ("/console/orders/filters/delete", &[("filter", "a test")]),
     ("/console/alerts/1/ack", &[("note", "a test")]),
+    ("/console/alerts/ack", &[("id", "1"), ("note", "a test")]),
     ("/console/areas/A1/override", &[("status", "FORCE_BUSY"), ("reason", "a test")]),
     ("/console/areas/A1/threshold", &[("service_type", "RIDE"), ("max_waiting_orders", "5"), ("reason", "a test")]),
     ("/console/admission/flag", &[("enabled", "true"), ("percentage", "5"), ("reason", "a test")]),
@@ -136,6 +144,7 @@ pub(crate) const ACTIONS: [(&str, &[(&str, &str)]); 38] = [
     ("/console/drivers/D1/disable", &[("reason", "a test")]),
     ("/console/drivers/D1/phone", &[]),
     ("/console/queues/dispatch-queue/pause", &[("reason", "a test")]),
+    ("/console/jobs/dispatch:ORD-1:1/cancel", &[("reason", "a test")]),
     ("/console/dead/plan", &[("verb", "requeue"), ("reason", "a test")]),
     ("/console/dead/dispatch:ORD-1:1/requeue", &[("reason", "a test")]),
     ("/console/dead/dispatch:ORD-1:1/discard", &[("reason", "a test")]),
