@@ -55,7 +55,7 @@ pub async fn save_filter(
 }
 
 fn is_taken(error: &sqlx::Error) -> bool {
-    error.as_database_error().is_some_and(|error| error.is_unique_violation())
+    error.as_database_error().is_some_and(sqlx::error::DatabaseError::is_unique_violation)
 }
 
 /// Returns whether the filter was written. It is not written if the person has no free slot.

@@ -231,7 +231,7 @@ async fn texts_are_in_the_language_of_their_request() {
     assert!(script_texts(Language::Indonesian).contains("\"live\":\"Langsung\""));
 }
 
-const TEMPLATES: [(&str, &str); 28] = [
+const TEMPLATES: [(&str, &str); 31] = [
     ("action.html", include_str!("../../templates/action.html")),
     ("alerts.html", include_str!("../../templates/alerts.html")),
     ("binding.html", include_str!("../../templates/binding.html")),

@@ -8,7 +8,7 @@ use model::ids::LatLng;
 
 use super::{
     labels::{Extent, LabelRoom},
-    measure::{METRES_PER_DEGREE, round_step},
+    measure::round_step,
     view::{HEIGHT, MapView, WIDTH},
 };
 use crate::{

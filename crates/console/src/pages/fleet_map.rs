@@ -85,7 +85,7 @@ pub(crate) async fn show_page(
     let page = format!("{base}{PATH}");
     let rules = app.areas.rules.get();
     let figure = view.map(|view| {
-        let areas: Vec<_> = rules.geofence.areas().iter().flat_map(|area| area.outlines()).collect();
+        let areas: Vec<_> = rules.geofence.areas().iter().flat_map(model::area::Area::outlines).collect();
         draw_fleet(&page, &view, &marks, &areas)
     });
     let most = group_digits(MOST.unsigned_abs());

@@ -36,7 +36,7 @@ async fn create(t: &TestApp, admin: &Browser, url: &str) -> (String, String) {
 async fn new_endpoint_shows_its_secret_once() {
     let (t, _api, admin, receiver) = stage().await;
     let (id, secret) = create(&t, &admin, &receiver.url("/hook")).await;
-    assert_eq!(t.texts("SELECT secret FROM webhook_endpoints").await, [secret.clone()]);
+    assert_eq!(t.texts("SELECT secret FROM webhook_endpoints").await, std::slice::from_ref(&secret));
     for path in
         ["/console/webhooks", "/console/webhooks?producer=test", &format!("/console/webhooks/{id}"), "/console/audit"]
     {

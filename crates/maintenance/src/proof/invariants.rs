@@ -109,7 +109,8 @@ where
         match check(part).await {
             Ok(found) => rows.extend(found),
             Err(error) if part.len() > 1 && is_out_of_time(&error) => {
-                left.extend(<[_; 2]>::from(part.split_at(part.len() / 2)))
+                let (first, second) = part.split_at(part.len() / 2);
+                left.extend([first, second]);
             }
             Err(error) => return Err(error),
         }
