@@ -49,7 +49,7 @@ COMMENT ON COLUMN users.phone IS 'number in E.164 form, for channels that make p
 COMMENT ON COLUMN users.disabled_at IS 'when this person was disabled; a disabled person gets no messages';
 COMMENT ON COLUMN users.scope IS 'orders that this person may read after a sign-in by OpenID Connect; null: all';
 -- For people who signed in: the provider''s name of a person may be an address.
-CREATE INDEX users_by_email ON users (email) WHERE email IS NOT NULL;
+CREATE INDEX users_by_email ON users (lower(email)) WHERE email IS NOT NULL;
 
 -- Names of producers and keys.
 
@@ -126,11 +126,11 @@ CREATE TRIGGER complete_renamed BEFORE UPDATE OF name ON api_keys
     FOR EACH ROW WHEN (NEW.name <> OLD.name) EXECUTE FUNCTION dispatchq_complete_key();
 
 -- Keys that are valid now. A process that caches a key stops accepting it at `expires_at`. The key of a person who signed in by
--- OpenID Connect has the scope of the user with this id or address. If several users match, one with a scope decides.
+-- OpenID Connect has the scope of the user with this id or address, in any case. If several users match, one with a scope decides.
 CREATE VIEW valid_api_keys AS
     SELECT id, name, sha256, role, driver_id, created_at, revoked_at, expires_at, holder_id,
            CASE WHEN k.oidc_subject IS NULL THEN k.scope
-                ELSE (SELECT u.scope FROM users u WHERE u.id = k.name OR u.email = k.name
+                ELSE (SELECT u.scope FROM users u WHERE lower(u.id) = lower(k.name) OR lower(u.email) = lower(k.name)
                       ORDER BY u.scope IS NULL, u.id LIMIT 1) END AS scope
     FROM api_keys k
     WHERE revoked_at IS NULL

@@ -67,7 +67,7 @@ BEGIN
     FROM order_feed f JOIN json_to_recordset(dispatchq_report_creation.reports) AS r (
         message_id uuid, kind text, channel text, payload jsonb, lifetime_s bigint) ON r.kind = f.kind
     WHERE f.order_id = dispatchq_report_creation.order_id AND f.kind IN ('order.created', 'order.scheduled')
-      AND f.reason = 'ORDER_CREATED'
+      AND f.reason = 'ORDER_CREATED' AND f.position = dispatchq_feed_position()
     ORDER BY f.seq;
     RETURN true;
 END $$;

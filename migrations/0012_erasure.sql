@@ -81,11 +81,12 @@ BEGIN
     RETURN true;
 END $$;
 
--- Removes saved filters with the id of an erased person: as a value, or anywhere in their name, which is free text.
+-- Removes saved filters with the id of an erased person: as a value, or as a word of their name, which is free text.
 CREATE FUNCTION dispatchq_erase_filters(erased text) RETURNS void
     LANGUAGE sql AS $$
     DELETE FROM saved_filters
-    WHERE strpos(name, erased) > 0 OR EXISTS (SELECT FROM jsonb_each_text(filter) AS f (field, value) WHERE f.value = erased)
+    WHERE name = erased OR erased = ANY (string_to_array(name, ' '))
+       OR EXISTS (SELECT FROM jsonb_each_text(filter) AS f (field, value) WHERE f.value = erased)
 $$;
 
 -- Returns the ids of orders that contain a driver's id, in the row or in an offer. In a union, each part uses its own index.

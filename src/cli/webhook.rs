@@ -48,12 +48,14 @@ pub(super) enum Command {
     },
     /// Send one signed event endpoint.test
     Test {
+        /// Id of the endpoint
         id: String,
         #[command(flatten)]
         change: ChangeArgs,
     },
     /// Replace the secret and print the new one
     Rotate {
+        /// Id of the endpoint
         id: String,
         /// Time that the old secret also signs
         #[arg(long, value_name = "TIME", default_value = "24h", value_parser = parse_within(NONE..=LONGEST_OVERLAP))]
@@ -63,20 +65,23 @@ pub(super) enum Command {
     },
     /// Stop sending events to an endpoint
     Pause {
+        /// Id of the endpoint
         id: String,
         #[command(flatten)]
         change: ChangeArgs,
     },
-    /// Send later events to a paused endpoint again
+    /// Resume sending events to a paused endpoint
     #[command(after_help = "Events of the pause are sent by: dispatchq webhook replay ID --after CURSOR\n\
                             The column PAUSED AFTER of `dispatchq webhook list` has the cursor.")]
     Resume {
+        /// Id of the endpoint
         id: String,
         #[command(flatten)]
         change: ChangeArgs,
     },
     /// List the tries to deliver events, newest event first
     Deliveries {
+        /// Id of the endpoint
         id: String,
         #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
         limit: u32,
@@ -85,6 +90,7 @@ pub(super) enum Command {
     },
     /// Send the events after a cursor of the stream again
     Replay {
+        /// Id of the endpoint
         id: String,
         /// Cursor of the stream, such as 812-4711; 0-0 sends all stored events
         #[arg(long, value_name = "CURSOR")]
@@ -94,6 +100,7 @@ pub(super) enum Command {
     },
     /// Delete an endpoint
     Delete {
+        /// Id of the endpoint
         id: String,
         /// Reason, kept in the record; required with --api
         #[arg(long, value_name = "TEXT", value_parser = parse_reason)]

@@ -26,7 +26,7 @@ fn follow(page: &str) -> Vec<String> {
     // Postgres may have to run as another user, who needs access to the directory.
     let dir = tempfile::Builder::new().permissions(Permissions::from_mode(0o755)).tempdir_in("/var/tmp").unwrap();
     let (bind, receiver) = (format!("127.0.0.1:{}", servers::free_port()), servers::free_port().to_string());
-    let mut steps = read_steps(&page.replace("127.0.0.1:8080", &bind).replace("7070", &receiver));
+    let mut steps = read_steps(&page.replace("7070", &receiver).replace("127.0.0.1:8080", &bind));
     for step in &mut steps {
         if step.commands.split('#').next().is_some_and(|command| command.trim().ends_with("dispatchq dev")) {
             "start_dev".clone_into(&mut step.commands);

@@ -45,7 +45,10 @@ const COUNTERS: Words = &[
     ("dispatchq_job_id_questions_total", "Polls for the job ids that were received, by polling or by callback"),
     ("dispatchq_jobs_total", "Runs of jobs by outcome; lost: dead because its workers crashed while running it"),
     ("dispatchq_manual_interventions_total", "Alerts that require a person to act, by kind"),
-    ("dispatchq_messages_parked_total", "Messages delayed because their channel had no free slot"),
+    (
+        "dispatchq_messages_parked_total",
+        "Messages delayed because their channel had no free slot. Webhook endpoints that were created by API share the channel `endpoint`",
+    ),
     (
         "dispatchq_order_updates_total",
         "Updates of order rows: written, or conflict if another change was written first",

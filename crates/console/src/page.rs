@@ -201,6 +201,8 @@ pub(crate) struct Shell {
     pub(crate) menu: Vec<NavGroup>,
     /// Text in the search field.
     pub(crate) searched: String,
+    /// Whether the frame has the search, which no scope limits.
+    pub(crate) may_search: bool,
     /// Text about the action that was just done.
     pub(crate) deed: Option<&'static str>,
     /// How far the history is proven; `None` without a sign-in, or if the proof does not run.
@@ -229,6 +231,7 @@ impl Shell {
             role: "",
             menu: Vec::new(),
             searched: String::new(),
+            may_search: false,
             deed: None,
             proof: None,
             pauses: Vec::new(),
@@ -276,6 +279,7 @@ impl Shell {
             menu,
             deed: did.and_then(|did| find_text(Language::current(), &format!("done.{did}"))),
             proof: config.schedules.contains_key(&ScheduledTask::Proof).then(|| ProofLine::for_person(person)),
+            may_search: person.scope().is_none(),
             // The reason of a pause may name an order outside of the person's scope.
             pauses: if person.scope().is_none() { person.0.paused_queues.0.clone() } else { Vec::new() },
             ..Self::new(&config.console.path, title.into())

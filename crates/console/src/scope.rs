@@ -13,10 +13,12 @@ use notify::alerts;
 use orders::scope::list_visible;
 
 /// Paths of the limited pages and of their actions, below the console's path. The page "" redirects to the orders.
-const PAGES: [&str; 21] = [
+const PAGES: [&str; 23] = [
     "",
     "/changes",
     "/orders",
+    "/orders/filters/save",
+    "/orders/filters/delete",
     "/orders/{id}",
     "/orders/{id}/refund-start",
     "/orders/{id}/refund-done",

@@ -1,6 +1,6 @@
 //! Scope of staff: the orders that a key or a user may read.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::{
     ids::{AreaId, PartnerName, ServiceType},
@@ -15,20 +15,25 @@ const MOST_ENTRIES: usize = 100;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Scope {
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "read_list", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<String>>, nullable = false, min_items = 1, max_items = 100)]
     pub areas: Option<Vec<AreaId>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "read_list", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<String>>, nullable = false, min_items = 1, max_items = 100)]
     pub service_types: Option<Vec<ServiceType>>,
     /// Partners of the latest attempt of an order.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "read_list", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<String>>, nullable = false, min_items = 1, max_items = 100)]
     pub partners: Option<Vec<PartnerName>>,
     /// Names of the producers that own the orders.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "read_list", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, min_items = 1, max_items = 100)]
     pub producers: Option<Vec<String>>,
+}
+
+/// Reads a list, and refuses null: only an absent list means all.
+fn read_list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(list: D) -> Result<Option<Vec<T>>, D::Error> {
+    Vec::deserialize(list).map(Some)
 }
 
 impl Scope {

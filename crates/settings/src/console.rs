@@ -25,11 +25,11 @@ pub struct ConsoleConfig {
     pub links: ConsoleLinks,
 }
 
-/// Checks the path: segments of plain characters, outside the paths of the API and of the driver page.
+/// Checks the path: segments of plain characters, outside the other paths of `serve`.
 fn be_page_path(path: &str, (): &()) -> garde::Result {
     let is_letter = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
     let is_segment = |segment: &str| !segment.is_empty() && segment.bytes().all(is_letter);
-    let taken = ["api", "driver", "healthz", "readyz"];
+    let taken = ["api", "dev", "docs", "driver", "healthz", "metrics", "readyz", "track"];
     let fits = path.strip_prefix('/').is_some_and(|rest| {
         let mut segments = rest.split('/');
         segments.clone().all(is_segment) && !segments.next().is_some_and(|first| taken.contains(&first))
@@ -37,6 +37,6 @@ fn be_page_path(path: &str, (): &()) -> garde::Result {
     if fits {
         return Ok(());
     }
-    let problem = "must be a path such as /console or /ops/console: letters, digits, '-' or '_' between slashes, and not below /api or /driver";
+    let problem = "must be a path such as /console or /ops/console: letters, digits, '-' or '_' between slashes, and not below another path of `serve`, such as /api or /driver";
     Err(garde::Error::new(problem))
 }

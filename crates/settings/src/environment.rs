@@ -16,7 +16,7 @@ pub(super) const PREFIX: &str = "DISPATCHQ_";
 /// Variables that commands read themselves: the address of the API and the key for it.
 const OF_COMMANDS: [&str; 2] = ["DISPATCHQ_API", "DISPATCHQ_KEY_FILE"];
 
-const SECTIONS: [&str; 23] = [
+const SECTIONS: [&str; 24] = [
     "REDIS",
     "DATABASE",
     "HTTP",
@@ -25,6 +25,7 @@ const SECTIONS: [&str; 23] = [
     "SERVICE_TYPES",
     "ADMISSION",
     "NOTIFICATIONS",
+    "PUSH",
     "CHANNELS",
     "PARTNERS",
     "PRODUCERS",

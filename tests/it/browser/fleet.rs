@@ -132,7 +132,8 @@ async fn map_leads_to_drivers_and_orders() {
     assert_eq!(browser.eval("window.remembered").await, true, "the page was never loaded again");
 
     let centre = "document.querySelector('input[name=at]').value";
-    let before = browser.eval(centre).await;
+    let target = "new URL(document.querySelector(\".moves a[aria-label='Zoom in']\").href).searchParams.get('at')";
+    let before = browser.eval(target).await;
     browser.click(".moves a[aria-label='Zoom in']", "+").await;
     browser.until("the view is in the address", "location.search.includes('km=1.000')").await;
     browser.until("the map is loaded", "document.readyState === 'complete'").await;

@@ -47,6 +47,10 @@ async fn tries(fleet: &Fleet) -> u64 {
 /// Ends the statements that wait for the lock. Postgres notices the death of their process only after they have run, and
 /// a change of one statement is committed then.
 async fn end_waiting_statements(fleet: &Fleet) {
+    // A statement that the killed worker has just sent waits a moment later.
+    let running = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'dispatchq' AND state = 'active'
+                   AND wait_event_type IS DISTINCT FROM 'Lock' AND pid <> pg_backend_pid()";
+    fleet.reach(0, running).await;
     let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
     let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
     sqlx::query(end).execute(&fleet.app.core.db).await.unwrap();

@@ -18,7 +18,7 @@ const SENT: &str = "SELECT count(*) FROM outbox WHERE kind = 'order.held' AND st
 async fn replay_survives_a_crash_around_a_step() {
     for point in ["replay.inserted:2", "replay.committed:1"] {
         let receiver = Receiver::start().await;
-        let fleet = Fleet::with("1h", "[http]\nlocal_webhooks = true\n").await;
+        let fleet = Fleet::with("1h", "").await;
         orders(&fleet, "ORD", 1).await;
         let (db, actor) = (&fleet.app.core.db, by("producer:test"));
         let new = NewEndpoint { producer: "test", url: &receiver.url("/hook"), events: vec!["order.held".to_owned()] };
@@ -34,10 +34,11 @@ async fn replay_survives_a_crash_around_a_step() {
         let id = EndpointId(endpoint.id.parse().unwrap());
         let by = ActionAuthor::from(&actor);
         replay::request_replay(db, id, EndpointOwner::All, FeedCursor::default(), by).await.unwrap();
-        let mut doomed = fleet.worker_with("doomed", &[("CRASH_AT", point)]);
+        let is_local = ("DISPATCHQ_HTTP__LOCAL_WEBHOOKS", "true");
+        let mut doomed = fleet.worker_with("doomed", &[is_local, ("CRASH_AT", point)]);
         assert!(!doomed.ended().await.success());
         assert!(doomed.log().contains(&format!("CRASH_AT={point}")), "{}", doomed.log());
-        let _survivor = fleet.worker("survivor");
+        let _survivor = fleet.worker_with("survivor", &[is_local]);
         fleet.reach(STEPS, SENT).await;
         assert_eq!(fleet.count("SELECT count(*) FROM outbox WHERE kind = 'order.held'").await, STEPS, "{point}");
         assert_eq!(fleet.count("SELECT count(*) FROM webhook_replays").await, 0, "{point}");

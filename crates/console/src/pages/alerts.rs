@@ -159,7 +159,8 @@ pub(crate) async fn show_page(
     let rows = linked.map(|alert| AlertRow::new(alert, &person, now));
     let page = AlertsPage {
         shell: shell.live(if query.before.is_none() { REFRESH_S } else { 0 }).follow(ChangeTopic::Alerts).made_at(now),
-        may_acknowledge: person.may(&WRITERS),
+        // The page that acknowledges several alerts is not limited to a scope.
+        may_acknowledge: person.may(&WRITERS) && person.scope().is_none(),
         here: address(query.before),
         next,
         rows: rows.collect(),

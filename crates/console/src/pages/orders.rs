@@ -122,7 +122,7 @@ pub(crate) async fn show_page(
             .flat_map(|counts| &counts.by_status)
             .map(|(status, orders)| filter.link_to(*status, *orders))
             .collect(),
-        may_create: person.may(&BOOKERS),
+        may_create: person.may(&BOOKERS) && person.scope().is_none(),
         saved,
         here: filter.to_query(&filter.cursor),
         next,

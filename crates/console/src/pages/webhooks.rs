@@ -274,7 +274,7 @@ fn refuse(error: ApiError) -> PageError {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct DeliveryQuery {
+pub(crate) struct TriesQuery {
     after: String,
 }
 
@@ -283,11 +283,11 @@ pub(crate) async fn show_deliveries(
     State(app): State<App>,
     person: SignedIn,
     Path(id): Path<String>,
-    query: Result<Query<DeliveryQuery>, QueryRejection>,
+    query: Result<Query<TriesQuery>, QueryRejection>,
 ) -> Result<Response, PageError> {
     person.require_role(&ADMINS)?;
     let app = app.showing();
-    let DeliveryQuery { after } = read_query(query)?;
+    let TriesQuery { after } = read_query(query)?;
     let cursor =
         Some(&after).filter(|after| !after.is_empty()).map(|after| after.parse::<DeliveryCursor>()).transpose();
     let cursor = cursor.map_err(|_| PageError::Invalid(tr("webhooks.cursor_form").into()))?;

@@ -16,7 +16,7 @@ const INDONESIAN: &str = "; dispatchq_language=id";
 const TAGS: [&str; 12] =
     ["title", "h1", "h2", "h3", "th", "dt", "summary", "button", "label", "strong", "p", "figcaption"];
 /// Texts that are equal in both languages.
-const SAME: [&str; 9] = [
+const SAME: [&str; 10] = [
     "Audit",
     "Audit · dispatchq",
     "Binding",
@@ -26,6 +26,7 @@ const SAME: [&str; 9] = [
     "Mode",
     "OTP",
     "Server",
+    "URL",
 ];
 
 /// Returns the texts of a page, without the person's name and parts marked as English.

@@ -17,7 +17,7 @@ const MARK: &str = "MARK words";
 const PHONE: &str = "+6281234567890";
 
 /// Operations whose texts describe the installation, its staff or accounts at providers, not an order or a driver.
-const ABOUT_NO_PERSON: [&str; 12] = [
+const ABOUT_NO_PERSON: [&str; 14] = [
     "/api/v1/admin/dispatcher/",
     "/api/v1/admin/queues/",
     "/api/v1/admin/dead/actions",
@@ -27,6 +27,8 @@ const ABOUT_NO_PERSON: [&str; 12] = [
     "/api/v1/admin/erasures",
     "/api/v1/admin/shards",
     "/api/v1/admin/users/",
+    "/api/v1/admin/keys/",
+    "/api/v1/webhook-endpoints",
     "/api/v1/bindings",
     "/api/v1/partners/",
     "/api/v1/provider-",

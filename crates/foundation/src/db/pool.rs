@@ -112,10 +112,10 @@ impl Pool {
     }
 
     /// Returns the pool for connections through a pooler in transaction mode. `settings` apply to each transaction.
-    /// `has_names` is whether the pooler keeps named statements.
+    /// `keeps_names` is whether the pooler keeps named statements.
     #[must_use]
-    pub(super) fn behind_pooler(self, settings: &[(&str, &str)], has_names: bool) -> Self {
-        Self { session: SessionMode::shared(settings, has_names), ..self }
+    pub(super) fn behind_pooler(self, settings: &[(&str, &str)], keeps_names: bool) -> Self {
+        Self { session: SessionMode::shared(settings, keeps_names), ..self }
     }
 
     /// Returns the pool with other limits on its waiting statements.
@@ -145,8 +145,7 @@ impl Pool {
             ("enable_mergejoin", "off"),
         ];
         if self.session.is_shared() {
-            let settings: &[_] = if self.session.has_names() { &BY_INDEX } else { &[] };
-            return Self { session: self.session.with_settings(settings), ..self.sibling_pool(options) };
+            return Self { session: self.session.with_names(&BY_INDEX), ..self.sibling_pool(options) };
         }
         let connect = (*self.connections.connect_options()).clone().options(BY_INDEX);
         Self::new(options.connect_lazy_with(connect), self.statement_timeout)

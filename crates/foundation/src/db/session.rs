@@ -3,8 +3,8 @@
 //! Such a pooler assigns another session to each transaction and ignores settings made at connection time. Each single
 //! statement therefore runs in a transaction that starts with the settings and ends with them. Reads for staff with a
 //! scope run in the same way, also in a dedicated session. Prepared statements have no names, because the next session
-//! would not know the name, or would know another statement by it. A pooler that keeps named statements prepares them in
-//! each session by itself, so there they have names.
+//! would not know the name, or would know another statement by it. If the pooler keeps named statements, those of batches
+//! have names.
 
 use std::sync::Arc;
 
@@ -16,6 +16,8 @@ const SCOPED_ROLE: &str = "dispatchq_scoped";
 #[derive(Debug, Clone)]
 pub(super) struct SessionMode {
     is_shared: bool,
+    /// Whether the pooler keeps named statements.
+    keeps_names: bool,
     has_names: bool,
     begin: SqlStr,
 }
@@ -23,17 +25,27 @@ pub(super) struct SessionMode {
 impl SessionMode {
     /// Returns the mode in which each connection has a session that keeps settings and prepared statements.
     pub(super) fn own() -> Self {
-        Self { is_shared: false, has_names: true, begin: "BEGIN".into_sql_str() }
+        Self { is_shared: false, keeps_names: true, has_names: true, begin: "BEGIN".into_sql_str() }
     }
 
-    /// Returns the mode in which each transaction gets a session and applies these settings. `has_names` is whether the
+    /// Returns the mode in which each transaction gets a session and applies these settings. `keeps_names` is whether the
     /// pooler keeps named statements.
-    pub(super) fn shared(settings: &[(&str, &str)], has_names: bool) -> Self {
-        Self { is_shared: true, has_names, begin: "BEGIN".into_sql_str() }.with_settings(settings)
+    pub(super) fn shared(settings: &[(&str, &str)], keeps_names: bool) -> Self {
+        let begin = "BEGIN".into_sql_str();
+        Self { is_shared: true, keeps_names, has_names: false, begin }.with_settings(settings)
+    }
+
+    /// Returns the mode whose statements have names, with more settings for each transaction. Returns the same mode if the
+    /// pooler keeps no names.
+    pub(super) fn with_names(&self, settings: &[(&str, &str)]) -> Self {
+        if !self.keeps_names {
+            return self.clone();
+        }
+        Self { has_names: true, ..self.with_settings(settings) }
     }
 
     /// Returns the same mode with more settings for each transaction. The last value of a setting applies.
-    pub(super) fn with_settings(&self, settings: &[(&str, &str)]) -> Self {
+    fn with_settings(&self, settings: &[(&str, &str)]) -> Self {
         let settings: String = settings.iter().map(|(name, value)| format!("; SET LOCAL {name} = {value}")).collect();
         Self { begin: shared_text(format!("{}{settings}", self.begin.as_str())), ..self.clone() }
     }
@@ -49,7 +61,7 @@ impl SessionMode {
     pub(super) fn scoped(&self, scope: &str) -> Self {
         let (begin, scope) = (self.begin.as_str(), hex::encode(scope));
         let begin = format!("{begin}; SET LOCAL ROLE {SCOPED_ROLE}; SET LOCAL dispatchq.scope = '{scope}'");
-        Self { is_shared: true, has_names: false, begin: shared_text(begin) }
+        Self { is_shared: true, keeps_names: false, has_names: false, begin: shared_text(begin) }
     }
 
     pub(super) fn is_shared(&self) -> bool {

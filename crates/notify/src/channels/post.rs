@@ -25,10 +25,18 @@ pub(super) async fn send_for_answer(request: RequestBuilder) -> Result<Response,
 
 /// Sends the request and returns the response, whatever its status is.
 pub(super) async fn await_answer(request: RequestBuilder) -> Result<Response, DeliveryError> {
-    // A reqwest error contains its URL, whose path may be a secret.
-    traces::send_request("channel", "deliver", request)
-        .await
-        .map_err(|e| DeliveryError::Again { error: describe_cause(&e.without_url()), pause: None })
+    traces::send_request("channel", "deliver", request).await.map_err(to_delivery_error)
+}
+
+/// Sends the request like [`await_answer`], without the headers of a trace. The id of a trace can be computed from the id of
+/// the order, which the receiver must not learn.
+pub(super) async fn await_untraced(request: RequestBuilder) -> Result<Response, DeliveryError> {
+    request.send().await.map_err(to_delivery_error)
+}
+
+/// Leaves out the URL, whose path may be a secret.
+fn to_delivery_error(error: reqwest::Error) -> DeliveryError {
+    DeliveryError::Again { error: describe_cause(&error.without_url()), pause: None }
 }
 
 /// Returns the error with its causes, because "error sending request" alone does not help.

@@ -53,7 +53,7 @@ async fn insert_test(
     let outbox_id: i64 = sqlx::query_scalar(
         "-- insert test of endpoint
          INSERT INTO outbox (message_id, order_id, kind, channel, dedupe_key, payload, next_attempt_at, expires_at, created_at)
-         VALUES ($1, $2, $3, $4, $1::text, $5, $6, $7, $6) RETURNING id",
+         VALUES ($1::uuid, $2, $3, $4, $1::uuid::text, $5, $6, $7, $6) RETURNING id",
     )
     .bind(message_id)
     .bind(ENDPOINT_ORDER)

@@ -266,13 +266,14 @@ impl From<FeedRow> for StepEvent {
 /// Number, kind, status and time of a creation's step, and whether the order has contents.
 type CreationRow = (i64, String, OrderStatus, DateTime<Utc>, bool);
 
-/// Returns the steps of an order's creation for its producer. A scheduled order has two. Returns none if the order is
-/// older than the feed.
+/// Returns the steps of the creation of an order in SQL for its producer. A scheduled order has two. Returns none if the
+/// API created the order, because the creation has written its messages, or if the order is older than the feed.
 pub async fn load_creation(db: impl PgExecutor<'_>, order: &OrderId) -> Result<Vec<StepBody>, sqlx::Error> {
     let rows: Vec<CreationRow> = sqlx::query_as(
         "-- creation in feed
          SELECT seq, kind, status, at, has_details FROM order_feed
          WHERE order_id = $1 AND kind IN ('order.created', 'order.scheduled') AND reason = 'ORDER_CREATED'
+           AND EXISTS (SELECT 1 FROM orders o WHERE o.id = $1 AND o.creation_id IS NULL)
          ORDER BY seq LIMIT 2",
     )
     .bind(order.as_str())

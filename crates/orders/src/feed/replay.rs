@@ -87,7 +87,14 @@ pub async fn run_replays(orders: &Orders) -> Result<bool, ServiceError> {
     .fetch_all(&orders.core.db)
     .await?;
     for id in &due {
-        let jobs = run_step(&orders.core.db, *id).await?;
+        let jobs = match run_step(&orders.core.db, *id).await {
+            Ok(jobs) => jobs,
+            Err(error) => {
+                // One replay that fails does not stop the others.
+                tracing::warn!(%error, endpoint.id = %id.0, "A replay failed; it continues later.");
+                continue;
+            }
+        };
         crash::reach_point("replay", "committed");
         if let Err(error) = orders.core.queue().enqueue(&jobs).await {
             tracing::warn!(%error, "The messages of a replay could not be enqueued; the reconciler does it.");
@@ -103,31 +110,49 @@ async fn run_step(db: &Pool, id: EndpointId) -> Result<Vec<NewJob>, ServiceError
         sqlx::query_as(include_str!("lock_replay.sql")).bind(id).bind(MOST_PENDING).fetch_optional(&mut *tx).await?;
     let Some(replay) = due else { return Ok(Vec::new()) };
     let now = db::database_now(&mut *tx).await?;
+    // An open transaction may still commit steps before this position, so the horizon may be below it.
     let until = match replay.until {
         Some(until) => until,
-        None => load_horizon(&mut *tx).await?,
+        None => load_position(&mut tx).await?,
     };
+    let horizon = load_horizon(&mut *tx).await?;
     let mut jobs = Vec::new();
     if replay.is_crowded {
-        let cursor = FeedCursor { position: replay.position, seq: replay.seq };
-        replay.move_to(&mut tx, cursor, until, PAUSE).await?;
+        replay.move_to(&mut tx, replay.cursor(), until, PAUSE).await?;
     } else {
-        let rows = replay.load_page(&mut tx, until).await?;
+        let rows = replay.load_page(&mut tx, until.min(horizon)).await?;
         jobs = replay.insert_messages(&mut tx, &rows, now).await?;
         crash::reach_point("replay", "inserted");
-        match rows.last().filter(|_| rows.len() >= PAGE as usize) {
-            Some(last) => replay.move_to(&mut tx, last.cursor(), until, Duration::ZERO).await?,
-            None => replay.end(&mut tx).await?,
+        let cursor = rows.last().map_or(replay.cursor(), FeedRow::cursor);
+        if rows.len() >= PAGE as usize {
+            replay.move_to(&mut tx, cursor, until, Duration::ZERO).await?;
+        } else if horizon < until {
+            replay.move_to(&mut tx, cursor, until, PAUSE).await?;
+        } else {
+            replay.end(&mut tx).await?;
         }
     }
     tx.commit().await?;
     Ok(jobs)
 }
 
+/// Returns the position of a step that this transaction writes. All earlier transactions have lower positions.
+async fn load_position(db: &mut Connection) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar(
+        "-- position of feed
+         SELECT dispatchq_feed_position()",
+    )
+    .fetch_one(db)
+    .await
+}
+
 impl DueReplay {
+    fn cursor(&self) -> FeedCursor {
+        FeedCursor { position: self.position, seq: self.seq }
+    }
+
     async fn load_page(&self, tx: &mut Connection, until: i64) -> Result<Vec<FeedRow>, sqlx::Error> {
-        let after = FeedCursor { position: self.position, seq: self.seq };
-        load_rows_of(tx, &self.producer, after, until, PAGE).await
+        load_rows_of(tx, &self.producer, self.cursor(), until, PAGE).await
     }
 
     /// Inserts a message for each step that the endpoint subscribes to and whose order still exists. A step that the

@@ -41,8 +41,8 @@ impl fmt::Debug for PushChannel {
 /// Result for one browser.
 enum Sent {
     Accepted,
-    /// The push service does not know the browser any longer.
-    Gone(Uuid),
+    /// The push service does not know this endpoint any longer.
+    Gone(Uuid, String),
     Failed(DeliveryError),
 }
 
@@ -63,8 +63,10 @@ impl PushChannel {
         let browsers =
             load_subscriptions(&self.db, &offer.driver_id).await.map_err(|error| again(error.to_string()))?;
         let sent = join_all(browsers.iter().map(|browser| self.send_to(browser, offer.expires_at))).await;
-        let gone: Vec<Uuid> =
-            sent.iter().filter_map(|one| if let Sent::Gone(id) = one { Some(*id) } else { None }).collect();
+        let gone = sent
+            .iter()
+            .filter_map(|one| if let Sent::Gone(id, endpoint) = one { Some((*id, endpoint.as_str())) } else { None });
+        let gone: Vec<(Uuid, &str)> = gone.collect();
         if let Err(error) = remove_subscriptions(&self.db, &gone).await {
             tracing::warn!(%error, "Browsers that accept no messages could not be removed; the next message tries again.");
         }
@@ -82,17 +84,17 @@ impl PushChannel {
             encrypt_text(&browser.to.keys, TEXT).and_then(|body| Ok((body, self.key.authorize(endpoint, Utc::now())?)))
         else {
             // The browser's key is not a point of the curve.
-            return Sent::Gone(browser.session);
+            return Sent::Gone(browser.session, endpoint.to_string());
         };
         let request = self.client.post(endpoint.clone()).header(AUTHORIZATION, authorization);
         let request = request.header(CONTENT_ENCODING, "aes128gcm").header(CONTENT_TYPE, "application/octet-stream");
         let request = request.header("ttl", left_s).header("urgency", "high").body(body);
-        let answer = match post::await_answer(request).await {
+        let answer = match post::await_untraced(request).await {
             Ok(answer) => answer,
             Err(error) => return Sent::Failed(error),
         };
         match answer.status() {
-            StatusCode::NOT_FOUND | StatusCode::GONE => Sent::Gone(browser.session),
+            StatusCode::NOT_FOUND | StatusCode::GONE => Sent::Gone(browser.session, endpoint.to_string()),
             _ => post::classify_answer(&answer).map_or_else(Sent::Failed, |()| Sent::Accepted),
         }
     }

@@ -126,16 +126,20 @@ pub(super) async fn load_subscriptions(
     Ok(rows.into_iter().filter_map(read).collect())
 }
 
-/// Removes browsers that accept no messages any longer. Runs no statement if there are none.
-pub(super) async fn remove_subscriptions(db: &Pool, sessions: &[Uuid]) -> Result<(), sqlx::Error> {
-    if sessions.is_empty() {
+/// Removes browsers whose push service no longer knows them, by session and endpoint. A browser that has subscribed again
+/// meanwhile has another endpoint, and stays. Runs no statement if there are none.
+pub(super) async fn remove_subscriptions(db: &Pool, gone: &[(Uuid, &str)]) -> Result<(), sqlx::Error> {
+    if gone.is_empty() {
         return Ok(());
     }
+    let (sessions, endpoints): (Vec<Uuid>, Vec<&str>) = gone.iter().copied().unzip();
     sqlx::query(
         "-- remove push subscriptions
-         DELETE FROM driver_push_subscriptions WHERE session_id = ANY ($1)",
+         DELETE FROM driver_push_subscriptions p USING unnest($1::uuid[], $2::text[]) AS gone (session_id, endpoint)
+         WHERE p.session_id = gone.session_id AND p.endpoint = gone.endpoint",
     )
     .bind(sessions)
+    .bind(endpoints)
     .execute(db)
     .await
     .map(drop)
