@@ -44,17 +44,18 @@ async fn tries(fleet: &Fleet) -> u64 {
     tries.iter().filter(|tries| *tries != "0 0").count() as u64
 }
 
-/// Ends the statements that wait for the lock. Postgres notices the death of their process only after they have run, and
-/// a change of one statement is committed then.
-async fn end_waiting_statements(fleet: &Fleet) {
-    // A statement that the killed worker has just sent waits a moment later.
-    let running = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'dispatchq' AND state = 'active'
-                   AND wait_event_type IS DISTINCT FROM 'Lock' AND pid <> pg_backend_pid()";
-    fleet.reach(0, running).await;
-    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+const SESSIONS: &str = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'dispatchq'";
+
+/// Ends the sessions of a killed worker, until as many remain as before it started. Postgres notices the death of a process
+/// only after its statement has run, and a change of one statement is committed then. A statement that the worker has just
+/// sent may start to wait for the lock a moment later.
+async fn end_sessions_of_killed(fleet: &Fleet, before: i64) {
     let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
-    sqlx::query(end).execute(&fleet.app.core.db).await.unwrap();
-    fleet.reach(0, waiting).await;
+    eventually("the sessions of the killed worker end", || async {
+        sqlx::query(end).execute(&fleet.app.core.db).await.unwrap();
+        fleet.count(SESSIONS).await <= before
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -65,6 +66,7 @@ async fn jobs_of_a_killed_worker_run_again_within_ten_seconds() {
     hire(&fleet.app, 60).await;
     orders(&fleet, "ORD", 40).await;
     let lock = lock_orders(&fleet).await;
+    let before = fleet.count(SESSIONS).await;
     let mut first = fleet.worker("w1");
     hands_full(&fleet, 1).await;
     assert!(!first.kill().success());
@@ -72,7 +74,7 @@ async fn jobs_of_a_killed_worker_run_again_within_ten_seconds() {
     let in_hand = fleet.app.core.store.list_jobs(jobs::queues::DISPATCH, JobState::Leased, 0, 100).await.unwrap();
     assert_eq!(in_hand.len() as u64, CONCURRENCY);
     assert!(in_hand.iter().all(|job| job.at_ms <= killed_ms + 8_000), "after {killed_ms}: {in_hand:?}");
-    end_waiting_statements(&fleet).await;
+    end_sessions_of_killed(&fleet, before).await;
     drop(lock);
 
     let _second = fleet.worker("w2");

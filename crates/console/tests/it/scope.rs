@@ -93,7 +93,8 @@ async fn action_outside_of_the_scope_changes_nothing() {
     let browser = sign_in(&t, &api, AccountRole::Admin).await;
     let alert = t.texts("SELECT id::text FROM alerts WHERE order_id = 'HIDDEN-OWED'").await.remove(0);
     let before = t.dump().await;
-    for (path, form) in ACTIONS {
+    // Saved filters belong to the person.
+    for (path, form) in ACTIONS.into_iter().filter(|(path, _)| !path.contains("/filters/")) {
         let path = path.replace("ORD-1", "HIDDEN-OPEN").replace("OWED", "HIDDEN-OWED");
         let path = path.replace("/alerts/1/", &format!("/alerts/{alert}/"));
         let status = browser.post(&path, form).await.status().as_u16();

@@ -58,9 +58,9 @@ pub async fn queue_curve(
 ) -> Result<Vec<QueueCurvePoint>, sqlx::Error> {
     sqlx::query_as(
         "-- curve of a queue
-         SELECT s.* FROM generate_series(1, $3) AS n, LATERAL (
+         SELECT s.* FROM generate_series(1, $3::integer) AS n, LATERAL (
              SELECT at, due, scheduled, leased, dead FROM queue_snapshots
-             WHERE queue = $1 AND at > $2 - n * $4 AND at <= $2 - (n - 1) * $4 ORDER BY at DESC LIMIT 1) s
+             WHERE queue = $1 AND at > $2::timestamptz - n * $4::interval AND at <= $2 - (n - 1) * $4 ORDER BY at DESC LIMIT 1) s
          ORDER BY s.at",
     )
     .bind(queue)
@@ -87,9 +87,9 @@ pub struct WholeCurvePoint {
 pub async fn whole_curve(db: &Pool, span: CurveSpan, now: DateTime<Utc>) -> Result<Vec<WholeCurvePoint>, sqlx::Error> {
     sqlx::query_as(
         "-- curve of the installation
-         SELECT s.* FROM generate_series(1, $2) AS n, LATERAL (
+         SELECT s.* FROM generate_series(1, $2::integer) AS n, LATERAL (
              SELECT at, open_orders, to_decide, refunds_owed, lateness_p99_ms, oldest_due_ms, workers FROM glance_snapshots
-             WHERE at > $1 - n * $3 AND at <= $1 - (n - 1) * $3 ORDER BY at DESC LIMIT 1) s
+             WHERE at > $1::timestamptz - n * $3::interval AND at <= $1 - (n - 1) * $3 ORDER BY at DESC LIMIT 1) s
          ORDER BY s.at",
     )
     .bind(now)
