@@ -181,20 +181,25 @@ pub(super) async fn erase_driver(
     if !is_done {
         return Ok(false);
     }
-    // If another version has stored a table that is not in the list, all tables are scanned again.
+    // The steps are first: a replay to a webhook endpoint copies the driver of a step into a message. If another version
+    // has stored a table that is not in the list, all tables are scanned again.
     let begun = progress.table.as_deref();
-    let is_at_feed = begun == Some(FEED);
-    let done = WALKS.iter().position(|walk| begun == Some(walk.table)).unwrap_or(0);
-    if !is_at_feed {
-        for walk in &WALKS[done..] {
-            if !walk_table(core, erasure, &driver, pseudonym, walk, progress, slice).await? {
-                return Ok(false);
-            }
+    let place = WALKS.iter().position(|walk| begun == Some(walk.table));
+    if place.is_none() {
+        if begun != Some(FEED) {
+            (progress.table, progress.after) = (Some(FEED.to_owned()), Vec::new());
+            save_progress(&core.db, erasure, progress).await?;
         }
-        (progress.table, progress.after) = (Some(FEED.to_owned()), Vec::new());
-        save_progress(&core.db, erasure, progress).await?;
+        if !erase_steps_of(core, erasure, &driver, pseudonym, progress, slice).await? {
+            return Ok(false);
+        }
     }
-    erase_steps_of(core, erasure, &driver, pseudonym, progress, slice).await
+    for walk in &WALKS[place.unwrap_or(0)..] {
+        if !walk_table(core, erasure, &driver, pseudonym, walk, progress, slice).await? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 async fn erase_orders_of(

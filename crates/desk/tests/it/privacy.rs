@@ -185,7 +185,7 @@ async fn until_the_last_page_waits(t: &TestApp) {
 
 // Fault S17
 #[tokio::test]
-async fn driver_steps_are_erased_last_in_pages() {
+async fn driver_steps_are_erased_in_pages() {
     let t = TestApp::start().await;
     let lock = lock_last_step(&t).await;
     let erasure = erasure(&t, ErasureSubject::Driver, "MARK-D1").await;
