@@ -1,8 +1,8 @@
 //! The event `endpoint.test`. It is an outbox message, so it is signed, retried and listed like any other event.
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use jobs::SendNotification;
-use model::messages::{ENDPOINT_ORDER, ENDPOINT_TEST, MESSAGE_EXPIRY, STEP_VERSION};
+use model::messages::{ENDPOINT_ORDER, ENDPOINT_TEST, STEP_VERSION};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -12,6 +12,10 @@ use foundation::{
     staff_actions::{ActionAuthor, ActionValues, StaffAction, record_action},
 };
 use queue::NewJob;
+
+/// Time after which a test is given up. Shorter than that of events, so that a test of a paused or wrong endpoint does not
+/// look like an old backlog.
+const TEST_EXPIRY: TimeDelta = TimeDelta::minutes(5);
 
 /// A written test event.
 #[derive(Debug)]
@@ -61,7 +65,7 @@ async fn insert_test(
     .bind(id.to_channel())
     .bind(payload)
     .bind(now)
-    .bind(now + MESSAGE_EXPIRY)
+    .bind(now + TEST_EXPIRY)
     .fetch_one(tx)
     .await?;
     let subject = ENDPOINT_ORDER.parse::<jobs::OrderId>().map_err(|error| sqlx::Error::Decode(error.into()))?;
