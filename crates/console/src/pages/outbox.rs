@@ -7,7 +7,7 @@ use axum::{
     },
     response::{IntoResponse, Response},
 };
-use model::messages::MessageSubject;
+use model::messages::{ENDPOINT_ORDER, MessageSubject};
 use serde::Deserialize;
 
 use super::{roles::OPERATORS, rows::ReasonForm};
@@ -117,6 +117,10 @@ pub(super) fn row_of_message(base: &str, message: OutboxMessage) -> TableRow {
         OutboxState::Dead => Chip::new("bad", tr("common.dead")),
     };
     let (href, subject) = match &message.subject {
+        // A test of a webhook endpoint is about no order.
+        MessageSubject::Order(order) if order.as_str() == ENDPOINT_ORDER => {
+            (format!("{base}/outbox/{}", message.id), message.kind.as_str())
+        }
         MessageSubject::Order(order) => (format!("{base}/orders/{order}"), order.as_str()),
         MessageSubject::Binding(binding) => (format!("{base}/bindings/{binding}"), binding.as_str()),
     };
