@@ -111,10 +111,13 @@ async fn look_up(name: Name) -> Result<Addrs, Box<dyn Error + Send + Sync>> {
     Ok(Box::new(found.into_iter()))
 }
 
+/// Returns the public addresses. The error is the same for a name that does not exist and for a name with private addresses
+/// only, because a producer sees it and must not learn which names a private network has.
 async fn keep_public(found: Resolving) -> Result<Addrs, Box<dyn Error + Send + Sync>> {
-    let public: Vec<SocketAddr> = found.await?.filter(|address| is_public(address.ip())).collect();
+    let found = found.await.inspect_err(|error| tracing::debug!(error, "A name could not be resolved."));
+    let public: Vec<SocketAddr> = found.into_iter().flatten().filter(|address| is_public(address.ip())).collect();
     if public.is_empty() {
-        return Err(io::Error::other("the name resolves only to private addresses").into());
+        return Err(io::Error::other("the name does not resolve, or only to private addresses").into());
     }
     Ok(Box::new(public.into_iter()))
 }
@@ -154,5 +157,25 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         // 2000::/3 is assigned. Exclude documentation ranges and tunnels that wrap IPv4.
         [first @ 0x2000..=0x3fff, second, ..] => !matches!((first, second), (0x2001, 0 | 0xdb8) | (0x2002 | 0x3fff, _)),
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the error for a name with these addresses.
+    async fn error_of(found: Result<Vec<SocketAddr>, io::Error>) -> String {
+        let found: Resolving = Box::pin(async move {
+            let found: Addrs = Box::new(found?.into_iter());
+            Ok(found)
+        });
+        keep_public(found).await.err().unwrap().to_string()
+    }
+
+    #[tokio::test]
+    async fn missing_and_private_names_have_one_error() {
+        let private = error_of(Ok(vec!["10.0.0.1:0".parse().unwrap()])).await;
+        assert_eq!(error_of(Err(io::Error::other("no such name"))).await, private);
     }
 }
