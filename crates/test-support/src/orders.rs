@@ -120,6 +120,20 @@ impl TestApp {
         t
     }
 
+    /// Starts with a waiting order, and an order that owes a refund, for each of `SEEN` and `HIDDEN`, such as `SEEN-OPEN` and
+    /// `SEEN-OWED`.
+    pub async fn with_seen_and_hidden_orders() -> Self {
+        let t = Self::start().await;
+        t.drivers(&[("D1", 100.0)]).await;
+        for side in ["SEEN", "HIDDEN"] {
+            t.order_of(&format!("{side}-OPEN"), "RENT", "PAID").await;
+            t.order_of(&format!("{side}-OWED"), "RIDE", "PAID").await;
+            t.cancel(&format!("{side}-OWED")).await.unwrap();
+        }
+        t.run_due().await;
+        t
+    }
+
     /// Creates an unpaid RIDE.
     pub async fn order(&self, order: &str) -> Snapshot {
         self.order_of(order, "RIDE", "UNPAID").await

@@ -26,14 +26,7 @@ const FILTERS: [(&str, &[&str]); 3] = [
 
 /// Creates two orders in each scope: one waits for a dispatcher, and one owes a refund. Both have an alert.
 async fn lay_out() -> TestApp {
-    let t = TestApp::start().await;
-    t.drivers(&[("D1", 100.0)]).await;
-    for side in ["SEEN", "HIDDEN"] {
-        t.order_of(&format!("{side}-OPEN"), "RENT", "PAID").await;
-        t.order_of(&format!("{side}-OWED"), "RIDE", "PAID").await;
-        t.cancel(&format!("{side}-OWED")).await.unwrap();
-    }
-    t.run_due().await;
+    let t = TestApp::with_seen_and_hidden_orders().await;
     t.sql(
         "UPDATE orders SET area_id = side || '-A', owner = side || '-shop', customer_id = side || '-CUS',
                 service_type = CASE side WHEN 'HIDDEN' THEN 'DELIVERY' ELSE service_type END

@@ -20,14 +20,7 @@ const LIMITED: [(&str, &str); 8] = [
 
 /// Creates a waiting order and an owed refund in the area of the scope and outside of it.
 async fn lay_out() -> TestApp {
-    let t = TestApp::start().await;
-    t.drivers(&[("D1", 100.0)]).await;
-    for side in ["SEEN", "HIDDEN"] {
-        t.order_of(&format!("{side}-OPEN"), "RENT", "PAID").await;
-        t.order_of(&format!("{side}-OWED"), "RIDE", "PAID").await;
-        t.cancel(&format!("{side}-OWED")).await.unwrap();
-    }
-    t.run_due().await;
+    let t = TestApp::with_seen_and_hidden_orders().await;
     t.sql(
         "UPDATE orders SET area_id = split_part(id, '-', 1), owner = split_part(id, '-', 1) || '-shop',
                 customer_id = split_part(id, '-', 1) || '-CUS'",
