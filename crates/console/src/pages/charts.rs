@@ -152,7 +152,7 @@ fn draw_whole(points: &[WholeCurvePoint], span: CurveSpan, now: DateTime<Utc>) -
     charts
 }
 
-/// Draws a chart of each value. Returns none if there is no point.
+/// Draws a chart of each value. Returns no chart if there are no points.
 fn draw_values<P>(
     points: &[P],
     at: fn(&P) -> DateTime<Utc>,

@@ -190,7 +190,7 @@ impl JobLine {
     }
 }
 
-/// Returns HTML of a job's payload. Returns an empty text for a job without one, such as most timers: their id says all.
+/// Returns HTML of a job's payload. Returns an empty text for a job without one, such as most timers, whose ids have all data.
 fn draw_payload(job: &JobDetail) -> String {
     let envelope = match (&job.envelope, &job.dead) {
         (Some(envelope), _) => serde_json::from_str(envelope).unwrap_or_else(|_| Value::String(envelope.clone())),

@@ -27,7 +27,7 @@ pub(super) struct Figure {
     pub(super) path: &'static str,
     /// Whether the page shows it larger than others.
     pub(super) is_main: bool,
-    /// Value above which the figure needs a look; empty if there is none.
+    /// Value above which the figure needs attention; empty if there is none.
     pub(super) limit: String,
     /// Comparison with the oldest value of the last hour; empty without one.
     pub(super) trend: String,

@@ -10,7 +10,7 @@ use crate::{
     shown::{describe_ms, describe_span, group_digits},
 };
 
-/// Age of the oldest due job above which the queues need a look, in milliseconds.
+/// Age of the oldest due job above which the queues need attention, in milliseconds.
 const LATE_MS: u64 = 5_000;
 
 /// A row of the table.

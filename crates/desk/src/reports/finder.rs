@@ -14,7 +14,7 @@ use foundation::db::Pool;
 /// Maximum orders that are found, for each kind of id and in all.
 pub const MOST: i64 = 50;
 
-/// What to search for.
+/// Text of the search.
 #[derive(Debug, Clone, Default)]
 pub struct WantedIds {
     /// Exact id of an order, a job or booking at a partner, a customer, a driver or a binding.
@@ -29,7 +29,7 @@ pub struct WantedIds {
 #[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
 pub struct FoundOrder {
     pub id: String,
-    /// What the id is of: `id`, `job`, `booking`, `customer`, `driver` or `metadata`.
+    /// Kind of the id: `id`, `job`, `booking`, `customer`, `driver` or `metadata`.
     pub how: Vec<String>,
     pub status: OrderStatus,
     pub service_type: ServiceType,

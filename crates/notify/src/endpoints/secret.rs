@@ -16,7 +16,7 @@ impl EndpointSecret {
         Self(format!("whsec_{}", STANDARD.encode(rand::random::<[u8; BYTES]>())))
     }
 
-    /// Returns the text, for the row and the answer that shows it.
+    /// Returns the secret as text, to store it and to show it once.
     pub fn expose(&self) -> &str {
         &self.0
     }

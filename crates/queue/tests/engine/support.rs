@@ -206,7 +206,7 @@ pub(crate) fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Returns the outcome of a job that ran with slots, or of one that has none.
+/// Returns the outcome of a job, whether it got slots or not.
 pub(crate) fn outcome_of(ran: ControlFlow<Outcome, Outcome>) -> Outcome {
     match ran {
         ControlFlow::Continue(outcome) | ControlFlow::Break(outcome) => outcome,
