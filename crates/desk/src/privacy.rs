@@ -1,4 +1,4 @@
-//! Erasure of a person's data. Design: docs/design/privacy.md.
+//! Erasure of a person's data. Design: docs/design/contents-and-privacy.md.
 //!
 //! 1. Find the orders with data of the person. If any of them is in use, nothing is erased.
 //! 2. Record the erasure, so that it can be repeated on a restored backup.

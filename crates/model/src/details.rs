@@ -1,5 +1,5 @@
 //! Contents of an order that people need: the destination, addresses, notes, a contact, the producer's own values, and the
-//! labels that its driver must have. Dispatch reads only the labels. Design: docs/design/order-contents.md.
+//! labels that its driver must have. Dispatch reads only the labels. Design: docs/design/contents-and-privacy.md.
 
 use std::collections::BTreeMap;
 

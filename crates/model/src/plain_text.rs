@@ -1,4 +1,4 @@
-//! Free text from people and programs, such as reasons, notes and names. Design: docs/design/privacy.md.
+//! Free text from people and programs, such as reasons, notes and names. Design: docs/design/contents-and-privacy.md.
 //!
 //! Terminals obey control characters, and bidirectional characters change the order in which a line is shown. Inputs
 //! refuse text with either. Output escapes them, because partner texts and orders created in SQL bypass the input

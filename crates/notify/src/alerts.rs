@@ -1,5 +1,5 @@
 //! Alerts: messages that a person must act on, with the time they were raised and their acknowledgement. Design:
-//! docs/design/alerts-and-desk.md.
+//! docs/design/desk.md.
 //!
 //! An alert is raised together with its messages. It is acknowledged by a person or by a change that resolves it: a
 //! refund that starts, a hold that is released, an order that no longer waits for a dispatcher. Its row stores the next

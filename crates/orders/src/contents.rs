@@ -1,4 +1,4 @@
-//! Changes the contents of orders. Design: docs/design/order-contents.md.
+//! Changes the contents of orders. Design: docs/design/contents-and-privacy.md.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Links with which customers follow their orders. Design: docs/design/tracking.md.
+//! Links with which customers follow their orders. Design: docs/design/driver-and-customer-pages.md.
 //!
 //! * [`token`]: the token of a link, which contains the order in encrypted form. [`order`]: the part of an order that the page
 //!   shows.

@@ -1,4 +1,4 @@
-//! The page for drivers without an app of the company, at `/driver`. Design: docs/design/driver-page.md.
+//! The page for drivers without an app of the company, at `/driver`. Design: docs/design/driver-and-customer-pages.md.
 //!
 //! * [`sign_in`]: sign-in with a one-time code, sign-out. [`session`]: the driver who makes a request.
 //! * [`home`]: the page: offers, the order of the driver, availability. [`contents`]: places, notes and contact of an

@@ -1,4 +1,4 @@
-//! The page on which a customer follows an order, at `/track/{token}`. Design: docs/design/tracking.md.
+//! The page on which a customer follows an order, at `/track/{token}`. Design: docs/design/driver-and-customer-pages.md.
 //!
 //! * [`page`]: the page. [`map`]: the place of the driver and the pickup.
 //! * [`guard`]: headers of every answer, and its error pages.

@@ -1,5 +1,5 @@
 //! Dead letters: jobs with no retries left. Redis stores them; Postgres stores a copy and the decision on each. Design:
-//! docs/design/plans-and-dead-letters.md.
+//! docs/design/desk.md.
 //!
 //! * [`mirror`]: updates the copy and restores what Redis has lost.
 //! * [`requeue_policy`]: decides whether a dead job may be requeued. Pure.

@@ -1,6 +1,6 @@
 //! Desk claims: show which staff member handles an order that waits for a person, so that no two people call the same
 //! customer. Desk claims are advisory: any dispatcher can still decide on the order or take it over. A claim expires
-//! after [`TAKE_LASTS`]. Design: docs/design/alerts-and-desk.md.
+//! after [`TAKE_LASTS`]. Design: docs/design/desk.md.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
 //! Plans: bulk staff actions. A plan stores the action with the exact ids first, then runs once, at a limited rate.
-//! Design: docs/design/plans-and-dead-letters.md.
+//! Design: docs/design/desk.md.
 //!
 //! * `create`: stores a plan, and starts it if requested. `binding_plans`, `dead_plans`: the items and actions of the
 //!   two kinds.

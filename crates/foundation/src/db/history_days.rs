@@ -1,5 +1,5 @@
 //! Daily partitions of the history. Each partition of `order_events` holds the events of one UTC day. Design:
-//! docs/design/history.md.
+//! docs/design/postgres.md.
 //!
 //! Days are added in advance and dropped after their retention. The locks for this do not block changes of orders:
 //! ATTACH and DETACH CONCURRENTLY take SHARE UPDATE EXCLUSIVE on the history, and all other steps lock only the day's

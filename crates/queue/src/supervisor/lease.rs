@@ -1,5 +1,5 @@
 //! Renews leases, sends heartbeats, and hands back the jobs that a drain leaves. Design:
-//! docs/design/leases-and-rescue.md.
+//! docs/design/queue.md.
 
 use std::{
     sync::atomic::Ordering,

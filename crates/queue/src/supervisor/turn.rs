@@ -1,5 +1,5 @@
 //! The turn to run suspects: one process of the fleet has it, and divides its time between suspects and normal jobs.
-//! Design: docs/design/leases-and-rescue.md.
+//! Design: docs/design/queue.md.
 //!
 //! A process that has the turn takes no more jobs until it has none, then runs suspects one by one. After [`SLICE`] it
 //! gives the turn back, and runs normal jobs for at least as long as its turn took. So suspects cost one process at

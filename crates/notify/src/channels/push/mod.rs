@@ -1,4 +1,4 @@
-//! Web Push to the browsers of drivers (RFC 8030). Design: docs/design/web-push.md.
+//! Web Push to the browsers of drivers (RFC 8030). Design: docs/design/driver-and-customer-pages.md.
 //!
 //! * [`channel`]: sends the message about an offer to each browser of its driver.
 //! * [`encryption`]: encrypts a message for one browser (RFC 8291). [`vapid`]: the key that identifies this installation
