@@ -1,4 +1,4 @@
-//! Asks the partner, for the k-th time, for the state of an order's current booking, above all for its job id.
+//! Asks the partner for the state of an order's current booking, mainly for its job id. `number` counts the requests.
 
 use job_contract::{DecodeError, Job, JobId};
 

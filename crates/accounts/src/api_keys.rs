@@ -46,7 +46,7 @@ pub struct ApiKey {
     pub name: String,
     pub role: AccountRole,
     pub driver_id: Option<DriverId>,
-    /// Shared by all keys of a name and role, or of a driver. Idempotency-Keys belong to it.
+    /// Id that all keys of a name and role, or of a driver, share. Idempotency-Keys belong to it.
     #[serde(skip)]
     pub holder_id: Uuid,
     pub created_at: DateTime<Utc>,

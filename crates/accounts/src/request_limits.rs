@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use settings::HttpConfig;
 
-/// Number of buckets above which full ones are removed.
+/// Number of buckets from which on full ones, which limit no client, are removed.
 const MANY: usize = 10_000;
 /// Requests per minute of one network for the page on which customers follow their orders.
 const TRACKING_PER_MIN: NonZeroU32 = NonZeroU32::new(60).expect("not zero");
@@ -29,7 +29,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(8);
 #[derive(Debug, Clone)]
 pub struct RequestLimits(Arc<LimitBuckets>);
 
-/// `None`: no limit.
+/// Buckets of each key and address. `None`: no limit.
 #[derive(Debug)]
 struct LimitBuckets {
     keys: Option<DefaultKeyedRateLimiter<Uuid>>,
@@ -48,8 +48,8 @@ struct RetryWait {
 }
 
 impl RetryWait {
-    /// Returns the current wait. It doubles when a wait has passed and clients still cannot be served. It starts again
-    /// at the first value after one wait without a refused client.
+    /// Returns the current wait. Doubles it if clients are still refused after it has passed. Resets it to the first
+    /// value after a wait in which no client was refused.
     fn next(&mut self, now: Instant) -> Duration {
         let said_for = self.since.map(|since| now.saturating_duration_since(since));
         match said_for {

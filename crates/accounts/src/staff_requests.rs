@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use foundation::db::Pool;
 
-/// Maximum characters stored of a method and route. All present routes are shorter.
+/// Maximum number of characters stored of a method and route. All current routes are shorter.
 const MAX_REQUEST: usize = 256;
 
 /// Records that a staff key requests a change. `request` is the method and the route.

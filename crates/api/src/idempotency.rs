@@ -162,7 +162,7 @@ pub async fn answer_once(
     }
 }
 
-/// Returns the stored answer to the caller's earlier request with the same key, without a claim of the key.
+/// Returns the stored answer to the caller's earlier request with the same key, without claiming the key.
 pub(super) async fn find_answer(
     rows: &IdempotencyStore,
     caller: &ApiCaller,

@@ -59,7 +59,8 @@ pub trait WorkerRegistry {
     /// Returns whether the owner still has the lock. A claim is not extended, because the provider already knows the
     /// call's end.
     async fn refresh_lock(&self, binding_id: &BindingId, owner: &str, ttl: Duration) -> Result<bool, ServiceError>;
-    /// Returns whether the owner no longer has the lock. A claim ends when the answer to its call has been written.
+    /// Returns whether the owner does not have the lock, and releases nothing. The write of the answer to its call
+    /// ends a claim.
     async fn release_lock(&self, binding_id: &BindingId, owner: &str) -> Result<bool, ServiceError>;
     async fn heartbeat(&self, binding_id: &BindingId, payload: &HeartbeatPayload) -> Result<(), ServiceError>;
 }

@@ -50,7 +50,7 @@ async fn show_page() -> Result<Response, PageError> {
     })
 }
 
-/// Middleware that adds the headers of the console's answers, with the policy of this page.
+/// Adds the response headers of the console, with the content security policy of this page.
 async fn protect_page(State(app): State<App>, request: Request, next: Next) -> Response {
     let mut answer = next.run(request).await;
     protect_answer(&app, &mut answer);

@@ -160,13 +160,13 @@ impl fmt::Display for Code {
     }
 }
 
-/// A state on a page: a sign, a word and a tone.
+/// State on a page: a sign, a word and a color class.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Chip {
     sign: &'static str,
     word: String,
     tone: &'static str,
-    /// Code of the state, shown as a tooltip; empty if the word has no code.
+    /// Code of the state, shown as a tooltip; empty if the state has no code.
     code: String,
 }
 

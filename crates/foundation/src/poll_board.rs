@@ -41,10 +41,10 @@ pub trait PollSource: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Vec<Self::Key>, sqlx::Error>> + Send;
 }
 
-/// Maximum requests that may wait in this process.
+/// Maximum number of requests that may wait in this process.
 #[derive(Debug, Clone, Copy)]
 pub enum Capacity {
-    /// Of all subjects. Further requests do not wait.
+    /// Of all subjects together. Further requests do not wait.
     InAll(usize),
     /// Per subject. Further requests do not wait.
     PerKey(usize),

@@ -86,7 +86,7 @@ enum GrantState {
     Unused,
     /// Work has started with it.
     InUse,
-    /// Nothing of the work is open any more.
+    /// The work has ended.
     Closed,
     GivenBack,
 }
@@ -131,7 +131,7 @@ impl SlotGrant {
         self.state.load(Ordering::SeqCst) == GrantState::Unused as u8
     }
 
-    /// Records that nothing of the work is open, on the other side either. If the work is aborted after this call, its
+    /// Records that the work has ended, also at the system that it called. If the job is aborted after this call, its
     /// slots are freed at once.
     pub fn mark_closed(&self) {
         self.change_state(GrantState::InUse, GrantState::Closed);

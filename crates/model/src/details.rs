@@ -116,7 +116,7 @@ fn is_phone(phone: &str) -> bool {
     has_form && phonenumber::parse(None, phone).is_ok_and(|number| phonenumber::is_valid(&number))
 }
 
-/// Contents of an order. Stored beside the order (`order_details`); an order without contents has no row there.
+/// Contents of an order. Stored in `order_details`; an order without contents has no row there.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct OrderDetails {
     pub pickup_address: Option<String>,

@@ -22,7 +22,7 @@ pub struct QueueLoad {
     pub queue: &'static str,
     /// Jobs that are due and wait.
     pub due: u64,
-    /// Jobs that fall due from 30 s to 90 s from now.
+    /// Number of jobs that fall due between 30 s and 90 s from now.
     pub falling_due: u64,
     /// Jobs that run now, in thousandths.
     pub busy_milli: u64,

@@ -12,7 +12,7 @@ use redis::cmd;
 
 use foundation::{core::Core, error::ServiceError, redis_keys};
 
-/// Expiry of drivers that no worker takes.
+/// Seconds after the last recorded driver until Redis drops all of them.
 const KEPT_SECS: u64 = 3_600;
 
 static RECORD: LuaScript = LuaScript::new(include_str!("scripts/record_freed.lua"));
@@ -41,7 +41,7 @@ pub(crate) async fn is_any_freed(core: &Core) -> Result<bool, ServiceError> {
     Ok(core.store.run_command("look for freed drivers", &exists).await?)
 }
 
-/// Takes drivers whose time has come. A driver is returned to one process only.
+/// Takes drivers whose delay has passed. Only one process gets a driver.
 pub(crate) async fn take_freed(core: &Core, most: usize) -> Result<Vec<DriverId>, ServiceError> {
     let mut take = TAKE.call([redis_keys::FREED_DRIVERS]);
     take.arg(most);

@@ -54,11 +54,11 @@ pub struct OrderSearch {
 /// Closed orders that a search includes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClosedOrders {
-    /// None; only open orders.
+    /// No closed orders.
     None,
-    /// All that have the given id.
+    /// All orders with the given id.
     All,
-    /// Those created in this time range. The range also applies to open orders.
+    /// Orders created in this time range. The range also applies to open orders.
     Within { from: DateTime<Utc>, to: Option<DateTime<Utc>> },
 }
 
@@ -280,8 +280,8 @@ impl<'a> OpenSearch<'a> {
         self.named.as_ref().is_some_and(Vec::is_empty)
     }
 
-    /// Returns whether the condition "is open" is omitted. A status decides it: only closed orders have an index by
-    /// status, and orders with an open status are found among all open orders.
+    /// Returns whether the search omits the condition "is open". It does so for a closed status, because only closed
+    /// orders have an index by status. Orders with an open status are found among all open orders.
     fn finds_closed(&self) -> bool {
         let includes_closed = self.search.status.map_or(self.closed != ClosedOrders::None, OrderStatus::is_closed);
         self.search.closed != Some(false) && includes_closed

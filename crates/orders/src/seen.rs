@@ -1,6 +1,6 @@
-//! What a change of an order is decided on: its row, or an order that this process read or wrote a moment ago.
+//! Basis of a decision about an order: its row, or the order as this process has just read or written it.
 //!
-//! A partner's response is decided on the order as it was read before the call. The change is written on condition that
+//! A partner's response is applied to the order as it was read before the call. The change is written on condition that
 //! the row is unchanged, which is the usual case. Otherwise the order is read again. A call thus costs one load instead
 //! of two.
 //!

@@ -25,8 +25,8 @@ use crate::{
 use foundation::db::{Connection, Transaction};
 use notify::alerts;
 
-/// Batches that a change may join while its drivers turn out to be taken. The time to accept is running, so after that
-/// it is written alone, which tries all remaining drivers without a pause.
+/// Maximum number of batches that a change joins because its drivers turn out to be taken. The time to accept is
+/// running, so the change is then written alone, which tries all remaining drivers without a pause.
 const MOST_BATCHES: usize = 8;
 
 /// A change to write, and the order that it was decided on.

@@ -22,7 +22,7 @@ pub struct ConsoleLinks {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[garde(inner(custom(be_link)))]
     pub driver: Option<String>,
-    /// Of each booking at a partner.
+    /// Link of each booking at a partner.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[garde(inner(custom(be_link)))]
     pub booking: Option<String>,

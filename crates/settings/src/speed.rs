@@ -70,7 +70,7 @@ impl DispatchOverrides {
 }
 
 impl PartnerConfig {
-    /// Divides the partner's times of orders by the speed. The timeout of a call stays.
+    /// Divides the partner's durations that concern orders by the speed. The timeout of a call is not divided.
     pub fn divide_times(&mut self, speed: f64) {
         divide_all(&mut self.lead, speed);
         let PollConfig { percent: _, first, initial, multiplier: _, max, jitter: _, budget, not_found_grace, follow } =

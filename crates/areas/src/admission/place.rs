@@ -175,7 +175,7 @@ fn locate<'a>(
     seeker: PlaceSeeker<'a>,
 ) -> Result<Option<&'a AreaId>, OutsideAreas> {
     let located = rules.find_area(seeker.pickup, seeker.service_type).map(|area| &area.id);
-    // Same as the check: a named area does not admit a pickup outside all areas.
+    // As in the availability check, the producer's area does not admit a pickup that is outside all areas.
     if located.is_none() && rules.refuses_outside(seeker.asker) {
         let outside = RequestVerdict::Refused(RefusalCause::Outside);
         count::record_verdict(areas, seeker.to_request(None), outside, AreaCount::default());

@@ -92,7 +92,7 @@ impl BindingMirror {
         Self(Arc::new(MirrorQueue { store: store.clone(), waiting: Mutex::default(), hurried: Notify::new() }))
     }
 
-    /// Enqueues the copy of a changed binding. The copy may be dropped. `owner` is the owner of the write.
+    /// Enqueues the copy of a changed binding. Drops it if too many copies wait. `owner` is the owner of the write.
     pub fn copy_change(&self, change: &BindingChange, after: &Binding, owner: &str) {
         let words = change.events.iter().filter_map(|event| command_word(event.kind));
         let command = |command| CopiedCommand {
@@ -112,7 +112,7 @@ impl BindingMirror {
         }
     }
 
-    /// Enqueues a worker's heartbeat, which may be dropped. `at` is the time on Postgres' clock.
+    /// Enqueues the time of a worker's heartbeat, on Postgres' clock. Drops it if too many heartbeats wait.
     pub fn copy_heartbeat(&self, id: &BindingId, at: DateTime<Utc>) {
         let mut waiting = self.0.lock_waiting();
         if waiting.heartbeats.len() < MOST_WAITING || waiting.heartbeats.contains_key(id) {

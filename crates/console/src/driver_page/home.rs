@@ -44,7 +44,7 @@ const WAIT_S: u64 = 20;
 /// Seconds that the page of a driver with an order waits.
 const WAIT_WITH_ORDER_S: u64 = 5;
 
-/// What the script knows. The first request of a browser has none of it.
+/// State that the page's script knows. It is empty in the first request of a browser.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct HomeQuery {

@@ -89,7 +89,7 @@ pub(crate) struct FleetMark {
     pub(crate) href: String,
     /// Full description.
     pub(crate) told: String,
-    /// Of an order, the location of its driver, if the driver is on the map.
+    /// Location of the order's driver, if the mark is an order and its driver is on the map.
     pub(crate) driver_at: Option<LatLng>,
 }
 

@@ -164,7 +164,7 @@ pub(crate) async fn show_page(
     query: Result<Query<DeskQuery>, QueryRejection>,
 ) -> Result<Response, PageError> {
     person.require_role(&STAFF)?;
-    // A ranking knows the busy drivers of all orders.
+    // The ranking also reads orders outside of the person's scope, so that busy drivers are not proposed.
     let ranking = app.clone().showing().desk.clone();
     let app = person.showing(app);
     let DeskQuery { order, did } = read_query(query)?;

@@ -76,7 +76,7 @@ pub(crate) struct BackForm {
     pub(super) back: Option<String>,
 }
 
-/// The query of a page without filters: the action that was just done.
+/// Query of a page without filters. It names the action that was just performed, for a notice.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Deed {

@@ -35,7 +35,7 @@ pub struct ExplainedJob {
     pub can_requeue: bool,
     /// Reason that the job cannot be requeued, or a further effect of a requeue.
     pub note: Option<String>,
-    /// Why it cannot be requeued, for programs: as the refusal of a requeue says it.
+    /// Refusal that a requeue of the job would get, for programs.
     pub refusal: Option<RequeueRefusal>,
 }
 

@@ -105,7 +105,7 @@ pub async fn list_takes(db: impl PgExecutor<'_>, orders: &[&str]) -> Result<Vec<
 
 /// Ranks the drivers near the pickup as a search would now, without sending offers.
 pub async fn rank_now(desk: &Desk, s: &Snapshot) -> Result<DriverRanking, sqlx::Error> {
-    // On the connections of pages, which must not slow down changes.
+    // The search uses the connections of pages, so that it cannot slow down changes of orders.
     let search = CandidateSearch::new(&desk.core.db);
     let policy = desk.areas.policy_for_order(&s.order);
     let ranking = candidates::rank_drivers(&desk.core, &search, s, &policy).await?;

@@ -7,7 +7,7 @@ use model::{messages::MessageSubject, order::OrderStatus};
 use queue::{JobId, StoreError};
 use settings::TaskScheduleError;
 
-/// Reason that a job was not changed. The text says what to do instead.
+/// Reason that a job was not changed. The text names the remedy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JobRefusal {
     #[error("{0} is running now: wait for its end; see: dispatchq job show {0}")]

@@ -39,7 +39,7 @@ pub struct WantedJob {
     pub due: DateTime<Utc>,
 }
 
-/// Returns what needs this job now, or `None`.
+/// Returns the order, message or schedule that needs this job now, with its due time.
 pub async fn find_wanted_job(desk: &Desk, job: &JobId) -> Result<Option<WantedJob>, OperateError> {
     if let Ok(SendNotification { outbox_id, .. }) = SendNotification::decode(job, None)
         && job.kind() == SendNotification::KIND

@@ -37,7 +37,7 @@ impl ChangeTopic {
 /// Open pages of this process.
 pub type ChangeBoard = PollBoard<PageChanges>;
 
-/// Histories whose rows pages show.
+/// Source of the changes that open pages wait for.
 #[derive(Debug)]
 pub struct PageChanges;
 
@@ -105,8 +105,8 @@ impl SeenMarks {
     }
 }
 
-/// Reads the positions of the sequences. An acknowledgement of an alert draws no number, but its staff request does. A
-/// desk claim draws the number of its staff action.
+/// Reads the latest numbers of the sequences, which show changes. Two changes use the number of another row: an
+/// acknowledgement of an alert that of its staff request, a desk claim that of its staff action.
 async fn load_marks(db: &Pool) -> Result<HistoryMarks, sqlx::Error> {
     sqlx::query_as(
         "-- marks of pages

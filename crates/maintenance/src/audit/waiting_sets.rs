@@ -172,7 +172,7 @@ async fn list_changed(
     Ok((rows.into_iter().map(|(id, _)| id).collect(), changed))
 }
 
-/// Returns how long an order in the set with this key counts.
+/// Returns how long an order counts as waiting in the set with this key.
 fn lifetime_of_set(maintenance: &Maintenance, key: &str) -> TimeDelta {
     let (area, service_type) = redis_keys::parts_of_waiting_set(key).unwrap_or_default();
     let of_area = maintenance.areas.rules.get().durations_for(&area, &service_type).lifetime;

@@ -76,7 +76,7 @@ impl SamplePlace {
         if has_all_jobs(core).await {
             let timers = self.check_timers(core, now, &mut sampled).await;
             if timers.is_err() {
-                // The missing timers of earlier pages may exist by now.
+                // The timers that earlier pages missed may exist when the check is repeated, so the round starts again.
                 (self.timers, self.timers_begun_at) = (TimerCursor::default(), None);
                 self.suspects.clear();
             }
@@ -87,7 +87,7 @@ impl SamplePlace {
                 tracing::warn!(%error, "Redis could not be compared with Postgres; the next slice tries again.");
             }
         }
-        // If Redis was flushed meanwhile, everything looked missing.
+        // If Redis was flushed during the checks, all entries looked missing.
         if !has_all_jobs(core).await {
             (*self, sampled) = (Self::default(), Sampled::default());
         }

@@ -1,7 +1,7 @@
 //! One slice of the fold, and the periodic run of slices until the fold has reached the horizon.
 //!
-//! No process holds a lock meanwhile. If two runs overlap, the first one that records its slice moves the place, and the
-//! other one changes nothing.
+//! A slice needs no lock. If two runs overlap, the first one that records its slice moves the position, and the other
+//! one changes nothing.
 
 use std::time::Duration;
 

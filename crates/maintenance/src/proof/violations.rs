@@ -37,7 +37,7 @@ pub struct ProofViolation {
     pub expected: String,
     /// Order, binding, driver, server, job or set.
     pub subject: String,
-    /// What the fold found.
+    /// Contradiction that the fold found.
     pub detail: String,
     pub order_id: Option<String>,
     /// Number and reason of the order's last event when the violation was found; `None` if it has no event.

@@ -1,6 +1,6 @@
-//! Walk over rows without a new step. A change of such a row by hand adds no step, so each slice also checks a page of
-//! each table. An installation with a few thousand open orders is walked within a minute. In a larger one a round takes
-//! longer, because the pages bound the cost of a slice.
+//! Checks rows whose order or binding has no new step. A person who changes such a row by SQL adds no step, so each
+//! slice also checks a page of each table. A round over a few thousand open orders takes less than a minute. With more
+//! orders a round takes longer, because the size of the pages limits the cost of a slice.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
@@ -14,19 +14,20 @@ use super::{
 };
 use foundation::db::Pool;
 
-/// Open orders of one slice.
+/// Maximum number of open orders in one slice.
 const OPEN_ORDERS: i64 = 1000;
-/// Rows of each other table of one slice.
+/// Maximum number of rows of each other table in one slice.
 const ROWS: i64 = 500;
-/// Open violations of one slice whose subjects are checked again.
+/// Maximum number of open violations whose subjects one slice checks again.
 const VIOLATIONS: i64 = 100;
-/// Age of the oldest closed orders that are walked. `check history` checks all of them.
+/// Maximum age of closed orders that are checked. `check history` checks all of them.
 const ORDER_AGE: TimeDelta = TimeDelta::days(7);
-/// Age of the oldest events whose orders are walked, also if the order does not exist.
+/// Maximum age of events whose orders are checked. Finds events whose order does not exist.
 const EVENT_AGE: TimeDelta = TimeDelta::days(1);
-/// Number of the newest messages that are walked.
+/// Number of messages that are checked, newest first.
 const MESSAGES: i64 = 50_000;
-/// Calls of a binding above which only `check history` checks it, because each check reads all of its calls.
+/// Maximum number of calls of a binding that is checked here, because a check reads all of them. `check history`
+/// checks the others.
 const MOST_CALLS: i64 = 50_000;
 
 /// Position in each table. Each position is before the first row at the start and after a whole round.

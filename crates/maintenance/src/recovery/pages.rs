@@ -20,14 +20,14 @@ use desk::plans::{self, restore::PlanTimer};
 use foundation::core::Core;
 use queue::NewJob;
 
-/// Rows read and timers compared at a time.
+/// Number of rows that are read, and of timers that are compared, at a time.
 const PAGE: i64 = 500;
 /// Number of orders read at a time when all orders are read, which needs only a few of their columns.
 const ORDERS_PAGE: i64 = 5000;
-/// Open orders that one statement searches for overdue ones. Deadlines change at every step, so there is no index on
-/// them.
+/// Number of open orders that one statement searches for overdue ones. Deadlines have no index, because they change at
+/// every step.
 pub(super) const STRETCH: i64 = 2000;
-/// Open orders of one page of a sample.
+/// Number of open orders on one page of a sample.
 const SAMPLE: i64 = 1000;
 /// Delay after which a timer counts as lost, because it should have fired.
 pub(super) const OVERDUE: Duration = Duration::from_secs(3);

@@ -103,7 +103,7 @@ pub fn decide_settle(
     }
     let mut change = BindingChange::new(binding, &Actor::SYSTEM, now);
     let asks = header.asks.saturating_add(1);
-    // If this request gets lost, no further write is needed: the next one is already scheduled.
+    // The next request is due at `settle_at`. So a request that is lost needs no further write.
     change.header = Some(HeaderChange::Ask { cycle: header.cycle, asks, settle_at: now + settle_pause(asks) });
     change.binding.trx_id = Some(header.trx_id.clone());
     let call = change.open_call(CallAction::Settle, Some(header), rules.margin);

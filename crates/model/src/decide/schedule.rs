@@ -17,8 +17,8 @@ pub fn is_start_due(s: &Snapshot) -> bool {
     s.now >= s.order.dispatch_start()
 }
 
-/// Puts the order's timers into effect. It is the first change of an order that was created in SQL, and waits for its
-/// start from then on.
+/// Returns the first change of a scheduled order that was created in SQL. It sets the timers, and the order then waits
+/// for its start.
 pub fn await_start(s: &Snapshot) -> Change {
     let mut change = Change::new(s, Actor::SYSTEM);
     change.order.next_attempt_at = s.order.starts_at;

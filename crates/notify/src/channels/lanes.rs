@@ -143,7 +143,7 @@ pub struct LanePlace {
     tried: Option<LaneOutcome>,
 }
 
-/// What a delivery showed about its receiver.
+/// Availability of a receiver, as shown by a delivery.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum LaneOutcome {
     /// The receiver accepted or rejected the message.

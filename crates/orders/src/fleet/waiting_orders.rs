@@ -84,14 +84,14 @@ pub async fn run(orders: Orders, stop: CancellationToken) {
     }
 }
 
-/// Offers freed drivers the oldest orders that wait near them. Returns the number of drivers checked, which is 0 while
-/// an operator has paused the searches. A Redis that lost its data does not know of the pause; the rebuild restores it
+/// Offers freed drivers the oldest orders that wait near them. Returns the number of drivers checked: 0 while an
+/// operator has paused the searches. A Redis that lost its data has lost the pause too, but the rebuild restores it
 /// before workers may take a job.
 pub async fn match_freed_drivers(orders: &Orders) -> Result<usize, ServiceError> {
     if !freed_drivers::is_any_freed(&orders.core).await?
         || orders.core.store.takeable().await? == Takeable::Nothing
         || orders.core.store.is_queue_paused(jobs::queues::DISPATCH).await?
-        // Orders whose attempt is over are offered, too.
+        // Orders whose attempt has ended are matched too. They are the work of this queue, so its pause counts.
         || orders.core.store.is_queue_paused(jobs::queues::DISPATCH_TIMEOUT).await?
     {
         return Ok(0);

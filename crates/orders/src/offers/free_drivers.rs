@@ -27,8 +27,8 @@ const SPARE_ORDERS: i64 = 3;
 /// orders_waiting_by_place), so this is a radius of 27 km near the equator. For larger circles all waiting orders of
 /// the service type are read once.
 const MOST_CELLS: f64 = 144.0;
-/// Maximum waiting orders read per cell and on the whole map, the oldest first. Orders beyond them are left to their
-/// own searches.
+/// Maximum number of waiting orders that are read per cell and on the whole map, oldest first. Later orders get drivers
+/// only from their own searches.
 const MOST_OF_CELL: i64 = 300;
 const MOST_OF_MAP: i64 = 3_000;
 

@@ -43,8 +43,8 @@ pub(super) async fn find_live(db: &Pool, queries: &[OfferQuery]) -> Vec<Result<b
     }
 }
 
-/// Prevents changes of this order that were decided while the offer was live from being written later: a running write
-/// is awaited, and a later one must decide again. Does nothing if the offer has ended.
+/// Outdates decisions that were made while the offer was live, by a new version of the order. Waits for a running
+/// write; a later write is refused and must decide again. Does nothing if the offer has ended.
 pub async fn outdate_decisions(db: impl PgExecutor<'_>, id: &OrderId, offer: OfferId) -> Result<(), sqlx::Error> {
     sqlx::query(
         "-- outdate decisions

@@ -19,8 +19,8 @@ use uuid::Uuid;
 /// First key of the advisory locks of drivers who are getting an offer. The second key is a hash of the driver's id.
 pub(crate) const OFFERING: i32 = 0x6f66_6672;
 
-/// Maximum offers of a change in a batch. A change with more offers is written alone, because one of many drivers is
-/// usually not free.
+/// Maximum number of offers of a change in a batch. A change with more offers is written alone, because one of many
+/// drivers is usually not free.
 const MOST_SHARED: usize = 4;
 
 /// Drivers after the planned ones that a repeated statement looks at.

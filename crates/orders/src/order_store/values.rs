@@ -91,7 +91,8 @@ pub(super) struct OrderValues<'a> {
     new_offers: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     freed_driver: Option<&'a DriverId>,
-    /// What the clock of Postgres must show, within a second. `None` if the decision read the time.
+    /// Time that Postgres' clock must have when the change is written, within a second. `None` if the decision read
+    /// the time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) assumed_now: Option<DateTime<Utc>>,
     /// Write that made the row, if the decision used a kept order.

@@ -54,7 +54,7 @@ where
     type ResultStream = Pin<Box<dyn Stream<Item = Stored<TaskResult<Output>>> + Send>>;
 
     /// Returns the results of these tasks as they end. Wait for a task after it was pushed: a task that is unknown yields
-    /// [`StorageError::Unknown`]. After any other error the stream goes on with the same task.
+    /// [`StorageError::Unknown`]. After any other error the stream continues with the same task.
     fn wait_for(&mut self, task_ids: impl IntoIterator<Item = TaskId>) -> Self::ResultStream {
         let waiting = Waiting { storage: self.clone(), ids: task_ids.into_iter().collect(), next: 0 };
         Box::pin(stream::unfold(waiting, Waiting::next_result))

@@ -55,7 +55,7 @@ impl<Args> QueueStorage<Args> {
     }
 
     /// Declares that Redis is the only place of the tasks. If Redis loses its data, the tasks are lost, and the worker
-    /// goes on with new ones.
+    /// continues with new ones.
     ///
     /// Do not use this in a Redis whose queues another application rebuilds from its database: the worker would mark the
     /// empty queues as complete.

@@ -1,8 +1,9 @@
 //! Releasing slots.
 //!
 //! The takes of a worker release the waiting slots, and the same call leases the next job in line. If takes do not run
-//! continuously, a task releases them. During its call further slots collect for the next one, so many slots that end
-//! together cost one command and a single slot does not wait. A failed release is retried until the slots end by time.
+//! continuously, a task releases them. Slots that end during its call are released by its next call. So many slots
+//! that end together cost one command, and a single slot does not wait. A failed release is retried until the slots
+//! end by time.
 
 use std::time::Duration;
 

@@ -34,7 +34,7 @@ enum NextTake {
     Now,
     /// Sleep until this time, because no job can be due before it. A signal ends the sleep.
     Sleep { until: Instant, when_freed: bool },
-    /// Wait, because no signal can help.
+    /// Wait this long. No signal ends the pause.
     Pause(Duration),
 }
 

@@ -65,8 +65,8 @@ impl ClusterNode {
         self.manager.lock().clone()
     }
 
-    /// Records an answer. Every error except a timeout counts: it comes from the server, or from a broken connection,
-    /// which the manager repairs.
+    /// Ends the silence of the connection, unless the command timed out. Any other error is an answer of the server, or
+    /// comes from a broken connection, which the manager repairs.
     fn record_contact<T>(&self, answer: &RedisResult<T>) {
         if !answer.as_ref().is_err_and(redis::RedisError::is_timeout) {
             *self.unanswered.lock() = None;
