@@ -116,7 +116,7 @@ impl<K, I, O> WaitingItems<K, I, O> {
         Self { items: VecDeque::new(), received: ReceivedItems::new(now), busy_lanes: 0, is_watched: false }
     }
 
-    /// Returns until when a lane waits for more items. Returns `None` if a batch starts now.
+    /// Returns the time until which a lane waits for more items. Returns `None` if a batch starts now.
     fn gather_until(&self, most: usize, now: Instant) -> Option<Instant> {
         let is_worthwhile = self.received.is_busy() && self.items.len() < ENOUGH.min(most);
         let first = self.items.front().filter(|_| is_worthwhile)?;

@@ -26,7 +26,7 @@ use foundation::{
     traces,
 };
 
-/// Attempts at a change before it is made under a row lock.
+/// Number of attempts at a change without a row lock. The next attempt locks the row.
 const MAX_CONFLICTS: usize = 4;
 
 #[derive(Debug, thiserror::Error)]

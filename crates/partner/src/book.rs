@@ -119,7 +119,7 @@ async fn load_places(partners: &Partners, order: &Order, attempt_no: i32) -> Res
     Ok(sent.and_then(|places| serde_json::from_value(places).ok()).unwrap_or_else(|| contents.into()))
 }
 
-/// Chooses the partner of the next attempt. Breaks with the outcome of the job if none can be chosen.
+/// Chooses the partner of the next attempt. Returns `Break` with the outcome of the job if none can be chosen.
 async fn choose_partner(
     partners: &Partners,
     s: &Snapshot,

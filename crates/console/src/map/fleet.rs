@@ -24,7 +24,7 @@ const MOST_LABELS: usize = 80;
 const CELL: (f64, f64) = (48.0, 45.0);
 /// Part of a view that the view of a cell shows.
 const CELL_ZOOM: f64 = 0.2;
-/// Points of outlines that are drawn. A browser is slow with more.
+/// Maximum number of points of all outlines in a drawing. With more, browsers become slow.
 const MOST_POINTS: usize = 8_000;
 /// Half the size of a mark, and of a mark of a cell.
 const MARK: f64 = 6.0;

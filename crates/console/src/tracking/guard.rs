@@ -34,7 +34,7 @@ async fn answer_request(app: App, mut request: Request, next: Next) -> Response 
     let mut answer = dress_answer(answer);
     protect_answer(&app, &mut answer);
     answer.headers_mut().insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
-    // A refusal must not differ from another one.
+    // All refusals must be equal, so they have no request id.
     answer.extensions_mut().insert(WithoutRequestId);
     answer
 }

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::actor::Actor;
 
-/// First pause before an UNRESOLVED transaction is asked about.
+/// First pause before the provider is asked about an UNRESOLVED transaction.
 const FIRST_SETTLE: TimeDelta = TimeDelta::seconds(30);
 const LONGEST_SETTLE: TimeDelta = TimeDelta::hours(1);
 /// Time after its submission in which workers may still get the key of a stored OTP. Keys are changed worker by worker.
