@@ -164,6 +164,7 @@ CREATE TABLE idempotency_keys (
     status       smallint,
     body         jsonb,
     work_id      uuid NOT NULL,
+    id_prefix    text NOT NULL DEFAULT '',
     created_at   timestamptz(3) NOT NULL DEFAULT dispatchq_now(),
     PRIMARY KEY (holder_id, key)
 );
@@ -171,6 +172,7 @@ COMMENT ON COLUMN idempotency_keys.holder_id IS 'api_keys.holder_id of the calle
 COMMENT ON COLUMN idempotency_keys.status IS 'HTTP status of the stored answer; null while the first request is running';
 COMMENT ON COLUMN idempotency_keys.body IS 'the stored answer; of a creation only the values that later changes of the order replace';
 COMMENT ON COLUMN idempotency_keys.work_id IS 'id of the work; it stays the same when the work is repeated after a crash';
+COMMENT ON COLUMN idempotency_keys.id_prefix IS 'ids.prefix of the process that claimed the key; repeated work then generates the same order id after a change of the setting';
 CREATE INDEX idempotency_keys_by_age ON idempotency_keys (created_at);
 
 -- Sessions of the console. The browser stores the token of a session, and not the staff key.

@@ -26,7 +26,7 @@ impl Accounts {
             keys: KnownKeys::default(),
             key_use: KeyUse::default(),
             limits: RequestLimits::new(&config.http),
-            idempotency: IdempotencyStore::new(&core.batches),
+            idempotency: IdempotencyStore::new(&core.batches, &config.ids.prefix),
             oidc: OidcProvider::from_config(&config.console)?,
         })))
     }

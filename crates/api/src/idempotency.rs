@@ -23,6 +23,7 @@ use foundation::{
     db::Pool,
     idempotency_rows::{ClaimedKey, IdempotencyStore, NewClaim},
 };
+use model::id_prefix::IdPrefix;
 use orders::{
     created_answer::{self, StoredCreation},
     order_store::create::CreationKey,
@@ -99,10 +100,12 @@ pub fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> 
 }
 
 /// Information about the request for its work.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct WorkContext {
     /// Id of the work. It is the same when a request is repeated after its process died; otherwise it is new.
     pub id: Uuid,
+    /// Prefix of the ids that derive from `id`. It is that of the first request, even if the setting has changed.
+    pub id_prefix: IdPrefix,
     /// Whether the same request came before and its process died. The work may have been done.
     pub resumed: bool,
 }
@@ -123,7 +126,9 @@ pub async fn run_once(
     request: &[&[u8]],
     work: impl AsyncFnOnce(WorkContext) -> Result<Answer, ApiError>,
 ) -> Result<Response, ApiError> {
-    answer_once(&IdempotencyStore::new(db), caller, key, request, work).await.map(IntoResponse::into_response)
+    // This work generates no ids with a prefix.
+    let rows = IdempotencyStore::new(db, &IdPrefix::default());
+    answer_once(&rows, caller, key, request, work).await.map(IntoResponse::into_response)
 }
 
 /// Does the same as [`run_once`] for frequent requests. One statement claims many keys or stores many answers.
@@ -135,7 +140,8 @@ pub async fn answer_once(
     work: impl AsyncFnOnce(WorkContext) -> Result<Answer, ApiError>,
 ) -> Result<OnceAnswer, ApiError> {
     let (Some(key), Some(holder)) = (key, caller.holder_id()) else {
-        return Ok(OnceAnswer::new(work(WorkContext { id: Uuid::now_v7(), resumed: false }).await?));
+        let work_of = WorkContext { id: Uuid::now_v7(), id_prefix: rows.id_prefix.clone(), resumed: false };
+        return Ok(OnceAnswer::new(work(work_of).await?));
     };
     let (claim, claimed) = match claim_key(rows, holder, key, request).await? {
         ClaimOutcome::Mine(claim, work) => (claim, work),
@@ -190,7 +196,8 @@ async fn claim_key(
     let work_id = Uuid::now_v7();
     let new = NewClaim { holder, key: key.to_owned(), request_hash: hash.clone(), work_id };
     if let Some(claim) = rows.claim_key(new).await? {
-        let context = WorkContext { id: claim.work_id, resumed: claim.work_id != work_id };
+        let resumed = claim.work_id != work_id;
+        let context = WorkContext { id: claim.work_id, id_prefix: claim.id_prefix.clone(), resumed };
         return Ok(ClaimOutcome::Mine(claim, context));
     }
     let answer = read_answer(&rows.db, holder, key, &hash).await?;

@@ -6,6 +6,7 @@
 use std::{collections::HashMap, iter, sync::Arc, time::Duration};
 
 use chrono::{DateTime, Utc};
+use model::id_prefix::IdPrefix;
 use serde_json::Value;
 use tokio::runtime::Handle;
 use uuid::Uuid;
@@ -35,6 +36,9 @@ pub struct NewClaim {
 #[derive(Debug)]
 pub struct ClaimedKey {
     pub work_id: Uuid,
+    /// Prefix of the ids that the work generates. It is stored with the first claim, so that repeated work generates the
+    /// same ids after the setting has changed.
+    pub id_prefix: IdPrefix,
     /// `None` after the response was stored or the key was forgotten.
     row: Option<ClaimedRow>,
 }
@@ -62,18 +66,21 @@ type ClaimResult = Result<Option<ClaimedKey>, sqlx::Error>;
 #[derive(Debug, Clone)]
 pub struct IdempotencyStore {
     pub db: Pool,
+    /// Prefix of the ids that new work generates.
+    pub id_prefix: IdPrefix,
     claims: BatchQueue<RequestKey, NewClaim, ClaimResult>,
     answers: BatchQueue<RequestKey, KeptAnswer, Result<(), sqlx::Error>>,
 }
 
 impl IdempotencyStore {
-    pub fn new(db: &Pool) -> Self {
-        let (db_of_claims, db_of_answers) = (db.clone(), db.clone());
+    pub fn new(db: &Pool, id_prefix: &IdPrefix) -> Self {
+        let (db_of_claims, db_of_answers, prefix_of_claims) = (db.clone(), db.clone(), id_prefix.clone());
         Self {
             db: db.clone(),
+            id_prefix: id_prefix.clone(),
             claims: BatchQueue::new("claim idempotency keys", WRITES, move |items: Vec<NewClaim>| {
-                let db = db_of_claims.clone();
-                async move { claim_all(&db, items).await }
+                let (db, id_prefix) = (db_of_claims.clone(), prefix_of_claims.clone());
+                async move { claim_all(&db, &id_prefix, items).await }
             }),
             answers: BatchQueue::new("keep answers", WRITES, move |items: Vec<KeptAnswer>| {
                 let db = db_of_answers.clone();
@@ -179,38 +186,42 @@ fn lost(_: BatchLost) -> sqlx::Error {
 }
 
 /// Claims the keys. Returns one result per claim, in their order.
-async fn claim_all(db: &Pool, items: Vec<NewClaim>) -> Vec<ClaimResult> {
+async fn claim_all(db: &Pool, id_prefix: &IdPrefix, items: Vec<NewClaim>) -> Vec<ClaimResult> {
     let items: Vec<_> = items.into_iter().map(Arc::new).collect();
     write_or_halve(&items, |items| {
-        let db = db.clone();
-        async move { claim_rows(&db, &items).await }
+        let (db, id_prefix) = (db.clone(), id_prefix.clone());
+        async move { claim_rows(&db, &id_prefix, &items).await }
     })
     .await
 }
 
-async fn claim_rows(db: &Pool, items: &[Arc<NewClaim>]) -> Result<Vec<Option<ClaimedKey>>, sqlx::Error> {
-    let rows: Vec<(Uuid, String, Uuid, DateTime<Utc>)> = sqlx::query_as(
-        "-- claim idempotency key
-         INSERT INTO idempotency_keys AS k (holder_id, key, request_hash, work_id)
-         SELECT n.* FROM unnest($1::uuid[], $2::text[], $3::bytea[], $4::uuid[]) n ORDER BY 1, 2
-         ON CONFLICT (holder_id, key) DO UPDATE
-             SET request_hash = excluded.request_hash, created_at = dispatchq_now(), status = NULL, body = NULL,
-                 work_id = CASE WHEN k.created_at < dispatchq_now() - interval '24 hours' THEN excluded.work_id
-                                ELSE k.work_id END
-             WHERE k.created_at < dispatchq_now() - interval '24 hours'
-                OR (k.status IS NULL AND k.request_hash = excluded.request_hash
-                    AND k.created_at < dispatchq_now() - interval '1 minute')
-         RETURNING holder_id, key, work_id, created_at",
-    )
-    .bind(items.iter().map(|item| item.holder).collect::<Vec<_>>())
-    .bind(items.iter().map(|item| item.key.as_str()).collect::<Vec<_>>())
-    .bind(items.iter().map(|item| item.request_hash.as_slice()).collect::<Vec<_>>())
-    .bind(items.iter().map(|item| item.work_id).collect::<Vec<_>>())
-    .fetch_all(db)
-    .await?;
-    let claimed = rows.into_iter().map(|(holder, key, work_id, at)| {
-        let key = (holder, key);
-        (key.clone(), ClaimedKey { work_id, row: Some(ClaimedRow { db: db.clone(), key, at }) })
+#[derive(sqlx::FromRow)]
+struct NewRow {
+    holder_id: Uuid,
+    key: String,
+    work_id: Uuid,
+    #[sqlx(try_from = "String")]
+    id_prefix: IdPrefix,
+    created_at: DateTime<Utc>,
+}
+
+async fn claim_rows(
+    db: &Pool,
+    id_prefix: &IdPrefix,
+    items: &[Arc<NewClaim>],
+) -> Result<Vec<Option<ClaimedKey>>, sqlx::Error> {
+    let rows: Vec<NewRow> = sqlx::query_as(include_str!("claim_keys.sql"))
+        .bind(items.iter().map(|item| item.holder).collect::<Vec<_>>())
+        .bind(items.iter().map(|item| item.key.as_str()).collect::<Vec<_>>())
+        .bind(items.iter().map(|item| item.request_hash.as_slice()).collect::<Vec<_>>())
+        .bind(items.iter().map(|item| item.work_id).collect::<Vec<_>>())
+        .bind(id_prefix.as_str())
+        .fetch_all(db)
+        .await?;
+    let claimed = rows.into_iter().map(|NewRow { holder_id, key, work_id, id_prefix, created_at: at }| {
+        let key = (holder_id, key);
+        let row = Some(ClaimedRow { db: db.clone(), key: key.clone(), at });
+        (key, ClaimedKey { work_id, id_prefix, row })
     });
     let mut claimed: HashMap<RequestKey, ClaimedKey> = claimed.collect();
     Ok(items.iter().map(|item| claimed.remove(&(item.holder, item.key.clone()))).collect())

@@ -19,8 +19,8 @@
 //! * [`plain_text`], [`duration`], [`bounds`]: rules for free text, duration syntax and ranges of settings.
 //!   [`field_error`]: a rule that a field violates.
 //! * [`input`]: rules for external values: alphabet, length, range and unit.
-//! * [`ids`]: typed ids and coordinates. [`location`]: coordinates as JSON. [`json_words`]: parser errors in plain
-//!   words.
+//! * [`ids`]: typed ids and coordinates. [`id_prefix`]: prefix of generated ids. [`location`]: coordinates as JSON.
+//!   [`json_words`]: parser errors in plain words.
 
 pub mod actor;
 pub mod admission;
@@ -36,6 +36,7 @@ pub mod distance;
 pub mod duration;
 pub mod field_error;
 pub mod fleet;
+pub mod id_prefix;
 pub mod ids;
 pub mod input;
 pub mod json_words;

@@ -16,6 +16,7 @@ use model::{
     },
     details::{Contact, OrderDetails, OrderPlace},
     field_error::FieldError,
+    id_prefix::IdPrefix,
     ids::{AreaId, ServiceType},
     input::{self, GivenTime},
     messages::{ENDPOINT_ORDER, NO_ORDER},
@@ -118,13 +119,9 @@ pub enum CreateError {
 }
 
 impl NewOrder {
-    pub fn random_id() -> OrderId {
-        Self::id_of(Uuid::now_v7())
-    }
-
     /// Returns the id derived from `work`, so that repeated work cannot create a second order.
-    pub fn id_of(work: Uuid) -> OrderId {
-        format!("ORD-{}", work.simple()).parse().expect("a UUID fits into an order id")
+    pub fn id_of(prefix: &IdPrefix, work: Uuid) -> OrderId {
+        prefix.prepend(&format!("ORD-{}", work.simple())).parse().expect("a prefix and a UUID fit into an order id")
     }
 
     /// Returns the contents of the order, without its coordinates.

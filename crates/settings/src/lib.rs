@@ -11,6 +11,7 @@ mod console;
 mod dispatch;
 mod environment;
 mod http;
+mod ids;
 mod links;
 mod oidc;
 mod partner;
@@ -63,6 +64,7 @@ pub use channels::{ChannelConfig, EmailConfig, SlackConfig, TicketConfig, TlsMod
 pub use console::ConsoleConfig;
 pub use dispatch::{DispatchConfig, DispatchOverrides, WaveConfig};
 pub use http::HttpConfig;
+pub use ids::IdsConfig;
 pub use links::{ConsoleLinks, LinkTemplate, LinkValue};
 pub use model::partner::{PollConfig, choice::ListedPartner};
 pub use oidc::{OidcConfig, StaffRole};
@@ -88,6 +90,8 @@ pub struct Config {
     pub redis: RedisServerConfig,
     #[garde(dive)]
     pub database: DatabaseConfig,
+    #[garde(dive)]
+    pub ids: IdsConfig,
     #[garde(dive)]
     pub http: HttpConfig,
     #[garde(dive)]

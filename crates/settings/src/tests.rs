@@ -81,6 +81,17 @@ fn invalid_value_is_refused_with_its_path() {
 }
 
 #[test]
+fn id_prefix_is_checked_when_it_is_read() {
+    assert_eq!(Config::defaults().ids.prefix.as_str(), "");
+    assert_eq!(with_file("[ids]\nprefix = \"jkt1\"").unwrap().ids.prefix.as_str(), "jkt1");
+    let cure = "ids.prefix must have 1 to 8 characters, each of a to z or 0 to 9, such as \"jkt\"; leave it empty for no prefix";
+    for bad in ["JKT", "jkt-1", "abcdefghi", " "] {
+        let told = error(&format!("[ids]\nprefix = {bad:?}"));
+        assert!(told.contains(cure), "{told}");
+    }
+}
+
+#[test]
 fn templates_are_checked_at_startup() {
     let own = with_file("[texts.templates.en]\ntrip_taken = \"Too late\"").unwrap();
     assert_eq!(own.notifications.texts, own.texts, "customer messages use these texts");

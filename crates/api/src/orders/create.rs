@@ -102,7 +102,7 @@ pub async fn create_once(app: &App, caller: &ApiCaller, creation: CreationReques
         && create::keeps_keys(&app.orders, new)
     {
         let key = idempotency::key_of_creation(holder, key, &request);
-        let id = new.order_id.clone().unwrap_or_else(|| NewOrder::id_of(key.work_id));
+        let id = new.order_id.clone().unwrap_or_else(|| NewOrder::id_of(&app.config.ids.prefix, key.work_id));
         match create::create_order_once(&app.orders, id, new, &actor, key).await {
             Ok(snapshot) => return Ok(OnceAnswer::new((StatusCode::CREATED, created_json(new, &snapshot)))),
             // The order may exist because of an earlier request with this key. The code below decides.
@@ -117,7 +117,7 @@ pub async fn create_once(app: &App, caller: &ApiCaller, creation: CreationReques
         }
     }
     let work = async |work: WorkContext| {
-        let id = new.order_id.clone().unwrap_or_else(|| NewOrder::id_of(work.id));
+        let id = new.order_id.clone().unwrap_or_else(|| NewOrder::id_of(&work.id_prefix, work.id));
         let snapshot = match create::create_order(&app.orders, id, new, &actor).await {
             // An earlier request with this Idempotency-Key created the order, and its answer was lost.
             Err(CreateError::Exists(id)) if work.resumed => {

@@ -5,6 +5,8 @@ use uuid::Uuid;
 
 use accounts::api_keys::AccountRole;
 use foundation::idempotency_rows::{IdempotencyStore, NewClaim};
+use model::id_prefix::IdPrefix;
+use settings::Config;
 use test_support::{Answer, Api, TestApp, eventually, lasting_transaction, millis, ride, secs};
 
 const ORDERS: &str = "/api/v1/orders";
@@ -281,7 +283,7 @@ async fn request_with_lost_answer_is_resumed_once() {
 #[tokio::test]
 async fn abandoned_request_releases_its_idempotency_key() {
     let t = TestApp::start().await;
-    let rows = IdempotencyStore::new(&t.app.core.db);
+    let rows = IdempotencyStore::new(&t.app.core.db, &IdPrefix::default());
     let api_key = Uuid::now_v7();
     let claim = || NewClaim {
         holder: api_key,
@@ -317,4 +319,55 @@ async fn abandoned_request_releases_its_idempotency_key() {
         t.texts("SELECT concat_ws(' ', status, body::text) FROM idempotency_keys").await,
         ["201 {\"done\": true}"]
     );
+}
+
+fn set_prefix(config: &mut Config, prefix: &str) {
+    config.ids.prefix = prefix.parse().unwrap();
+}
+
+#[tokio::test]
+async fn generated_order_id_has_the_prefix() {
+    let t = TestApp::with(|config| set_prefix(config, "jkt")).await;
+    let (api, key) = (Api::start(&t.app).await, t.key(AccountRole::Producer).await);
+    let mut in_area = ride();
+    in_area["area_id"] = json!("JKT");
+    for answer in [
+        api.post(ORDERS, &key, ride()).await,
+        api.post_once(ORDERS, &key, "k1", ride()).await,
+        api.post_once(ORDERS, &key, "k2", in_area).await,
+    ] {
+        assert!(answer.text("order_id").starts_with("jkt-ORD-"), "{answer:?}");
+    }
+    let mut named = ride();
+    named["order_id"] = json!("SHOP-7");
+    assert_eq!(api.post(ORDERS, &key, named).await.text("order_id"), "SHOP-7");
+}
+
+#[tokio::test]
+async fn orders_are_found_after_a_prefix_change() {
+    let shop = Shop::open().await;
+    let first = shop.create("k1").await;
+    let api = Api::start(&shop.t.reconfigured(|config| set_prefix(config, "jkt"))).await;
+    let order = format!("{ORDERS}/{}", first.text("order_id"));
+    assert_eq!(api.post_once(ORDERS, &shop.key, "k1", ride()).await, Answer { replayed: true, ..first });
+    assert_eq!(api.get(&order, &shop.key).await.status, 200);
+    assert_eq!(api.post(&format!("{order}/cancel"), &shop.key, json!({})).await.status, 200);
+    shop.t.assert_sound().await;
+}
+
+/// The process dies before it stores the answer, and the setting changes before the producer repeats the request.
+#[tokio::test]
+async fn repeat_after_a_prefix_change_creates_no_second_order() {
+    let shop = Shop::open().await;
+    let mut in_area = ride();
+    in_area["area_id"] = json!("JKT");
+    let first = shop.api.post_once(ORDERS, &shop.key, "k1", in_area.clone()).await;
+    for prefix in ["jkt", "sub"] {
+        shop.lose_answer().await;
+        shop.t.advance(secs(61)).await;
+        let api = Api::start(&shop.t.reconfigured(|config| set_prefix(config, prefix))).await;
+        let again = api.post_once(ORDERS, &shop.key, "k1", in_area.clone()).await;
+        assert_eq!((again.status, again.text("order_id")), (201, first.text("order_id")));
+        assert_eq!(shop.orders().await, 1);
+    }
 }
