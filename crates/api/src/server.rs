@@ -78,11 +78,7 @@ pub async fn serve_api(
     };
     tokio::spawn(closing);
     tokio::spawn(app.areas.clone().keep_fresh(stop.clone()));
-    tokio::spawn(app.notify.endpoints.clone().keep_fresh(
-        app.core.upkeep.clone(),
-        app.core.loops.clone(),
-        stop.clone(),
-    ));
+    tokio::spawn(app.notify.endpoints.clone().keep_fresh(app.core.clone(), stop.clone()));
     tokio::spawn(app.core.shards.clone().keep_fresh(app.core.upkeep.clone(), app.core.loops.clone(), stop.clone()));
     let (late_work, max) = (app.orders.late_work.clone(), app.config.http.max_lateness);
     tokio::spawn(late_work::run(app.core.clone(), late_work, max, stop.clone()));

@@ -93,7 +93,7 @@ impl App {
         let store = Store::with_config(config.redis.to_store_config()?)?;
         let app = Self::new(config, db, store)?;
         app.areas.reload_if_changed().await?;
-        app.notify.endpoints.reload_if_changed(&app.core.db).await?;
+        app.notify.endpoints.reload_if_changed(&app.core).await?;
         app.core.shards.reload(&app.core.db).await?;
         Ok(app)
     }

@@ -7,7 +7,7 @@ use model::ids::TicketId;
 use crate::{
     channels::{self, DeliveryError, LanePlace, MessageChannels, OutgoingMessage, push::vapid::VapidKey},
     deliveries::DeliveryStore,
-    endpoints::{EndpointId, sending::open_endpoint, subscribed::SubscribedEndpoints},
+    endpoints::{EndpointId, owners::EndpointOwners, sending::open_endpoint, subscribed::SubscribedEndpoints},
 };
 use foundation::{core::Core, db::Pool, error::ServiceError};
 use settings::Config;
@@ -29,7 +29,8 @@ pub struct NotifyParts {
 impl Notify {
     /// Builds the configured channels. Fails if one of them cannot be built. The subscriptions of endpoints are read later.
     pub fn new(core: &Core, config: &Config) -> Result<Self, ServiceError> {
-        let channels = channels::build_channels(config)?;
+        let owners = EndpointOwners::default();
+        let channels = channels::build_channels(config)?.with_owners(owners.clone());
         let channels = match VapidKey::from_config(&config.push)? {
             Some(key) => channels.with_push(&core.db, key, config.push.allow_private),
             None => channels,
@@ -37,7 +38,11 @@ impl Notify {
         Ok(Self(Arc::new(NotifyParts {
             channels,
             deliveries: DeliveryStore::new(&core.batches),
-            endpoints: SubscribedEndpoints::new(&config.notifications.subscriptions, config.declared_endpoints()),
+            endpoints: SubscribedEndpoints::new(
+                &config.notifications.subscriptions,
+                config.declared_endpoints(),
+                owners,
+            ),
             db: core.db.clone(),
             allow_local: config.http.local_webhooks,
         })))

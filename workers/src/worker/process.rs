@@ -60,11 +60,7 @@ pub async fn run(app: App, queues: Queues, stop: CancellationToken) -> Result<Ru
     let reconcile = tokio::spawn(reconciler::run(app.maintenance.clone(), missing_epoch.clone(), helpers.clone()));
     let mirror = tokio::spawn(mirror::run(app.core.clone(), helpers.clone()));
     let rules = tokio::spawn(app.areas.clone().keep_fresh(helpers.clone()));
-    let endpoints = tokio::spawn(app.notify.endpoints.clone().keep_fresh(
-        app.core.upkeep.clone(),
-        app.core.loops.clone(),
-        helpers.clone(),
-    ));
+    let endpoints = tokio::spawn(app.notify.endpoints.clone().keep_fresh(app.core.clone(), helpers.clone()));
     let shards = tokio::spawn(app.core.shards.clone().keep_fresh(
         app.core.upkeep.clone(),
         app.core.loops.clone(),

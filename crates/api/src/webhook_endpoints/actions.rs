@@ -143,7 +143,7 @@ fn find_created(app: &App, id: &str, owner: EndpointOwner<'_>) -> Result<Endpoin
 
 /// Makes this process use a change at once. Other processes do so within a second.
 async fn apply(app: &App) {
-    if let Err(error) = app.notify.endpoints.reload_if_changed(&app.core.db).await {
+    if let Err(error) = app.notify.endpoints.reload_if_changed(&app.core).await {
         tracing::warn!(%error, "The webhook endpoints could not be read after a change; they are read again soon.");
     }
 }

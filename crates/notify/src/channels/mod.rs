@@ -46,7 +46,7 @@ use foundation::{db::Pool, outbound};
 
 pub use self::{build::build_channels, lanes::LanePlace};
 use self::{lanes::LaneOutcome, producer::ProducerClients};
-use crate::endpoints::EndpointId;
+use crate::endpoints::{EndpointId, owners::EndpointOwners};
 
 /// Delivery method of one channel.
 #[derive(Debug, Clone)]
@@ -130,10 +130,17 @@ impl MessageChannels {
             client: outbound::build_client(Self::TIMEOUT)?,
             public_client: outbound::build_public_client(Self::TIMEOUT)?,
             by_name,
-            lanes: ChannelLanes::new(at_once),
+            lanes: ChannelLanes::new(at_once, EndpointOwners::default()),
             push: None,
             routes: Arc::new(routes),
         })
+    }
+
+    /// Makes the endpoints of each producer share places, as `owners` groups them.
+    #[must_use]
+    pub(crate) fn with_owners(mut self, owners: EndpointOwners) -> Self {
+        self.lanes = self.lanes.with_owners(owners);
+        self
     }
 
     /// Adds the channel [`PUSH`]. `allow_private`: browsers may have addresses of this machine.

@@ -5,13 +5,14 @@
 //! * [`address`]: URLs that an endpoint may have.
 //! * [`changes`]: creation, pause, rotation and deletion, each with its audit record.
 //! * [`list`]: lists. [`deliveries`]: tries to deliver to an endpoint.
-//! * [`subscribed`]: subscriptions in memory, which every process keeps up to date.
+//! * [`subscribed`]: subscriptions in memory, which every process keeps up to date. `owners`: producers of the endpoints.
 //! * [`sending`]: the channel of an endpoint, read before each try. [`testing`]: the event `endpoint.test`.
 
 pub mod address;
 pub mod changes;
 pub mod deliveries;
 pub mod list;
+pub(crate) mod owners;
 mod row;
 mod secret;
 pub mod sending;

@@ -1,12 +1,14 @@
 //! Webhook endpoints that producers create by API.
 //!
 //! * `delivery`: which endpoint gets which event. `states`: paused and deleted endpoints. `secrets`: signatures and their
-//!   rotation. `addresses`: addresses that become forbidden. `replays`: events that are sent again.
+//!   rotation. `addresses`: addresses that become forbidden. `replays`: events that are sent again. `shares`:
+//!   places that the endpoints of one producer share.
 
 mod addresses;
 mod delivery;
 mod replays;
 mod secrets;
+mod shares;
 mod states;
 
 use reqwest::Method;

@@ -110,8 +110,7 @@ async fn other_processes_learn_about_changes() {
     let shop = Shop::open().await;
     let other = shop.t.reconfigured(|_| {});
     let stop = CancellationToken::new();
-    let (endpoints, core) = (other.notify.endpoints.clone(), other.core.clone());
-    tokio::spawn(endpoints.keep_fresh(core.upkeep.clone(), core.loops.clone(), stop.clone()));
+    tokio::spawn(other.notify.endpoints.clone().keep_fresh(other.core.clone(), stop.clone()));
     let is_known = || other.config.notifications.subscription_of(Some("test")).is_some();
     let id = shop.create("/shop", &[]).await.text("id").to_owned();
     eventually("the other process knows the endpoint", async || is_known()).await;
