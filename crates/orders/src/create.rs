@@ -336,6 +336,7 @@ async fn admit_and_create(
         key,
         reports: Vec::new(),
     };
+    orders.notify.endpoints.ensure_fresh(&orders.core).await?;
     let reports = reports_of(&creation, &orders.config.notifications);
     let creation = OrderCreation { reports, ..creation };
     let write_id = creation.write_id;

@@ -43,6 +43,7 @@ impl Decided<'_> {
     /// Writes the change. Returns the order after it.
     pub(crate) async fn write(&self, orders: &Orders) -> Result<Snapshot, WriteError> {
         check_transitions(self.change)?;
+        orders.notify.endpoints.ensure_fresh(&orders.core).await?;
         let context = if self.needs_context(orders) {
             self.load_context(orders, &mut orders.core.db.acquire().await?).await?
         } else {
@@ -52,6 +53,7 @@ impl Decided<'_> {
         let mut taken = Vec::new();
         for tries in 0..self.most_tries() {
             is_alone |= tries >= MOST_BATCHES;
+            orders.notify.endpoints.ensure_fresh(&orders.core).await?;
             let routes = &orders.config.notifications;
             let item = OrderWrite::in_context(self.write_id, self.before, self.change, &taken, routes, &context);
             let mut item = item.ok_or(WriteError::Conflict)?.assuming(self.assumed);
@@ -78,6 +80,7 @@ impl Decided<'_> {
     /// Writes the change in this transaction, which has locked the row, and commits the transaction.
     pub(crate) async fn write_locked(&self, orders: &Orders, mut tx: Transaction<'_>) -> Result<Snapshot, WriteError> {
         check_transitions(self.change)?;
+        orders.notify.endpoints.ensure_fresh(&orders.core).await?;
         // The transaction has a connection. Others that wait for this row may have all the rest.
         let context = self.load_context(orders, &mut tx).await?;
         let routes = &orders.config.notifications;

@@ -35,6 +35,7 @@ async fn replay_survives_a_crash_around_a_step() {
         let by = ActionAuthor::from(&actor);
         replay::request_replay(db, id, EndpointOwner::All, FeedCursor::default(), by).await.unwrap();
         let is_local = ("DISPATCHQ_HTTP__LOCAL_WEBHOOKS", "true");
+        sqlx::query("UPDATE webhook_replays SET next_step_at = dispatchq_now()").execute(db).await.unwrap();
         let mut doomed = fleet.worker_with("doomed", &[is_local, ("CRASH_AT", point)]);
         assert!(!doomed.ended().await.success());
         assert!(doomed.log().contains(&format!("CRASH_AT={point}")), "{}", doomed.log());

@@ -13,8 +13,9 @@ use foundation::{
     staff_actions::{ActionAuthor, ActionValues, StaffAction, record_action},
 };
 
-/// Time after which every process knows that an endpoint is active. It exceeds the interval of the reloads.
-pub const SETTLE: Duration = Duration::from_secs(3);
+/// Time after which every step is written by a process that knows that an endpoint is active. A write uses subscriptions
+/// of the last 3 s. Then it waits at most 5 s for a connection, and Postgres cancels its statement after 6 s by default.
+pub const SETTLE: Duration = Duration::from_secs(15);
 
 /// An endpoint to create. The caller has checked the values.
 #[derive(Debug)]
@@ -134,7 +135,7 @@ pub async fn set_state(
     Ok(after)
 }
 
-/// Makes a replay that has not started wait until every process knows that the endpoint is active.
+/// Makes a replay that has not started wait for [`SETTLE`].
 async fn postpone_replay(tx: &mut Connection, id: EndpointId) -> Result<(), sqlx::Error> {
     sqlx::query(
         "-- postpone replay

@@ -1,14 +1,15 @@
 //! Webhook endpoints that producers create by API.
 //!
 //! * `delivery`: which endpoint gets which event. `states`: paused and deleted endpoints. `secrets`: signatures and their
-//!   rotation. `addresses`: addresses that become forbidden. `replays`: events that are sent again. `shares`:
-//!   places that the endpoints of one producer share.
+//!   rotation. `addresses`: addresses that become forbidden. `replays`: events that are sent again. `stale`: processes with
+//!   old subscriptions. `shares`: places that the endpoints of one producer share.
 
 mod addresses;
 mod delivery;
 mod replays;
 mod secrets;
 mod shares;
+mod stale;
 mod states;
 
 use reqwest::Method;

@@ -3,8 +3,8 @@
 //! A replay is a row. Each turn of a worker sends one page and moves the row's cursor in the same transaction, so a crash
 //! repeats or skips nothing. A further request for the same endpoint moves the cursor back.
 //!
-//! The first step is [`SETTLE`] after the request. Every process then knows that the endpoint is active, so each step is
-//! sent by its change or by the replay, which ends at the steps of that time.
+//! The first step is [`SETTLE`] after the request. Later steps are then written by processes that know that the endpoint
+//! is active, so each step is sent by its change or by the replay, which ends at the steps of that time.
 
 use std::time::Duration;
 

@@ -10,7 +10,7 @@ use orders::feed::replay::run_replays;
 use test_support::{Received, secs};
 
 /// Time from a request to the first step of its replay.
-const SETTLE: u64 = 3;
+const SETTLE: u64 = 15;
 
 impl Shop {
     async fn replay(&self, id: &str, after: &str) {

@@ -1,0 +1,62 @@
+//! A process whose subscriptions are old, because it was stopped or cut off from Postgres.
+
+use serde_json::json;
+
+use super::Shop;
+use app::App;
+use model::decide::actions;
+use orders::change::ChangeError;
+use test_support::{Api, by, id, ride, secs, update_order};
+
+impl Shop {
+    /// Returns another process that knows an endpoint for cancellations and creations as paused. Meanwhile the endpoint was
+    /// resumed, four seconds ago.
+    async fn stale_process(&self) -> App {
+        let endpoint = self.create("/shop", &["order.created", "order.cancelled"]).await.text("id").to_owned();
+        assert_eq!(self.post(&endpoint, "pause", json!({})).await.status, 200);
+        let other = self.t.reconfigured(|_| {});
+        assert!(other.notify.endpoints.reload_if_changed(&other.core).await.unwrap());
+        assert_eq!(self.post(&endpoint, "resume", json!({})).await.status, 200);
+        self.t.advance(secs(4)).await;
+        other
+    }
+}
+
+async fn cancel(app: &App, order: &str) -> Result<(), ChangeError> {
+    update_order(&app.orders, &id(order), |s| actions::cancel_order(s, &by("operator:test"), None)).await.map(drop)
+}
+
+#[tokio::test]
+async fn stale_process_reads_endpoints_before_a_change() {
+    let shop = Shop::open().await;
+    shop.t.order("ORD-1").await;
+    let other = shop.stale_process().await;
+    cancel(&other, "ORD-1").await.unwrap();
+    shop.t.run_due().await;
+    assert_eq!(shop.told("/shop"), ["order.cancelled ORD-1"]);
+}
+
+#[tokio::test]
+async fn stale_process_reads_endpoints_before_a_creation() {
+    let shop = Shop::open().await;
+    let other = Api::start(&shop.stale_process().await).await;
+    let mut order = ride();
+    order["order_id"] = json!("ORD-1");
+    assert_eq!(other.post("/api/v1/orders", &shop.key, order).await.status, 201);
+    shop.t.run_due().await;
+    assert_eq!(shop.told("/shop"), ["order.created ORD-1"]);
+}
+
+#[tokio::test]
+async fn change_fails_while_endpoints_cannot_be_read() {
+    let shop = Shop::open().await;
+    shop.t.order("ORD-1").await;
+    let other = shop.stale_process().await;
+    shop.t.sql("ALTER TABLE webhook_revision RENAME TO hidden").await;
+    assert!(matches!(cancel(&other, "ORD-1").await, Err(ChangeError::Database(_))));
+    shop.t.sql("ALTER TABLE hidden RENAME TO webhook_revision").await;
+    assert_eq!(shop.t.count("SELECT count(*) FROM orders WHERE closed_at IS NULL").await, 1, "nothing was written");
+    cancel(&other, "ORD-1").await.unwrap();
+    shop.t.run_due().await;
+    assert_eq!(shop.told("/shop"), ["order.cancelled ORD-1"]);
+}
