@@ -10,7 +10,7 @@ use orders::order_store::{
     reports::reports_of,
 };
 use settings::ProducerConfig;
-use test_support::{TestApp, eventually, id, lasting_transaction};
+use test_support::{PATIENCE, TestApp, eventually, id, lasting_transaction};
 
 /// Returns a creation with a distinct value in each column.
 fn creation(order: &str, service_type: &str) -> OrderCreation {
@@ -128,17 +128,19 @@ const LOCK: i64 = 4713;
 
 #[tokio::test]
 async fn order_of_new_service_type_is_complete() {
-    let t = TestApp::start().await;
+    let t = TestApp::with(|config| config.database.statement_timeout = PATIENCE).await;
     // Without details the statement has another text, so its cached plan with the clock of this test is not used again.
     let unknown = OrderCreation { details: None, ..creation("ORD-1", "LATE") };
     let unknown = create(&t, &unknown).await.unwrap_err().to_string();
     assert!(unknown.contains("unknown service type LATE"), "{unknown}");
 
-    // The statement has read the service types and waits. Then another session commits a new type.
+    // The statement has read the service types and waits. Then another session commits a new type. The statement waits
+    // without the time limit for locks, because a busy machine may need longer than that to notice that it waits.
     t.sql(&format!(
         "ALTER FUNCTION dispatchq_now() RENAME TO dispatchq_moved_now;
          CREATE FUNCTION dispatchq_now() RETURNS timestamptz LANGUAGE plpgsql VOLATILE AS $$
          BEGIN
+             PERFORM set_config('lock_timeout', '0', true);
              PERFORM pg_advisory_xact_lock_shared({LOCK});
              RETURN dispatchq_moved_now();
          END $$"
