@@ -30,7 +30,7 @@ CREATE TABLE outbox (
 COMMENT ON COLUMN outbox.message_id IS 'the id that receivers see; the same for every try, and unique across databases';
 COMMENT ON COLUMN outbox.order_id IS 'the order that the message is about; ''__binding__'': it is about a binding; ''__endpoint__'': it tests an endpoint';
 COMMENT ON COLUMN outbox.binding_id IS 'the binding that the message is about; null: it is about an order';
-COMMENT ON COLUMN outbox.dedupe_key IS 'what makes the message unique: the offer, the person, the transaction and the ask, or nothing';
+COMMENT ON COLUMN outbox.dedupe_key IS 'what makes the message unique: the offer, the person, the transaction and the ask, the step and, after ''replay:'', the replay, or nothing';
 -- If two channels fail at the same time, the later check sees the mark of the other channel and withdraws the offer.
 COMMENT ON COLUMN outbox.unreachable IS 'the receiver refused this offer on this channel; the sender then checks whether another channel may still deliver it';
 COMMENT ON COLUMN outbox.attempts IS 'claimed tries; a try is counted before anything is sent';
@@ -45,10 +45,11 @@ CREATE INDEX outbox_dead ON outbox (id) WHERE state = 'dead';
 -- For callbacks of phone calls, which name the message.
 CREATE INDEX outbox_offers_by_message ON outbox (message_id) WHERE kind = 'OFFER';
 CREATE INDEX outbox_of_binding ON outbox (binding_id) WHERE binding_id IS NOT NULL;
--- Messages that the cleanup removes by age: offers, messages about an order that may not exist or about none, and messages about bindings. It
--- removes other messages with their order.
+-- Messages that the cleanup removes by age: offers, messages about an order that may not exist or about none, messages of replays, and messages
+-- about bindings. It removes other messages with their order.
 CREATE INDEX outbox_removable ON outbox (created_at)
     WHERE kind IN ('OFFER', 'FAILED_TO_GET_ORDER', 'endpoint.test') AND state <> 'pending';
+CREATE INDEX outbox_replayed ON outbox (created_at) WHERE starts_with(dedupe_key, 'replay:') AND state <> 'pending';
 CREATE INDEX outbox_of_bindings_removable ON outbox (created_at) WHERE binding_id IS NOT NULL AND state <> 'pending';
 
 -- Messages for webhook endpoints: the list of deliveries, and the backlog that a replay must not exceed.

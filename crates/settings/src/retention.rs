@@ -45,6 +45,8 @@ pub struct RetentionConfig {
 impl RetentionConfig {
     /// Producers rely on this time, so it is not a setting.
     pub const IDEMPOTENCY_KEYS: Duration = Duration::from_secs(24 * 3600);
+    /// Messages of replays, from their creation. A message is given up after a day, so a dead one stays for two more days.
+    pub const REPLAYS: Duration = Duration::from_secs(3 * 24 * 3600);
 }
 
 /// Checks that the history is kept at least as long as the orders.

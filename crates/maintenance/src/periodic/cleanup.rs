@@ -152,6 +152,7 @@ fn list_steps(keep: &RetentionConfig, history: HistoryAges, mode: CleanupMode) -
     ] {
         steps.push((Sweep(table, keep.messages), |report| &mut report.messages));
     }
+    steps.push((Sweep(&sweeps::REPLAYS, RetentionConfig::REPLAYS), |report| &mut report.messages));
     steps.push((Sweep(&sweeps::RANKINGS, keep.messages), |report| &mut report.rankings));
     let keys = Sweep(&sweeps::IDEMPOTENCY_KEYS, RetentionConfig::IDEMPOTENCY_KEYS);
     steps.push((keys, |report| &mut report.idempotency_keys));

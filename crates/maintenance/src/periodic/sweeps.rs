@@ -13,11 +13,12 @@ pub struct TableSweep {
 }
 
 /// All sweeps; public for tests of their query plans.
-pub const SWEEPS: [&TableSweep; 32] = [
+pub const SWEEPS: [&TableSweep; 33] = [
     &ORDERS,
     &DETAILS,
     &OFFERS,
     &MESSAGES,
+    &REPLAYS,
     &ALERTS,
     &RANKINGS,
     &IDEMPOTENCY_KEYS,
@@ -95,6 +96,19 @@ pub(super) const MESSAGES: TableSweep = TableSweep {
                  SELECT id FROM outbox m
                  WHERE kind IN ('FAILED_TO_GET_ORDER', 'endpoint.test') AND state <> 'pending' AND created_at < $1
                    AND NOT EXISTS (SELECT 1 FROM orders o WHERE o.id = m.order_id)
+                 ORDER BY created_at LIMIT $2)",
+};
+
+// A producer may request any number of replays, and each adds a message for each step.
+pub(super) const REPLAYS: TableSweep = TableSweep {
+    what: "messages of replays",
+    count: "-- count old messages of replays
+            SELECT count(*) FROM outbox
+            WHERE starts_with(dedupe_key, 'replay:') AND state <> 'pending' AND created_at < $1",
+    remove: "-- remove old messages of replays
+             DELETE FROM outbox WHERE id IN (
+                 SELECT id FROM outbox
+                 WHERE starts_with(dedupe_key, 'replay:') AND state <> 'pending' AND created_at < $1
                  ORDER BY created_at LIMIT $2)",
 };
 

@@ -19,6 +19,9 @@ const MORE: &str = "
     INSERT INTO outbox (order_id, kind, channel, dedupe_key, payload, state, next_attempt_at, expires_at, created_at)
         SELECT '__endpoint__', 'endpoint.test', 'endpoint:x', at::text, '{}', 'delivered', at, at, at
         FROM dispatchq_now() n, unnest(ARRAY[n - interval '31 days', n - interval '29 days']) AS at;
+    INSERT INTO outbox (order_id, kind, channel, dedupe_key, payload, state, next_attempt_at, expires_at, created_at)
+        SELECT 'O000001', 'order.created', 'endpoint:x', 'replay:1:' || at, '{}', 'delivered', at, at, at
+        FROM dispatchq_now() n, unnest(ARRAY[n - interval '4 days', n - interval '2 days']) AS at;
     INSERT INTO outbox_replays (outbox_id, at, actor) SELECT id, created_at, 'x' FROM outbox;
     INSERT INTO idempotency_keys (holder_id, key, request_hash, work_id, created_at)
         VALUES (gen_random_uuid(), 'young', '', gen_random_uuid(), dispatchq_now() - interval '23 hours');
@@ -28,7 +31,8 @@ const ORDERS: &str = "closed_at < dispatchq_now() - interval '365 days' AND paym
 const OF_ORDER: &str = "order_id IN (SELECT id FROM orders WHERE {orders})";
 const BINDINGS: &str = "deleted_at < dispatchq_now() - interval '90 days'";
 const OF_BINDING: &str = "binding_id IN (SELECT id FROM bindings WHERE {bindings})";
-const MESSAGES: &str = "{of order} OR created_at < dispatchq_now() - interval '30 days' AND (kind IN ('OFFER', 'endpoint.test') OR binding_id IS NOT NULL)";
+const MESSAGES: &str = "{of order} OR created_at < dispatchq_now() - interval '30 days' AND (kind IN ('OFFER', 'endpoint.test') OR binding_id IS NOT NULL)
+    OR created_at < dispatchq_now() - interval '3 days' AND starts_with(dedupe_key, 'replay:')";
 
 /// Tables with the rows that cleanup removes. The days are those of `[retention]`.
 const LEAVING: [(&str, &str); 43] = [

@@ -8,10 +8,9 @@ kept AS MATERIALIZED (
 INSERT INTO outbox (message_id, order_id, kind, channel, dedupe_key, payload, next_attempt_at, expires_at, created_at)
 SELECT coalesce(
            (SELECT m.message_id FROM outbox m
-            WHERE m.order_id = n.order_id AND m.kind = n.kind AND m.channel = $6 AND split_part(m.dedupe_key, ':', 1) = n.seq
-            ORDER BY m.id LIMIT 1),
+            WHERE m.order_id = n.order_id AND m.kind = n.kind AND m.channel = $6 AND m.dedupe_key = n.seq),
            n.message_id),
-       n.order_id, n.kind, $6, n.seq || ':' || $7::bigint, n.payload, $8, $9, $8
+       n.order_id, n.kind, $6, 'replay:' || $7::bigint || ':' || n.seq, n.payload, $8, $9, $8
 FROM n JOIN kept ON kept.id = n.order_id
 ORDER BY n.place
 ON CONFLICT DO NOTHING RETURNING id, order_id

@@ -155,8 +155,9 @@ impl DueReplay {
         load_rows_of(tx, &self.producer, self.cursor(), until, PAGE).await
     }
 
-    /// Inserts a message for each step that the endpoint subscribes to and whose order still exists. A step that the
-    /// endpoint got before keeps its message id.
+    /// Inserts a message for each step that the endpoint subscribes to and whose order still exists. A step that was sent
+    /// with its change keeps its message id. The id of any other step derives from the endpoint and the step, so that
+    /// it is the same in each replay, although the cleanup removes the messages of replays.
     async fn insert_messages(
         &self,
         tx: &mut Connection,
@@ -169,7 +170,7 @@ impl DueReplay {
             return Ok(Vec::new());
         }
         let inserted: Vec<(i64, String)> = sqlx::query_as(include_str!("insert_replayed.sql"))
-            .bind(rows.iter().map(|_| Uuid::now_v7()).collect::<Vec<_>>())
+            .bind(rows.iter().map(|row| self.message_id(row)).collect::<Vec<_>>())
             .bind(rows.iter().map(|row| row.order_id.as_str()).collect::<Vec<_>>())
             .bind(rows.iter().map(|row| row.kind.as_str()).collect::<Vec<_>>())
             .bind(rows.iter().map(|row| row.seq.to_string()).collect::<Vec<_>>())
@@ -181,6 +182,10 @@ impl DueReplay {
             .fetch_all(tx)
             .await?;
         inserted.into_iter().map(to_job).collect()
+    }
+
+    fn message_id(&self, row: &FeedRow) -> Uuid {
+        Uuid::new_v5(&self.endpoint_id.0, row.seq.to_string().as_bytes())
     }
 
     async fn move_to(

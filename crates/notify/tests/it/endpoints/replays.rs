@@ -5,9 +5,13 @@ use std::collections::BTreeMap;
 use serde_json::json;
 
 use super::Shop;
-use maintenance::recovery::reconciler;
+use maintenance::{
+    periodic::cleanup::{self, CleanupMode},
+    recovery::reconciler,
+};
+use model::decide::actions;
 use orders::feed::replay::run_replays;
-use test_support::{Received, secs};
+use test_support::{Received, by, id, secs, update_order};
 
 /// Time from a request to the first step of its replay.
 const SETTLE: u64 = 15;
@@ -184,6 +188,48 @@ async fn later_replay_sends_the_events_once_more() {
         let received = shop.receiver.received();
         assert_eq!(counts(&received).into_values().collect::<Vec<_>>(), [times], "under the same id");
     }
+}
+
+/// ORD-1 was sent when it was created, and ORD-2 was created during a pause.
+#[tokio::test]
+async fn messages_of_replays_leave_after_three_days() {
+    let shop = Shop::open().await;
+    let id = shop.create("/shop", &["order.created"]).await.text("id").to_owned();
+    shop.t.order("ORD-1").await;
+    shop.t.run_due().await;
+    shop.post(&id, "pause", json!({})).await;
+    shop.t.order("ORD-2").await;
+    shop.post(&id, "resume", json!({})).await;
+    for times in [2, 3, 4] {
+        shop.replay(&id, "0-0").await;
+        shop.run_replays().await;
+        // The receiver can drop what it has, although the messages of earlier replays are gone.
+        let received = shop.receiver.received();
+        let mut arrivals: Vec<_> = counts(&received).into_values().collect();
+        arrivals.sort_unstable();
+        assert_eq!(arrivals, [times - 1, times]);
+        shop.t.advance(secs(3 * 24 * 3600 + 1)).await;
+        cleanup::run(&shop.t.app.maintenance, CleanupMode::Remove).await.unwrap();
+        let kept = "SELECT order_id FROM outbox WHERE kind = 'order.created'";
+        assert_eq!(shop.t.texts(kept).await, ["ORD-1"]);
+    }
+}
+
+/// The other process has read the endpoints just before the resumption, so it sends nothing.
+#[tokio::test]
+async fn replay_sends_steps_of_a_late_process() {
+    let shop = Shop::open().await;
+    shop.t.order("ORD-1").await;
+    let endpoint = shop.create("/shop", &["order.cancelled"]).await.text("id").to_owned();
+    let paused_after = shop.post(&endpoint, "pause", json!({})).await.text("paused_after").to_owned();
+    let other = shop.t.reconfigured(|_| {});
+    other.notify.endpoints.reload_if_changed(&other.core).await.unwrap();
+    shop.post(&endpoint, "resume", json!({})).await;
+    shop.replay(&endpoint, &paused_after).await;
+    update_order(&other.orders, &id("ORD-1"), |s| actions::cancel_order(s, &by("operator:test"), None)).await.unwrap();
+    assert_eq!(shop.t.count("SELECT count(*) FROM outbox WHERE kind = 'order.cancelled'").await, 0);
+    shop.run_replays().await;
+    assert_eq!(shop.told("/shop"), ["order.cancelled ORD-1"]);
 }
 
 #[tokio::test]
