@@ -16,9 +16,10 @@ pub(super) const PREFIX: &str = "DISPATCHQ_";
 /// Variables that commands read themselves: the address of the API and the key for it.
 const OF_COMMANDS: [&str; 2] = ["DISPATCHQ_API", "DISPATCHQ_KEY_FILE"];
 
-const SECTIONS: [&str; 24] = [
+const SECTIONS: [&str; 25] = [
     "REDIS",
     "DATABASE",
+    "IDS",
     "HTTP",
     "WORKER",
     "DISPATCH",
