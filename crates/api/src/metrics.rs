@@ -42,8 +42,6 @@ use settings::ScheduledTask;
 
 /// Timeout for reading the clocks. A slower answer is too inaccurate.
 const CLOCK_TIMEOUT: Duration = Duration::from_millis(500);
-/// Silence in milliseconds after which a worker no longer counts as live. Workers report every 2 s.
-const SILENCE_MS: u64 = 10_000;
 /// Media type with version. Versions of Prometheus interpret text without a version differently.
 const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -139,7 +137,7 @@ async fn set_clock_gauges(core: &Core) {
 
 async fn set_worker_gauges(core: &Core) {
     let seen = with_timeout(core.store.list_workers()).await;
-    let live = seen.map(|seen| seen.iter().filter(|w| w.seen_ms_ago < SILENCE_MS).count() as u64);
+    let live = seen.map(|seen| seen.iter().filter(|w| w.is_live()).count() as u64);
     gauge!("dispatchq_workers").set(as_gauge(live));
 }
 

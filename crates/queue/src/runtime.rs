@@ -19,7 +19,7 @@ use crate::{
     job::JobId,
     registry::Registry,
     shards::Shards,
-    supervisor::{EngineLoops, EngineSettings, ResultSender, RunSummary},
+    supervisor::{EngineLoops, EngineSettings, ResultSender, RunSummary, new_boot},
 };
 
 /// Maximum time for an aborted handler to reach its next await, and for a stopped worker to end.
@@ -50,11 +50,17 @@ impl Runtime {
             registry,
             queues: Vec::new(),
             name: None,
+            boot: new_boot(),
             gate: Gate::new_open(),
             on_missing_epoch: None,
             on_dead: None,
         };
         Self { settings, grace: Duration::from_secs(20) }
+    }
+
+    /// Returns the id of this worker process: 16 hexadecimal digits, unique per process start.
+    pub fn boot(&self) -> &str {
+        &self.settings.boot
     }
 
     /// Lets the number of shards change during the run. The worker takes from the open shards and places follow-ups

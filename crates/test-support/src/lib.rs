@@ -4,7 +4,8 @@
 //!
 //! * `app`: [`TestApp`], dispatchq on its own Redis and Postgres, with a clock that the test moves. `behind`: the
 //!   application with a breakable connection to Postgres. `rows`: rows for tests of query plans.
-//! * `drive`: runs due jobs one by one, as a worker does. `dead_letters`: jobs that die at once.
+//! * `drive`: runs due jobs one by one, as a worker does. `dead_letters`: jobs that die at once. `heartbeats`:
+//!   heartbeats of workers that do not run.
 //! * `orders`: creates orders and drivers, answers offers, and reads the results. `admission`: areas that are full.
 //! * `api`: the HTTP API in this process, and clients with API keys. `balancer`: a load balancer in front of it.
 //! * `providers`: bindings on a simulated provider. `partnership`: a simulated partner. `payments`: a payment service
@@ -32,6 +33,7 @@ mod counting;
 mod crowd;
 pub mod dead_letters;
 mod drive;
+mod heartbeats;
 mod log_lines;
 mod mail;
 mod oidc;
@@ -59,6 +61,7 @@ pub use self::{
     counting::Counting,
     crowd::{Crowd, hire},
     drive::{Ran, ids},
+    heartbeats::worker_info,
     log_lines::LogLines,
     mail::{Mail, MailServer},
     oidc::OidcServer,

@@ -12,9 +12,6 @@ use queue::{
 };
 use settings::ScaleConfig;
 
-/// Age of the last report after which a worker counts as dead. Workers report every 2 s.
-const SILENCE_MS: u64 = 10_000;
-
 /// Replicas of one Deployment, which serve the same queues.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkerGroup {
@@ -65,7 +62,7 @@ fn queue_load(queue: &'static str, stats: &QueueStats, runs: Option<QueueRuns>) 
 /// Returns the job runs of a queue over all live workers, with the mean duration of all runs. Returns `None` if the
 /// queue had no run.
 fn fleet_runs(queue: &str, workers: &[WorkerEntry]) -> Option<QueueRuns> {
-    let live = workers.iter().filter(|worker| worker.seen_ms_ago < SILENCE_MS);
+    let live = workers.iter().filter(|worker| worker.is_live());
     let runs: Vec<QueueRuns> = live.filter_map(|worker| worker.info.runs.get(queue).copied()).collect();
     // A queue that was idle for a long time has a rate of 0, but its mean still counts.
     let weight = |runs: &QueueRuns| runs.per_ks.saturating_add(1);

@@ -22,7 +22,7 @@ use crate::{
     registry::Registry,
     shards::Shards,
     store::StoreError,
-    supervisor::{EngineLoops, EngineSettings, ResultSender, Supervisor, TicketedJob},
+    supervisor::{EngineLoops, EngineSettings, ResultSender, Supervisor, TicketedJob, new_boot},
 };
 
 /// Interval of checks whether the worker is paused or stopping. apalis has no notification for it.
@@ -48,6 +48,7 @@ impl StorageRun {
             registry: Registry::new(),
             queues: vec![(config.queue, config.concurrency)],
             name: Some(worker.name().to_owned()),
+            boot: new_boot(),
             gate: gate.clone(),
             on_missing_epoch: missing_epoch.clone(),
             on_dead: None,

@@ -75,8 +75,19 @@ pub struct WorkerInfo {
     pub queues: Vec<String>,
     /// Number of jobs that the process has leased.
     pub in_hand: usize,
+    /// Time in ms of the request to drain that the process follows. It takes no jobs until the request ends. `None` if it
+    /// knows of no request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain_ms: Option<u64>,
     /// Recent runs of its jobs, by queue.
     pub runs: BTreeMap<String, QueueRuns>,
+    /// Resident memory in bytes. `None` if the system does not report it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resident_bytes: Option<u64>,
+    /// Processor time since the previous heartbeat, in percent of one core. `None` in the first heartbeat, and if the
+    /// system does not report it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_percent: Option<u32>,
     /// Name with which other processes on the same machine check whether this one has ended. `None` if the system does
     /// not support this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -86,6 +97,9 @@ pub struct WorkerInfo {
     #[serde(default)]
     pub started_ms: u64,
 }
+
+/// Age of the last heartbeat in ms from which on a worker counts as dead. Workers send one every 2 s.
+const SILENT_MS: u64 = 10_000;
 
 /// A live worker process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -101,6 +115,13 @@ pub struct WorkerEntry {
     pub life: Option<ProcessLife>,
     #[serde(flatten)]
     pub info: WorkerInfo,
+}
+
+impl WorkerEntry {
+    /// Returns whether its last heartbeat is less than 10 s old.
+    pub fn is_live(&self) -> bool {
+        self.seen_ms_ago < SILENT_MS
+    }
 }
 
 #[derive(Debug, Clone)]

@@ -179,6 +179,11 @@ impl InFlight {
         self.len() == 0
     }
 
+    /// Returns whether a running take may bring jobs.
+    pub(crate) fn has_running_take(&self) -> bool {
+        self.lock_table().queues.iter().any(|queue| queue.reserved > 0)
+    }
+
     /// Returns whether no job is in flight, and no running take may bring one.
     pub(crate) fn is_idle(&self) -> bool {
         let table = self.lock_table();

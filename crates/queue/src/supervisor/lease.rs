@@ -9,7 +9,7 @@ use std::{
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::{LEASE, RunCounts, ShardLink, Supervisor};
+use super::{LEASE, RunCounts, ShardLink, Supervisor, own_use};
 use crate::store::{Heartbeat, HeldLease, LeaseVerdict, WorkerInfo};
 
 /// Interval of renewals: a quarter of a lease, so three renewals may fail before a lease is lost.
@@ -69,7 +69,16 @@ async fn renew_leases(supervisor: &Supervisor, link: &ShardLink) -> bool {
 pub(crate) async fn send_heartbeat(supervisor: &Supervisor, alive: bool) {
     let lateness = std::mem::take(&mut *supervisor.lateness.lock());
     let runs = supervisor.run_times.lock().report(Instant::now());
-    let info = WorkerInfo { in_hand: supervisor.in_flight.len(), runs, ..supervisor.info.clone() };
+    // Read before the jobs are counted: a drained process without jobs stays without jobs.
+    let drain_ms = supervisor.followed_drain();
+    let info = WorkerInfo {
+        in_hand: supervisor.in_flight.len(),
+        drain_ms,
+        runs,
+        resident_bytes: own_use::resident_bytes(),
+        cpu_percent: supervisor.processor.lock().measure(Instant::now()),
+        ..supervisor.info.clone()
+    };
     let beat = Heartbeat {
         boot: &supervisor.boot,
         replica: &supervisor.replica,

@@ -45,6 +45,8 @@ pub(crate) struct EngineSettings {
     /// Queues, each with the number of its jobs that run at once.
     pub(crate) queues: Vec<(&'static str, usize)>,
     pub(crate) name: Option<String>,
+    /// See [`new_boot`].
+    pub(crate) boot: String,
     pub(crate) gate: Gate,
     pub(crate) on_missing_epoch: Option<Arc<Notify>>,
     pub(crate) on_dead: Option<OnDead>,
@@ -177,8 +179,13 @@ async fn hand_back(supervisor: &Supervisor, (held, slots): (Vec<HeldLease>, Vec<
     Box::pin(lease::release_leases(supervisor, held)).await;
 }
 
+/// Returns a name that is unique per process start: 16 hexadecimal digits.
+pub(crate) fn new_boot() -> String {
+    format!("{:016x}", rand::random::<u64>())
+}
+
 fn make_supervisor(settings: EngineSettings) -> Supervisor {
-    let boot = format!("{:016x}", rand::random::<u64>());
+    let boot = settings.boot;
     let host = host_name();
     let pid = std::process::id();
     let info = WorkerInfo {
@@ -187,7 +194,10 @@ fn make_supervisor(settings: EngineSettings) -> Supervisor {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         queues: settings.queues.iter().map(|(queue, _)| (*queue).to_owned()).collect(),
         in_hand: 0,
+        drain_ms: None,
         runs: BTreeMap::new(),
+        resident_bytes: None,
+        cpu_percent: None,
         life: life::own_life().cloned(),
         started_ms: 0,
     };
@@ -206,6 +216,7 @@ fn make_supervisor(settings: EngineSettings) -> Supervisor {
         on_dead: settings.on_dead,
         lateness: Mutex::new(LatenessCounts::default()),
         run_times: Mutex::new(RunTimes::new(settings.queues.iter().map(|(queue, _)| *queue), Instant::now())),
+        processor: Mutex::default(),
         now_ms: AtomicU64::new(0),
         started: Instant::now(),
         counts: RunCounts::default(),

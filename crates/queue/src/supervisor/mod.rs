@@ -13,7 +13,7 @@
 //! * `settle`: writes results, many in one call.
 //! * `lease`: renews leases, sends heartbeats, hands back the jobs that a drain leaves.
 //! * `peers`: frees the slots of processes on this machine that have died.
-//! * `metrics`: the engine's counters. `run_times`: recent run times of jobs.
+//! * `metrics`: the engine's counters. `run_times`: recent run times of jobs. `own_use`: memory and processor time.
 //! * `outage`: backoff, and one log line per outage.
 
 use std::sync::{
@@ -39,6 +39,7 @@ mod links;
 mod loops;
 mod metrics;
 mod outage;
+mod own_use;
 pub(crate) mod peers;
 mod run_times;
 pub(crate) mod settle;
@@ -48,9 +49,10 @@ mod turn;
 pub(crate) use in_flight::{InFlight, Permits, TicketedJob};
 pub(crate) use links::{ShardLink, ShardLinks};
 pub use loops::RunSummary;
-pub(crate) use loops::{EngineLoops, EngineSettings};
+pub(crate) use loops::{EngineLoops, EngineSettings, new_boot};
 pub(crate) use metrics::EngineMetrics;
 pub(crate) use outage::RedisOutage;
+pub(crate) use own_use::ProcessorShare;
 pub(crate) use run_times::RunTimes;
 pub(crate) use settle::{FinishedJob, ResultSender};
 
@@ -72,7 +74,7 @@ pub(crate) struct Supervisor {
     /// Unique per process start; the first part of every token.
     pub(crate) boot: String,
     pub(crate) replica: String,
-    /// Each heartbeat sets `in_hand` and `runs`.
+    /// Each heartbeat sets the values that change.
     pub(crate) info: WorkerInfo,
     pub(crate) on_missing_epoch: Option<Arc<Notify>>,
     pub(crate) on_dead: Option<OnDead>,
@@ -80,6 +82,8 @@ pub(crate) struct Supervisor {
     pub(crate) lateness: Mutex<LatenessCounts>,
     /// Each heartbeat reports them.
     pub(crate) run_times: Mutex<RunTimes>,
+    /// Measured from one heartbeat to the next.
+    pub(crate) processor: Mutex<ProcessorShare>,
     /// Redis' time at the last take from the control shard.
     pub(crate) now_ms: AtomicU64,
     pub(crate) started: Instant,
@@ -111,6 +115,14 @@ impl Supervisor {
     /// Returns the control shard, which has the heartbeats and all slots.
     pub(crate) fn control(&self) -> &ShardLink {
         self.link(0)
+    }
+
+    /// Returns the time of the request to drain that this process follows. Returns `None` while a take that started
+    /// before the gate was closed may still lease jobs.
+    pub(crate) fn followed_drain(&self) -> Option<u64> {
+        let drain_ms = self.gate.drain_ms()?;
+        let takes_jobs = self.gate.is_open() || self.in_flight.has_running_take();
+        (!takes_jobs).then_some(drain_ms)
     }
 
     pub(crate) fn job_died(&self, id: &JobId, error: &str) {

@@ -152,11 +152,7 @@ impl<'a> TakeLoop<'a> {
             supervisor.in_flight.end_suspects(self.shard);
         }
         // A take without permits still rescues expired leases of other processes.
-        let permits = if is_open && !others_suspects {
-            supervisor.in_flight.reserve_permits(self.link.share())
-        } else {
-            supervisor.in_flight.no_permits()
-        };
+        let permits = self.reserve_permits(is_open && !others_suspects);
 
         self.sequence += 1;
         let token = LeaseToken::new(&supervisor.boot, self.sequence).of_shard(self.link.store.shard());
@@ -235,6 +231,21 @@ impl<'a> TakeLoop<'a> {
                 NextTake::Sleep { until: ended + wait, when_freed: full || self.turn.is_ours() || holds_suspect }
             }
         }
+    }
+
+    /// Reserves permits if this take may lease jobs. The gate is read again after the reservation, so that a closed gate
+    /// without a reservation proves that no jobs follow.
+    fn reserve_permits(&self, may_lease: bool) -> Permits {
+        let in_flight = &self.supervisor.in_flight;
+        if !may_lease {
+            return in_flight.no_permits();
+        }
+        let permits = in_flight.reserve_permits(self.link.share());
+        if self.supervisor.gate.is_open() {
+            return permits;
+        }
+        in_flight.give_back(&permits);
+        in_flight.no_permits()
     }
 
     /// Gives the turn up after a failed take. Other shards waited for this shard's suspects, which cannot be taken now.

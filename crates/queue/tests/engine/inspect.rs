@@ -115,7 +115,10 @@ async fn unseen_replica_is_forgotten_after_a_minute() {
         version: "1".to_owned(),
         queues: vec![QUEUE.to_owned()],
         in_hand: 3,
+        drain_ms: None,
         runs: BTreeMap::new(),
+        resident_bytes: None,
+        cpu_percent: None,
         life: None,
         started_ms: 0,
     };

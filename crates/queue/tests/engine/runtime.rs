@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::support::{Letter, OTHER, QUEUE, Tick, due_now, eventually, id, millis, rebuild, secs};
 use queue::{
     Delivery, Gate, NewJob, Outcome, Registry, RunSummary, Runtime, RuntimeError, Store,
-    store::{JobState, LeaseToken, TakeMode, TakeRequest},
+    store::{JobState, LeaseToken, TakeMode, TakeRequest, WorkerInfo},
 };
 
 pub(crate) struct Worker {
@@ -232,6 +232,28 @@ async fn closed_gate_stops_takes() {
     assert_eq!(count.load(Ordering::SeqCst), 0);
     gate.set_open(true);
     eventually("all performed", async || count.load(Ordering::SeqCst) == 3).await;
+    worker.drain().await;
+}
+
+#[tokio::test]
+async fn heartbeat_shows_drain_memory_and_processor() {
+    let (_redis, store) = redis_and_store().await;
+    let gate = Gate::new_open();
+    let runtime = Runtime::new(store.clone(), Registry::new()).queues([(QUEUE, 4)]).gate(gate.clone());
+    let boot = runtime.boot().to_owned();
+    let worker = Worker::start(runtime);
+    let seen = async |is_so: fn(&WorkerInfo) -> bool| {
+        store.list_workers().await.unwrap().iter().any(|worker| worker.boot == boot && is_so(&worker.info))
+    };
+    eventually("it runs", async || seen(|info| info.drain_ms.is_none()).await).await;
+    gate.drain(7);
+    eventually("it follows the drain", async || seen(|info| info.drain_ms == Some(7)).await).await;
+    gate.set_open(true);
+    eventually("the drain has ended", async || seen(|info| info.drain_ms.is_none()).await).await;
+    // The second heartbeat is the first with a processor share.
+    let shows_use =
+        |info: &WorkerInfo| info.cpu_percent.is_some() && info.resident_bytes.is_some_and(|bytes| bytes > 0);
+    eventually("its use is known", async || seen(shows_use).await || cfg!(not(target_os = "linux"))).await;
     worker.drain().await;
 }
 

@@ -67,7 +67,10 @@ async fn leave_behind(bench: &Bench) {
         version: "0.1.0".to_owned(),
         queues: vec![QUEUE.to_owned(), OTHER.to_owned()],
         in_hand: 2,
+        drain_ms: None,
         runs: BTreeMap::new(),
+        resident_bytes: None,
+        cpu_percent: None,
         life: None,
         started_ms: 0,
     };

@@ -1,13 +1,8 @@
 //! `order explain`: the reason, the next step, the holder, and advice.
 
-use std::collections::BTreeMap;
-
 use desk::explain::{JobStanding, OrderExplanation, gather};
-use queue::{
-    Outcome,
-    store::{Heartbeat, LatenessCounts, WorkerInfo},
-};
-use test_support::{TestApp, id, secs};
+use queue::Outcome;
+use test_support::{TestApp, id, secs, worker_info};
 
 async fn explain(t: &TestApp, order: &str) -> OrderExplanation {
     gather::explain_order(&t.app.desk, &id(order)).await.unwrap().expect("the order exists")
@@ -19,25 +14,7 @@ fn commands(e: &OrderExplanation) -> Vec<&str> {
 
 /// Registers a worker that serves all queues. Its leases are those of `take`.
 async fn a_worker_lives(t: &TestApp) {
-    let info = WorkerInfo {
-        host: "host-1".to_owned(),
-        pid: 7,
-        version: "0".to_owned(),
-        queues: jobs::queues::ALL.map(str::to_owned).to_vec(),
-        in_hand: 1,
-        runs: BTreeMap::new(),
-        life: None,
-        started_ms: 0,
-    };
-    let beat = Heartbeat {
-        boot: "test",
-        replica: "w1",
-        up: secs(1),
-        info: Some(&info),
-        lateness: &LatenessCounts::default(),
-        now_ms: t.now_ms(),
-    };
-    t.app.core.store.send_heartbeat(&beat).await.unwrap();
+    t.send_heartbeat("test", "w1", Some(&worker_info(&jobs::queues::ALL))).await;
 }
 
 #[tokio::test]
