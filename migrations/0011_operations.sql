@@ -138,6 +138,21 @@ CREATE TABLE paused_queues (
     paused_at timestamptz(3) NOT NULL DEFAULT dispatchq_now()
 );
 
+-- Workers that operators drain. The id of a process is never used again.
+CREATE TABLE worker_drains (
+    boot       text PRIMARY KEY CHECK (octet_length(boot) BETWEEN 1 AND 200),
+    replica    text NOT NULL,
+    drained_by text NOT NULL,
+    reason     text CHECK (octet_length(reason) BETWEEN 1 AND 2000),
+    drained_at timestamptz(3) NOT NULL DEFAULT dispatchq_now(),
+    alive_at   timestamptz(3) NOT NULL DEFAULT dispatchq_now()
+);
+COMMENT ON TABLE worker_drains IS 'workers that take no jobs until an operator resumes them';
+COMMENT ON COLUMN worker_drains.boot IS 'id of the process, unique per process start';
+COMMENT ON COLUMN worker_drains.alive_at IS 'when the process last read this row, within an hour';
+-- For the sweep.
+CREATE INDEX worker_drains_by_life ON worker_drains (alive_at);
+
 -- The number of shards of the queue. Each change adds a row with the next generation. Every process uses the highest generation.
 CREATE TABLE shard_generations (
     generation    bigint PRIMARY KEY CHECK (generation > 0),

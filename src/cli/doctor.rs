@@ -223,6 +223,10 @@ async fn check_redis(config: &Config) -> Vec<DoctorFinding> {
                 "none is running; start one: dispatchq work".to_owned(),
             ));
         }
+        Ok(workers) if workers.iter().all(|worker| worker.info.drain_ms.is_some()) => {
+            let detail = format!("{} running, and all are drained; see: dispatchq worker list", workers.len());
+            found.push(new_finding("workers", FindingVerdict::Warn, detail));
+        }
         Ok(workers) => found.push(new_finding("workers", FindingVerdict::Ok, format!("{} running", workers.len()))),
         Err(e) => found.push(new_finding("workers", FindingVerdict::Fail, e.to_string())),
     }

@@ -196,7 +196,7 @@ enum ApiCommand {
     /// Manage webhook endpoints of producers, and send events again
     #[command(subcommand, alias = "webhooks")]
     Webhook(webhook::Command),
-    /// List worker processes
+    /// List, drain and resume worker processes
     #[command(subcommand)]
     Worker(worker::Command),
     /// Remove expired data

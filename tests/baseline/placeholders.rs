@@ -29,7 +29,7 @@ static PATTERNS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
 
 /// Fields whose values differ between runs and match no pattern: row numbers, places, and values that depend on the
 /// machine's speed.
-const FIELDS: [&str; 27] = [
+const FIELDS: [&str; 29] = [
     "id",
     "alert_id",
     "seq",
@@ -57,6 +57,8 @@ const FIELDS: [&str; 27] = [
     "lag_events",
     "records",
     "in_hand",
+    "resident_bytes",
+    "cpu_percent",
 ];
 
 /// Returns the text with placeholders.
@@ -70,8 +72,8 @@ static TABLE_PATTERNS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         (r"\b[0-9]+(\.[0-9]+)? ?(ms|s|min|m|h|d|days?|hours?|minutes?|seconds?)\b( [0-9]+(ms|s|m|h)\b)*", "SPAN"),
         (r"(?m)^ *[0-9]+ ", "N "),
         (r" {2,}", "  "),
-        (r"REPLICA  [^ ]+  [0-9]+", "REPLICA  HOST  PID"),
-        (r"(HOST  PID  [0-9.]+  )[0-9]+", "${1}N"),
+        (r"REPLICA  running  [^ ]+  [0-9]+", "REPLICA  running  HOST  PID"),
+        (r"(HOST  PID  [0-9.]+  )[0-9]+  [0-9]+ MiB  [0-9]+%", "${1}N  N MiB  N%"),
         (r"(?m)^(message  )[0-9]+$", "${1}N"),
         (r"(?m)^( [a-z-]+-queue  ).*$", "${1}N"),
         (r"-{3,}", "---"),

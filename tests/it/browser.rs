@@ -11,7 +11,7 @@
 //! * `pages`: every page, empty and with data, light, dark and on a phone.
 //! * `refusals`: requests refused to a viewer and to another site. `outage`: a page recovers when `serve` restarts.
 //! * `driver_page`: the page for drivers, on phones. `tracking`: the page for customers, on phones.
-//! * `docs_page`: the reference of the API. `webhooks`: the secret of a new webhook endpoint.
+//! * `docs_page`: the reference of the API. `webhooks`: the secret of a new webhook endpoint. `workers`: the drain of a worker.
 //! * `screenshots`: pictures for docs/CONSOLE.md, taken on request.
 
 mod board;
@@ -34,3 +34,4 @@ mod sign_in;
 mod stage;
 mod tracking;
 mod webhooks;
+mod workers;

@@ -14,6 +14,7 @@ mod clock;
 mod console;
 mod dev;
 mod dev_clock;
+mod drain;
 mod faults;
 mod first_tries;
 mod healing;

@@ -1,6 +1,6 @@
 //! Administration over HTTP, for operators and admins: `/api/v1/admin`.
 //!
-//! * [`queues`]: depth, lateness and pauses of queues; workers. [`dead`]: dead jobs. [`living_jobs`]: all other jobs.
+//! * [`queues`]: depth, lateness and pauses of queues. [`workers`]: workers and their drains. [`dead`]: dead jobs. [`living_jobs`]: all other jobs.
 //! * [`outbox`]: outbox messages, and replay of dead ones.
 //! * [`keys`]: API keys. [`scopes`]: scopes of keys and users. [`users`]: staff who receive messages. [`sessions`]: sessions of the console.
 //! * [`shards`]: the shards of the queue. [`upkeep`]: reconciliation, cleanup and the history check.
@@ -22,6 +22,7 @@ pub(crate) mod sessions;
 pub(crate) mod shards;
 pub(crate) mod upkeep;
 pub(crate) mod users;
+pub(crate) mod workers;
 
 use axum::{extract::FromRequestParts, http::request::Parts};
 use serde::Deserialize;

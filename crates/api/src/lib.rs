@@ -138,7 +138,7 @@ fn sheddable_routes() -> OpenApiRouter<App> {
         .nest("/api/v1/bindings", bindings::routes().merge(plans::binding_routes()))
         .nest("/api/v1/admin/plans", plans::routes())
         .nest("/api/v1/admin/queues", admin::queues::routes())
-        .nest("/api/v1/admin/workers", admin::queues::worker_routes())
+        .nest("/api/v1/admin/workers", admin::workers::routes())
         .nest("/api/v1/admin/jobs", admin::living_jobs::routes())
         .nest("/api/v1/admin/dead", admin::dead::routes().merge(plans::dead_routes()))
         .nest("/api/v1/admin/outbox", admin::outbox::routes())

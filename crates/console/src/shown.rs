@@ -86,6 +86,11 @@ pub(crate) fn describe_ms(ms: u64) -> String {
     if ms < 1_000 { format!("{ms} ms") } else { describe_span(TimeDelta::milliseconds(ms.cast_signed())) }
 }
 
+/// Returns an amount of memory such as `1,536 MiB`.
+pub(crate) fn describe_bytes(bytes: u64) -> String {
+    format!("{} MiB", group_digits(bytes / 1_048_576))
+}
+
 /// Returns a share such as `85%`.
 pub(crate) fn describe_share(share: f64) -> String {
     format!("{:.0}%", share * 100.0)

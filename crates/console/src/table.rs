@@ -136,7 +136,7 @@ pub(crate) struct Action {
     /// Path below the console's path.
     pub(crate) path: String,
     /// Information for the person before the action.
-    pub(crate) hint: Option<Words>,
+    pub(crate) hint: Option<String>,
     pub(crate) fields: Vec<Field>,
     /// Other buttons of the form, each with its path.
     pub(crate) others: Vec<(Words, String)>,
@@ -159,8 +159,8 @@ impl Action {
         Self { button: words.into(), ..self }
     }
 
-    pub(crate) fn hint(self, words: Words) -> Self {
-        Self { hint: Some(words), ..self }
+    pub(crate) fn hint(self, text: impl Into<String>) -> Self {
+        Self { hint: Some(text.into()), ..self }
     }
 
     /// Adds another button, which sends the same fields to another path.

@@ -4,7 +4,7 @@
 //! * [`pool`], [`connection`]: connections whose statements have a timeout. `resting`: idle connections.
 //! * [`session`]: dedicated sessions, and sessions shared through a pooler. [`refusals`]: replacement of connections
 //!   that refuse writes.
-//! * [`readiness`]: whether Postgres accepts writes, and the gate that is closed while it does not.
+//! * [`readiness`]: whether Postgres accepts writes.
 //! * [`lock`]: work that one replica does at a time. `outcome`: outcome of a job whose statement failed.
 //! * [`history_days`]: daily partitions of the history.
 

@@ -1,7 +1,8 @@
 //! Shared building blocks of the capabilities. This crate changes no orders, bindings or areas.
 //!
 //! * [`core`]: connections, clock and randomness of a process. [`shard_map`]: number of queue shards. [`queue_pauses`]:
-//!   queues that an operator paused. [`staff_actions`]: audit record of staff actions. [`strict_json`]: JSON of imports
+//!   queues that an operator paused. [`worker_drains`]: workers that an operator drains. [`worker_gate`]: when a worker
+//!   takes no jobs. [`staff_actions`]: audit record of staff actions. [`strict_json`]: JSON of imports
 //!   and requests.
 //! * [`batch`]: batching. [`crash`]: points at which tests kill a process. [`loops`]: background loops with a watchdog.
 //! * [`config`]: settings of these modules, secrets, and configuration errors. [`error`]: the error type of services.
@@ -31,3 +32,5 @@ pub mod system;
 pub mod telemetry;
 pub mod traces;
 pub mod work_slice;
+pub mod worker_drains;
+pub mod worker_gate;

@@ -1,4 +1,4 @@
-//! Audit record of staff actions on queues, drivers, keys, sessions, users, partners and shards, and of desk claims:
+//! Audit record of staff actions on queues, workers, drivers, keys, sessions, users, partners and shards, and of desk claims:
 //! the author, the time, the subject and the reason. A record is written in the transaction of its change, except that of
 //! long upkeep ([`record_work`]). Changes of
 //! orders are recorded in the order's history. Design: docs/design/staff-and-roles.md.
@@ -49,6 +49,9 @@ impl ActionValues {
 pub enum StaffAction {
     QueuePaused,
     QueueResumed,
+    /// A worker takes no more jobs.
+    WorkerDrained,
+    WorkerResumed,
     JobCancelled,
     JobRescheduled,
     /// A person claimed an order that waits for one.

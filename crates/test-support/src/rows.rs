@@ -38,6 +38,7 @@ pub const FILL: &str = "
     INSERT INTO staff_actions (at, actor, action, subject) SELECT at, 'x', 'QUEUE_PAUSED', 'q' FROM n;
     INSERT INTO staff_requests (at, key_id, address, request) SELECT at, gen_random_uuid(), '10.0.0.1', 'POST /x' FROM n;
     INSERT INTO desk_takes (order_id, taken_by, ends_at) SELECT id, 'x', at FROM n;
+    INSERT INTO worker_drains (boot, replica, drained_by, drained_at, alive_at) SELECT id, 'w', 'x', at, at FROM n;
     INSERT INTO api_keys (id, name, sha256, role, created_at, expires_at, superseded_at, oidc_subject)
         SELECT gen_random_uuid(), 'x', sha256(('k' || n)::bytea), 'viewer', at, at, at, 'x' FROM n;
     INSERT INTO console_sessions (id, sha256, key_id, role, created_at)

@@ -171,13 +171,15 @@ const COMMANDS: [&str; 151] = [
 ];
 
 /// Commands for the installation.
-const UPKEEP: [&str; 21] = [
+const UPKEEP: [&str; 23] = [
     "queue list",
     "queue stats --json",
     "queue resume notify-queue --reason a_test",
     "queue pause no-queue --reason a_test",
     "worker list",
     "worker list --json",
+    "worker drain 0000000000000000 --reason a_test",
+    "worker resume 0000000000000000 --reason a_test",
     "shards list",
     "shards list --json",
     "shards set 1 --reason a_test",

@@ -16,7 +16,7 @@ use queue::store::JobState;
 const CONCURRENCY: u64 = 24;
 
 /// Locks all orders until the returned transaction is dropped. Handlers block in the middle of their work.
-async fn lock_orders(fleet: &Fleet) -> Transaction<'static, Postgres> {
+pub(super) async fn lock_orders(fleet: &Fleet) -> Transaction<'static, Postgres> {
     let mut lock = lasting_transaction(&fleet.postgres).await;
     sqlx::query("SELECT id FROM orders FOR UPDATE").execute(&mut *lock).await.unwrap();
     lock
@@ -27,7 +27,7 @@ async fn lock_orders(fleet: &Fleet) -> Transaction<'static, Postgres> {
 const WAITING: i64 = 6;
 
 /// Waits until `workers` workers run their maximum of jobs and most of their connections wait in Postgres.
-async fn hands_full(fleet: &Fleet, workers: u64) {
+pub(super) async fn hands_full(fleet: &Fleet, workers: u64) {
     eventually("hands are full", || async {
         fleet.app.core.store.queue_stats(&[jobs::queues::DISPATCH]).await.unwrap()[0].leased == workers * CONCURRENCY
     })

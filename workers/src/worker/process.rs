@@ -1,4 +1,4 @@
-//! The worker process. It runs the queue runtime and these tasks until a signal drains them: the database gate, the
+//! The worker process. It runs the queue runtime and these tasks until a signal drains them: the gate, the
 //! reconciler, the mirror of the dead letters, the daily partitions of the history, the rules of areas, the copies of
 //! their limits, the webhook endpoints and replays to them, the waiting orders created in SQL, the number of shards, the search for drivers for waiting orders,
 //! and the outage alert.
@@ -13,10 +13,7 @@ use crate::registry;
 use app::App;
 use areas::admission::{limits_mirror, sql_orders};
 use desk::dead_letters::mirror;
-use foundation::{
-    db::{history_days, readiness},
-    error::ServiceError,
-};
+use foundation::{db::history_days, error::ServiceError, worker_gate};
 use maintenance::recovery::reconciler;
 use orders::{compensation::outage, feed::replay, fleet::waiting_orders};
 use queue::{Gate, RunSummary, Runtime};
@@ -51,12 +48,9 @@ pub async fn run(app: App, queues: Queues, stop: CancellationToken) -> Result<Ru
     let gate = Gate::new_closed();
     let missing_epoch = Arc::new(Notify::new());
     let helpers = CancellationToken::new();
-    let watch = tokio::spawn(readiness::watch_gate(
-        app.core.readiness.clone(),
-        gate.clone(),
-        app.core.loops.clone(),
-        helpers.clone(),
-    ));
+    let runtime = Runtime::new(app.core.store.clone(), registry::build_registry(&app));
+    let boot = runtime.boot().to_owned();
+    let watch = tokio::spawn(worker_gate::watch_gate(app.core.clone(), boot, gate.clone(), helpers.clone()));
     let reconcile = tokio::spawn(reconciler::run(app.maintenance.clone(), missing_epoch.clone(), helpers.clone()));
     let mirror = tokio::spawn(mirror::run(app.core.clone(), helpers.clone()));
     let rules = tokio::spawn(app.areas.clone().keep_fresh(helpers.clone()));
@@ -79,7 +73,7 @@ pub async fn run(app: App, queues: Queues, stop: CancellationToken) -> Result<Ru
         helpers.clone(),
     ));
 
-    let mut runtime = Runtime::new(app.core.store.clone(), registry::build_registry(&app))
+    let mut runtime = runtime
         .follow_shards(app.core.shards.subscribe())
         .queues(queues)
         .gate(gate)

@@ -15,10 +15,19 @@ pub(super) fn example_queues() -> Value {
 pub(super) fn example_workers() -> Value {
     json!({
         "workers": [{
-            "boot": "worker-1-f3a9", "replica": "worker-1", "seen_ms_ago": 840, "host": "node-3", "pid": 4711,
-            "version": "0.1.0", "queues": ["dispatch-queue"], "in_hand": 3, "started_ms": 1_767_945_600_000_u64,
+            "boot": "5f1c0e7a9b3d2468", "replica": "worker-1", "seen_ms_ago": 840, "host": "node-3", "pid": 4711,
+            "version": "0.1.0", "queues": ["dispatch-queue"], "in_hand": 3, "drain_ms": 1_767_947_400_000_u64,
+            "runs": { "dispatch-queue": { "mean_us": 4_200, "busy_milli": 310, "per_ks": 73_000 } },
+            "resident_bytes": 52_428_800, "cpu_percent": 12, "started_ms": 1_767_945_600_000_u64, "state": "draining",
+            "drain": {
+                "drained_by": "operator:anna", "drained_at": "2026-01-09T08:30:00Z", "reason": "the host is being replaced",
+            },
         }],
     })
+}
+
+pub(super) fn example_drained_worker(state: &str) -> Value {
+    json!({ "boot": "5f1c0e7a9b3d2468", "state": state, "changed": true, "unserved_queues": [] })
 }
 
 pub(super) fn example_jobs() -> Value {

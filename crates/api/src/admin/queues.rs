@@ -1,4 +1,4 @@
-//! Queues and workers: `/api/v1/admin/queues`, `/api/v1/admin/workers`.
+//! Queues: `/api/v1/admin/queues`.
 
 use axum::{
     Json,
@@ -10,11 +10,7 @@ use serde_json::{Value, json};
 use utoipa::IntoParams;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use super::{
-    ActionRequest, OPERATORS,
-    examples::{example_queues, example_workers},
-    find_queue,
-};
+use super::{ActionRequest, OPERATORS, examples::example_queues, find_queue};
 use crate::{
     auth::ApiCaller,
     body::text_in_path,
@@ -28,10 +24,6 @@ use foundation::{error::ServiceError, queue_pauses, staff_actions::ActionAuthor}
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::default().routes(routes!(list_queues)).routes(routes!(pause_queue)).routes(routes!(resume_queue))
-}
-
-pub(crate) fn worker_routes() -> OpenApiRouter<App> {
-    OpenApiRouter::default().routes(routes!(list_workers))
 }
 
 /// The queue that a path names.
@@ -111,16 +103,4 @@ async fn pause_queue(call: QueueCall) -> Result<Response, ApiError> {
     ))]
 async fn resume_queue(call: QueueCall) -> Result<Response, ApiError> {
     set_paused(call, "resume queue", false).await
-}
-
-/// Lists the workers that reported within the last minute.
-///
-/// Each of the `workers` has replica, host, pid, version, queues, number of running jobs, start time, and time since
-/// its last report.
-#[utoipa::path(get, path = "/", tag = "admin", extensions(("x-roles" = json!(OPERATORS))),
-    responses((status = 200, description = "success", body = Object, example = json!(example_workers())), CallErrors))]
-async fn list_workers(State(app): State<App>, caller: ApiCaller) -> Result<Json<Value>, ApiError> {
-    caller.require_role(&OPERATORS)?;
-    let workers = app.core.store.list_workers().await.map_err(ServiceError::from)?;
-    Ok(Json(json!({ "workers": workers })))
 }

@@ -69,6 +69,8 @@ error_codes! {
         "No plan has this id, or retention has removed it. `dispatchq plan list` shows the plans.";
     ERROR_CODE_NOT_FOUND: 404, "No such error code", "No error has this code. Use the value of `error_code`.";
     QUEUE_NOT_FOUND: 404, "No such queue", "No queue has this name. The message lists the queues.";
+    WORKER_NOT_FOUND: 404, "No such worker",
+        "No live worker process has this id. `dispatchq worker list` shows the workers.";
     JOB_NOT_FOUND: 404, "No such job", "No job has this id: it was never enqueued, or has finished.";
     PARTNER_NOT_FOUND: 404, "No such partner",
         "No partner with this name is configured. `dispatchq partner list` shows the partners.";

@@ -24,6 +24,8 @@ pub enum StaffError {
     NotOnOrder,
     #[error("no queue '{0}'; queues are {known}", known = queues::ALL.join(", "))]
     NoSuchQueue(String),
+    #[error("no worker with this id; see: GET /api/v1/admin/workers")]
+    NoSuchWorker,
     #[error("no job with this id: it was never enqueued, or has finished")]
     NoSuchJob,
     /// The job stays unchanged.
@@ -93,6 +95,7 @@ impl StaffError {
             Self::NotYourAlert => &codes::NOT_YOUR_ALERT,
             Self::NotOnOrder => &codes::NOT_ON_ORDER,
             Self::NoSuchQueue(_) => &codes::QUEUE_NOT_FOUND,
+            Self::NoSuchWorker => &codes::WORKER_NOT_FOUND,
             Self::NoSuchJob | Self::NoDeadJob { .. } => &codes::JOB_NOT_FOUND,
             Self::JobStays(refusal) => match refusal {
                 JobRefusal::Absent(_) => &codes::JOB_NOT_FOUND,

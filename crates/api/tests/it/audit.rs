@@ -12,7 +12,7 @@ use bindings::servers;
 use maintenance::recovery::reconciler;
 use queue::{JobId, NewJob};
 use settings::PartnerConfig;
-use test_support::{Answer, Api, TestApp, dead_letters::bury_due, secs};
+use test_support::{Answer, Api, TestApp, dead_letters::bury_due, secs, worker_info};
 
 const AUDIT: &str = "/api/v1/admin/audit?limit=500";
 /// Operations without an audit row. An erasure has its own record, which names the person. The run of a plan is recorded
@@ -338,6 +338,15 @@ impl Office {
             "POST /admin/queues/{queue}/resume" => {
                 self.post("/api/v1/admin/queues/lifetime-cancel-queue/pause", json!({ "reason": "prepared" })).await;
                 (at("lifetime-cancel-queue"), because)
+            }
+            "POST /admin/workers/{id}/drain" => {
+                self.t.send_heartbeat("00000000000000a1", "w1", Some(&worker_info(&jobs::queues::ALL))).await;
+                (at("00000000000000a1"), because)
+            }
+            "POST /admin/workers/{id}/resume" => {
+                self.t.send_heartbeat("00000000000000a2", "w2", Some(&worker_info(&jobs::queues::ALL))).await;
+                self.post("/api/v1/admin/workers/00000000000000a2/drain", json!({ "reason": "prepared" })).await;
+                (at("00000000000000a2"), because)
             }
             "PATCH /partners/{partner}" => (at("bbd"), with("polling_percent", json!(50))),
             "POST /admin/jobs/{job_id}/cancel" => {

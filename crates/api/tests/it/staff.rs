@@ -7,6 +7,7 @@ mod proof;
 mod running;
 mod takes;
 mod upkeep;
+mod workers;
 
 use serde_json::{Value, json};
 

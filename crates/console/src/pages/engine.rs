@@ -1,4 +1,4 @@
-//! Pages of queues, workers and dead jobs, for operators.
+//! Pages of queues and dead jobs, for operators.
 
 use std::fmt::Write as _;
 
@@ -135,40 +135,6 @@ pub(crate) async fn set_queue(
         _ => return Err(PageError::NotFound(tr("problem.action_not_exist"))),
     };
     Ok(go_back(&app.config, "/queues", deed).into_response())
-}
-
-const WORKER_HEADINGS: [Words; 7] = [
-    tr("queues.worker"),
-    tr("queues.host_process_id"),
-    tr("queues.version"),
-    tr("common.running"),
-    tr("queues.running_since"),
-    tr("queues.last_heartbeat"),
-    tr("common.queues"),
-];
-
-pub(crate) async fn show_workers(State(app): State<App>, person: SignedIn) -> Result<Response, PageError> {
-    person.require_role(&OPERATORS)?;
-    let workers = app.core.store.list_workers().await?;
-    let rows = workers.into_iter().map(|worker| {
-        let (age, queues) = (describe_ms(worker.seen_ms_ago), worker.info.queues.join(", "));
-        TableRow::plain(vec![
-            Cell::id(&worker.replica),
-            Cell::text(format!("{} {}", worker.info.host, worker.info.pid)),
-            Cell::text(&worker.info.version),
-            Cell::number(worker.info.in_hand),
-            Cell::html(Moment::of_ms(worker.info.started_ms)),
-            Cell::text(fill!("queues.ago", age)),
-            Cell::text(queues),
-        ])
-    });
-    let rows = rows.collect();
-    let shell = Shell::for_person(&app.config, &person, "/workers", tr("common.workers"), None).live(REFRESH_S);
-    let page = TablePage {
-        if_empty: (tr("queues.no_worker_running"), tr("queues.no_order_dispatched_until")),
-        ..TablePage::new(shell, "/workers", &WORKER_HEADINGS, rows)
-    };
-    render(&page)
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -12,7 +12,7 @@
 //!   [`contact`]: the contact of an order. [`partners`]: partners.
 //! * [`roles`]: roles that pages admit. [`rows`]: rows, forms and queries that pages share.
 //! * [`changes`]: stream that reports changed rows.
-//! * [`engine`]: queues, workers, dead jobs. [`living_jobs`]: jobs of a queue. [`job_actions`]: actions on one
+//! * [`engine`]: queues, dead jobs. [`workers`]: workers and their drains. [`living_jobs`]: jobs of a queue. [`job_actions`]: actions on one
 //!   job. [`outbox`]: messages. [`message`]: one message. [`control`]: plans
 //!   and sessions. [`plan`]: one plan. [`keys`]: keys. [`users`]: staff who receive messages.
 //!   [`webhooks`]: webhook endpoints of producers. [`bindings`]: bindings.
@@ -66,6 +66,7 @@ pub(crate) mod search;
 mod sign_in;
 mod users;
 mod webhooks;
+mod workers;
 
 use axum::{
     Router,
@@ -140,7 +141,8 @@ pub(crate) fn routes(base: &str) -> Router<App> {
         .route(&at("/charts"), get(charts::show_page))
         .route(&at("/queues"), get(engine::show_queues))
         .route(&at("/queues/{queue}/{action}"), post(engine::set_queue))
-        .route(&at("/workers"), get(engine::show_workers))
+        .route(&at("/workers"), get(workers::show_page))
+        .route(&at("/workers/{id}/{action}"), post(workers::set_worker))
         .route(&at("/jobs"), get(living_jobs::show_page))
         .route(&at("/jobs/{id}/{action}"), post(job_actions::act_on_job))
         .route(&at("/dead"), get(engine::show_dead))

@@ -72,7 +72,8 @@ pub(super) async fn read_engine(app: &App) -> Result<EngineRows, StoreError> {
             label: tr("common.workers"),
             value: group_digits(workers.len() as u64),
             under: fill!("now.running_jobs", in_hand),
-            tone: tone(workers.is_empty(), false),
+            // Also while every worker is drained.
+            tone: tone(workers.iter().all(|worker| worker.info.drain_ms.is_some()), false),
             path: "/workers",
         },
     ];

@@ -8,7 +8,7 @@
 //! * `scope`: pages of a person who may read only some orders. `sign_in`: wrong keys. `oidc`: sign-in at a provider.
 //!   `language`, `frame`: the texts and the frame of all pages.
 //! * `driver_page`: the page for drivers. `push`: push messages to their browsers. `tracking`: the page for customers.
-//!   `docs_page`: the reference of the API. `webhooks`: webhook endpoints of producers.
+//!   `docs_page`: the reference of the API. `webhooks`: webhook endpoints of producers. `workers`: drains of workers.
 //! * `refused_actions`: a refused action keeps its page. `stream`: change notifications for pages.
 //! * `cost`: the cost of pages. `page_plans`: rows that pages read from large tables.
 
@@ -49,5 +49,6 @@ mod stream;
 mod tracking;
 mod users;
 mod webhooks;
+mod workers;
 
 use stage::{ABOUT_ORDERS, ACTIONS, Browser, FOR_STAFF, PAGES, lay_out, place, statements_of};

@@ -118,7 +118,7 @@ pub(crate) async fn lay_out(t: &TestApp) {
 }
 
 /// Path and form of every button action.
-pub(crate) const ACTIONS: [(&str, &[(&str, &str)]); 42] = [
+pub(crate) const ACTIONS: [(&str, &[(&str, &str)]); 43] = [
     ("/console/orders/ORD-1/hold", &[("reason", "a test")]),
     ("/console/orders/ORD-1/resume", &[("reason", "a test")]),
     ("/console/orders/ORD-1/assign", &[("driver_id", "D1"), ("reason", "a test")]),
@@ -144,6 +144,7 @@ pub(crate) const ACTIONS: [(&str, &[(&str, &str)]); 42] = [
     ("/console/drivers/D1/disable", &[("reason", "a test")]),
     ("/console/drivers/D1/phone", &[]),
     ("/console/queues/dispatch-queue/pause", &[("reason", "a test")]),
+    ("/console/workers/5f1c0e7a9b3d2468/drain", &[("reason", "a test")]),
     ("/console/jobs/dispatch:ORD-1:1/cancel", &[("reason", "a test")]),
     ("/console/dead/plan", &[("verb", "requeue"), ("reason", "a test")]),
     ("/console/dead/dispatch:ORD-1:1/requeue", &[("reason", "a test")]),

@@ -17,9 +17,10 @@ const MARK: &str = "MARK words";
 const PHONE: &str = "+6281234567890";
 
 /// Operations whose texts describe the installation, its staff or accounts at providers, not an order or a driver.
-const ABOUT_NO_PERSON: [&str; 14] = [
+const ABOUT_NO_PERSON: [&str; 15] = [
     "/api/v1/admin/dispatcher/",
     "/api/v1/admin/queues/",
+    "/api/v1/admin/workers/",
     "/api/v1/admin/dead/actions",
     "/api/v1/admin/cleanup",
     "/api/v1/admin/reconciliation",

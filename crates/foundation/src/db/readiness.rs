@@ -1,5 +1,4 @@
-//! Workers take no jobs while Postgres accepts no writes. A job that cannot write its row can only wait, so it waits in
-//! the queue.
+//! Whether Postgres accepts writes.
 
 use std::{
     sync::Arc,
@@ -7,14 +6,11 @@ use std::{
 };
 
 use tokio::sync::Mutex;
-use tokio_util::sync::CancellationToken;
 
-use crate::{db::Pool, loops::LoopRegistry};
-use queue::Gate;
+use crate::db::Pool;
 
-const EVERY: Duration = Duration::from_secs(1);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
-/// Maximum age of a cached state. Shorter than [`EVERY`], so the watch always sends a query.
+/// Maximum age of a cached state. Shorter than the interval of the worker's gate, so the gate always sends a query.
 const FRESH: Duration = Duration::from_millis(500);
 
 /// Last observed state of Postgres.
@@ -79,33 +75,5 @@ pub async fn ask_postgres(pool: &Pool) -> PostgresState {
             PostgresState::ReadOnly
         }
         Ok(Err(_)) | Err(_) => PostgresState::Unreachable,
-    }
-}
-
-/// Opens or closes the gate once a second according to the state of Postgres.
-pub async fn watch_gate(readiness: PostgresReadiness, gate: Gate, loops: LoopRegistry, stop: CancellationToken) {
-    let turns = loops.register_loop("gate");
-    let mut said = PostgresState::Writable;
-    while !stop.is_cancelled() {
-        let postgres = turns.run_turn(readiness.postgres_state()).await.unwrap_or(PostgresState::Unreachable);
-        let has_turned = gate.set_open(postgres == PostgresState::Writable);
-        // The reason may change while the gate stays closed. It is logged, because operators fix the cause that the log
-        // names.
-        let has_changed = std::mem::replace(&mut said, postgres) != postgres;
-        if has_turned || has_changed {
-            match postgres {
-                PostgresState::Writable => tracing::info!("Postgres takes writes; jobs are taken."),
-                PostgresState::ReadOnly => {
-                    tracing::warn!("Postgres is read-only; no job is taken until it takes writes.");
-                }
-                PostgresState::Unreachable => {
-                    tracing::warn!("Postgres does not answer; no job is taken until it does.");
-                }
-            }
-        }
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(EVERY) => {}
-        }
     }
 }

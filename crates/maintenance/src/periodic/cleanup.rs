@@ -54,7 +54,7 @@ pub struct CleanupReport {
     pub idempotency_keys: u64,
     /// Steps of orders, runs of schedules, snapshots of queues, areas and totals, admission counts, shadow refusals,
     /// the supply log, reconciler log entries, callbacks without an order, decided dead letters, plans with their items,
-    /// and expired desk claims.
+    /// expired desk claims, and drains of ended workers.
     pub records: u64,
     pub dead_jobs: u64,
     /// Final transactions of bindings, with their calls. The newest transaction of a binding is kept, and so are those
@@ -180,6 +180,7 @@ fn list_steps(keep: &RetentionConfig, history: HistoryAges, mode: CleanupMode) -
         &sweeps::DRIVER_LINKS,
         &sweeps::DRIVER_SESSIONS,
         &sweeps::RUNS,
+        &sweeps::WORKER_DRAINS,
         &sweeps::SNAPSHOTS,
         &sweeps::AREA_SNAPSHOTS,
         &sweeps::GLANCE_SNAPSHOTS,

@@ -27,6 +27,7 @@ pub const SWEEPS: [&TableSweep; 33] = [
     &STAFF_ACTIONS,
     &STAFF_REQUESTS,
     &DESK_TAKES,
+    &WORKER_DRAINS,
     &SESSIONS,
     &PEOPLES_KEYS,
     &DRIVER_LINKS,
@@ -247,6 +248,16 @@ pub(super) const DESK_TAKES: TableSweep = TableSweep {
     remove: "-- remove old takes
              DELETE FROM desk_takes WHERE order_id IN (
                  SELECT order_id FROM desk_takes WHERE ends_at < $1 ORDER BY ends_at LIMIT $2)",
+};
+
+// A live process renews the time of its row every hour.
+pub(super) const WORKER_DRAINS: TableSweep = TableSweep {
+    what: "drains of ended workers",
+    count: "-- count drains of ended workers
+            SELECT count(*) FROM worker_drains WHERE alive_at < $1",
+    remove: "-- remove drains of ended workers
+             DELETE FROM worker_drains WHERE boot IN (
+                 SELECT boot FROM worker_drains WHERE alive_at < $1 ORDER BY alive_at LIMIT $2)",
 };
 
 pub(super) const RUNS: TableSweep = TableSweep {

@@ -35,7 +35,7 @@ const MESSAGES: &str = "{of order} OR created_at < dispatchq_now() - interval '3
     OR created_at < dispatchq_now() - interval '3 days' AND starts_with(dedupe_key, 'replay:')";
 
 /// Tables with the rows that cleanup removes. The days are those of `[retention]`.
-const LEAVING: [(&str, &str); 43] = [
+const LEAVING: [(&str, &str); 44] = [
     ("admission_audit", "at < dispatchq_now() - interval '400 days'"),
     ("admission_counts", "hour < dispatchq_now() - interval '30 days'"),
     ("alerts", "{of order} OR binding_id IS NOT NULL AND raised_at < dispatchq_now() - interval '30 days'"),
@@ -86,6 +86,7 @@ const LEAVING: [(&str, &str); 43] = [
     ("transaction_snapshots", "{of binding}"),
     ("transactions", "{of binding}"),
     ("waiting_snapshots", "at < dispatchq_now() - interval '30 days'"),
+    ("worker_drains", "alive_at < dispatchq_now() - interval '30 days'"),
 ];
 
 /// Tables that do not grow with orders, requests or time.

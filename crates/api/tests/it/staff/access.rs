@@ -80,6 +80,8 @@ fn routes() -> Vec<(Method, &'static str, Value, &'static [AccountRole])> {
     for path in [
         "/api/v1/admin/queues/dispatch-queue/pause",
         "/api/v1/admin/queues/dispatch-queue/resume",
+        "/api/v1/admin/workers/5f1c0e7a9b3d2468/drain",
+        "/api/v1/admin/workers/5f1c0e7a9b3d2468/resume",
         "/api/v1/admin/dead/dispatch:ORD-1:1/requeue",
         "/api/v1/admin/dead/dispatch:ORD-1:1/discard",
         "/api/v1/admin/jobs/dispatch:ORD-9:1/cancel",
