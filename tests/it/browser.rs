@@ -12,6 +12,7 @@
 //! * `refusals`: requests refused to a viewer and to another site. `outage`: a page recovers when `serve` restarts.
 //! * `driver_page`: the page for drivers, on phones. `tracking`: the page for customers, on phones.
 //! * `docs_page`: the reference of the API. `webhooks`: the secret of a new webhook endpoint. `workers`: the drain of a worker.
+//! * `row_keys`: keys that select, open and act on rows.
 //! * `screenshots`: pictures for docs/CONSOLE.md, taken on request.
 
 mod board;
@@ -29,6 +30,7 @@ mod person;
 mod plans;
 mod proof;
 mod refusals;
+mod row_keys;
 mod screenshots;
 mod sign_in;
 mod stage;

@@ -251,12 +251,14 @@
     addEventListener("pageshow", () => { delete form.dataset.sent; });
   });
 
-  // Keys: / searches, g and the key of a page open it, j and k select rows, Enter opens the row, ? shows the help. The selected row stays
-  // selected after a refresh.
+  // Keys: / searches, g and the key of a page open it, j and k select a row and the arrow keys move on from there, Enter opens the row,
+  // a letter next to a button of the row presses it, ? shows the help. The selected row stays selected after a refresh.
   let row = -1;
   // Time until which the next key names a page.
   let goesUntil = 0;
   let walked = "";
+  // Whether the selected row had the focus before a refresh.
+  let walks = false;
   const help = document.getElementById("help");
   const helpOpen = document.getElementById("help-open");
   if (help && helpOpen) {
@@ -265,37 +267,81 @@
   }
   const rowsOf = () => [...all("tbody tr")];
   const nameOf = (one) => one.dataset.href || (one.cells[0] ? one.cells[0].textContent : "");
+  // Visible buttons of a row. Those in its forms are omitted: a form asks for a reason, and for confirmation if the action is dangerous.
+  const buttonsOf = (one) => [...all("summary, button, a.button", one)].filter((e) => !e.closest("details > form") && e.checkVisibility());
+  // Gives each button of the row its first letter that is free. Other keys have j, k and g.
+  const nameButtons = (one) => {
+    const taken = new Set("jkg");
+    for (const button of buttonsOf(one)) {
+      const letter = [...button.textContent.toLowerCase()].find((c) => /[a-z]/.test(c) && !taken.has(c));
+      if (!letter) continue;
+      taken.add(letter);
+      button.setAttribute("aria-keyshortcuts", letter);
+      button.title = say("key", letter);
+    }
+  };
+  const select = (rows, at) => {
+    row = at;
+    rows.forEach((one, i) => {
+      one.classList.toggle("here", i === row);
+      for (const button of all("[aria-keyshortcuts]", one)) { button.removeAttribute("aria-keyshortcuts"); button.removeAttribute("title"); }
+    });
+    if (!rows[row]) return;
+    nameButtons(rows[row]);
+    rows[row].tabIndex = -1;
+  };
   const mark = () => {
     if (row < 0) return;
     const rows = rowsOf();
     const again = rows.findIndex((one) => nameOf(one) === walked);
-    row = again >= 0 ? again : Math.min(row, rows.length - 1);
-    rows.forEach((one, i) => one.classList.toggle("here", i === row));
+    select(rows, again >= 0 ? again : Math.min(row, rows.length - 1));
+    // The row of the same name is there again. Another one gets no focus, because the next letter was meant for the old row.
+    if (again >= 0 && walks && document.activeElement === document.body) rows[row].focus({ preventScroll: true });
+  };
+  document.body.addEventListener("htmx:beforeSwap", () => {
+    const one = rowsOf()[row];
+    walks = Boolean(one && one.contains(document.activeElement));
+  });
+  // Presses a button of a row. If that opens a form, its first field gets the focus.
+  const press = (button) => {
+    button.click();
+    const form = button.closest("details[open]");
+    const field = form && form.querySelector("input:not([type=hidden]), select, textarea");
+    if (field) field.focus();
   };
   addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, select, textarea")) return;
     const goes = Date.now() < goesUntil;
     goesUntil = 0;
-    const page = goes && [...all(".menu a[data-key]")].find((link) => link.dataset.key === event.key);
-    if (page) { event.preventDefault(); location.href = page.href; return; }
+    if (goes) {
+      const page = [...all(".menu a[data-key]")].find((link) => link.dataset.key === event.key);
+      if (page) { event.preventDefault(); location.href = page.href; }
+      return;
+    }
     const rows = rowsOf();
-    const step = { j: 1, k: -1 }[event.key];
+    const current = rows[row];
+    const isInRow = Boolean(current && current.contains(event.target));
+    const step = { j: 1, k: -1, ArrowDown: isInRow && 1, ArrowUp: isInRow && -1 }[event.key];
     if (event.key === "/") {
       const search = document.getElementById("find");
       if (search) { event.preventDefault(); search.focus(); search.select(); }
     } else if (event.key === "g") {
       goesUntil = Date.now() + 2000;
     } else if (step && rows.length > 0) {
-      row = Math.min(rows.length - 1, Math.max(0, row + step));
+      event.preventDefault();
+      select(rows, Math.min(rows.length - 1, Math.max(0, row + step)));
       walked = nameOf(rows[row]);
-      rows.forEach((one, i) => one.classList.toggle("here", i === row));
+      rows[row].focus({ preventScroll: true });
       rows[row].scrollIntoView({ block: "nearest" });
-    } else if (event.key === "Enter" && rows[row] && event.target === document.body) {
-      const action = rows[row].querySelector("a[href], summary");
-      if (rows[row].dataset.href) location.href = rows[row].dataset.href;
+    } else if (event.key === "Enter" && current && (event.target === document.body || event.target === current)) {
+      const action = current.querySelector("a[href], summary");
+      if (current.dataset.href) location.href = current.dataset.href;
       else if (action) action.click();
     } else if (event.key === "?" && help) {
       help.showModal();
+    } else if (isInRow && !event.repeat) {
+      const button = buttonsOf(current).find((one) => one.getAttribute("aria-keyshortcuts") === event.key);
+      if (button) { event.preventDefault(); press(button); }
     }
   });
 })();

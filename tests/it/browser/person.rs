@@ -113,9 +113,10 @@ impl Chromium {
         self.until(&format!("'{css}' offers '{value}'"), &choose).await;
     }
 
-    /// Presses the key of this character.
+    /// Presses the key of this character, or a key with a name such as `ArrowDown`.
     pub(super) async fn press(&mut self, key: &str) {
-        for (kind, text) in [("keyDown", key), ("keyUp", "")] {
+        let text = if key.chars().count() == 1 { key } else { "" };
+        for (kind, text) in [("keyDown", text), ("keyUp", "")] {
             let event = json!({ "type": kind, "key": key, "text": text });
             self.call("Input.dispatchKeyEvent", event).await;
         }

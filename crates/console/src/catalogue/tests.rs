@@ -265,7 +265,7 @@ const TEMPLATES: [(&str, &str); 31] = [
     ("track_problem.html", include_str!("../../templates/track_problem.html")),
 ];
 /// Texts that are the same in both languages. Text in `code` is for machines.
-const NAMES: [&str; 7] = ["dispatchq", "UTC", "CSV", "Enter", "g", "j", "k"];
+const NAMES: [&str; 9] = ["dispatchq", "UTC", "CSV", "Enter", "a", "g", "j", "k", "z"];
 
 /// Returns a text without the parts from `begin` to `end`.
 fn without(text: &str, begin: &str, end: &str) -> String {
