@@ -63,11 +63,16 @@ fn a_small_console_answers_every_page_beside_viewers_and_dispatch() {
     );
     let pages = seen["pages"].as_array().unwrap();
     // Pages from the menu, filters, samples, and the first row of a list.
-    for name in ["Now", "Sessions", "Orders: PENDING", "Order: closed", "Bindings: the first"] {
+    let first = ["Areas", "Drivers", "Bindings", "Plans", "Outbox", "Proof", "Webhooks"]
+        .map(|list| format!("{list}: the first"));
+    let named =
+        ["Now", "Sessions", "Orders: PENDING", "Order: closed", "Map: 40 km", "Charts: a week"].map(str::to_owned);
+    for name in named.into_iter().chain(first) {
         assert!(pages.iter().any(|page| page["page"] == name), "{name}: {seen:#}");
     }
     for page in pages {
         assert!(page["p50_ms"].as_f64() > Some(0.0) && page["max_ms"].as_f64() >= page["p99_ms"].as_f64(), "{page}");
+        assert!(page["bytes"].as_u64() > Some(0), "{page}");
     }
     for phase in ["without", "with"] {
         assert!(seen["lateness_ms"][phase]["p99"].as_f64() >= seen["lateness_ms"][phase]["p50"].as_f64(), "{seen}");

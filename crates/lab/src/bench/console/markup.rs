@@ -26,6 +26,13 @@ pub(super) fn attribute(html: &str, name: &str) -> String {
     unescape(value.map_or("", |(value, _)| value))
 }
 
+/// Returns the addresses that rows and ids of a page lead to, in order.
+pub(super) fn row_links(html: &str) -> Vec<String> {
+    let links = html.split_once("<main").map_or(html, |(_, main)| main).split([' ', '\n']);
+    let addresses = links.filter_map(|part| part.strip_prefix("data-href=\"").or_else(|| part.strip_prefix("href=\"")));
+    addresses.filter_map(|rest| Some(unescape(rest.split_once('"')?.0))).collect()
+}
+
 /// Unescapes the entities that pages use in addresses and labels.
 fn unescape(text: &str) -> String {
     text.replace("&#38;", "&").replace("&amp;", "&")

@@ -180,6 +180,7 @@ fn build_figures(
             "p50_ms": us_to_ms(times.p50),
             "p99_ms": us_to_ms(times.p99),
             "max_ms": us_to_ms(times.max),
+            "bytes": visits.bytes,
         }));
         if let Some(first) = &visits.first_failure {
             violations.push(format!("{}: {} visits failed: {first}", page.name, visits.failures));

@@ -1,4 +1,5 @@
-//! Visited pages: all links of an admin's menu, the first row of each, and order lists with several filters.
+//! Visited pages: all links of an admin's menu, the first page of each kind that their rows lead to, and lists with several
+//! filters.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +11,8 @@ use super::{
 };
 
 /// Lists with filters: a name, and a path below the console's. Some lists find nothing and therefore have most rows to
-/// search: no filled order was cancelled by its user.
-const FILTERED: [(&str, &str); 15] = [
+/// search: no filled order was cancelled by its user. Other pages follow that no row leads to.
+const FILTERED: [(&str, &str); 25] = [
     ("Orders: with a driver", "/orders?status=DRIVER_ASSIGNED"),
     ("Orders: PENDING", "/orders?status=PENDING"),
     ("Orders: under review", "/orders?held=true"),
@@ -27,6 +28,16 @@ const FILTERED: [(&str, &str); 15] = [
     ("Refunds: begun", "/refunds?state=started"),
     ("Alerts: all", "/alerts?show=all"),
     ("Dead letters: of an error", "/dead?error=refused"),
+    ("Desk: drivers nearby", "/desk?order=M000000010"),
+    ("New order", "/new-order"),
+    ("Order: change contents", "/orders/N000000001/contents"),
+    ("Scheduled: an area", "/scheduled?area=A-7"),
+    ("Search: metadata", "/search?q=branch=B-7"),
+    ("Search: an unknown id", "/search?q=UNKNOWN-1"),
+    ("Map: 40 km", "/map?at=-6.1,106.9&km=40"),
+    ("Charts: a week", "/charts?span=7d"),
+    ("Charts: a week of a queue", "/charts?of=dispatch-queue&span=7d"),
+    ("Area: another threshold", "/areas/A-7?hours=24&threshold=50"),
 ];
 /// Number of orders whose pages are visited in turn.
 const ORDERS: u32 = 50;
@@ -57,7 +68,7 @@ pub(super) async fn find_pages(browser: &Browser, options: &ConsoleOptions) -> R
     let first = browser.open_page(home).await?;
     let mut pages = Vec::new();
     let mut details = Vec::new();
-    let mut known = BTreeSet::from([orders.clone()]);
+    let mut known = BTreeSet::from([orders.clone(), home.to_owned()]);
     for link in markup::menu_links(&first.html) {
         let page = browser.open_page(&link.path).await?;
         if let Some(path) = detail_of(&page.html, &mut known) {
@@ -85,11 +96,12 @@ pub(super) async fn find_pages(browser: &Browser, options: &ConsoleOptions) -> R
     Ok(pages)
 }
 
-/// Returns the link of the first row, if it leads to a page of a new kind.
+/// Returns the first link in the rows that leads to a page of a new kind.
 fn detail_of(html: &str, known: &mut BTreeSet<String>) -> Option<String> {
-    let path = markup::attribute(html, "data-href");
-    let kind = path.rsplit_once('/')?.0.to_owned();
-    (!path.contains('?') && known.insert(kind)).then_some(path)
+    markup::row_links(html).into_iter().find(|path| {
+        let kind = path.rsplit_once('/').map(|(kind, _)| kind.to_owned());
+        !path.contains('?') && kind.is_some_and(|kind| known.insert(kind))
+    })
 }
 
 /// Returns numbers spread evenly over `1..=count`, [`ORDERS`] at most.
@@ -110,5 +122,7 @@ mod tests {
         assert_eq!(detail_of("<p>nothing here</p>", &mut known), None);
         assert_eq!(detail_of(&row("/console/bindings/B-1"), &mut known).as_deref(), Some("/console/bindings/B-1"));
         assert_eq!(detail_of(&row("/console/bindings/B-2"), &mut known), None, "known by now");
+        let link = "<td><a class=\"id\" href=\"/console/drivers/D1\">D1</a></td>";
+        assert_eq!(detail_of(link, &mut known).as_deref(), Some("/console/drivers/D1"));
     }
 }

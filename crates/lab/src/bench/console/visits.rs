@@ -8,6 +8,8 @@ use crate::bench::spread::{SamplePercentiles, duration_micros};
 pub(super) struct PageVisits {
     /// Times in microseconds, from the request to the last byte.
     samples: Vec<i64>,
+    /// Size of the largest answer.
+    pub(super) bytes: usize,
     /// Visits without a valid answer.
     pub(super) failures: u32,
     pub(super) first_failure: Option<String>,
@@ -29,7 +31,10 @@ pub(super) async fn visit_pages(browser: &Browser, pages: &[ConsolePage], visits
     for visit in 0..visits {
         for (page, seen) in pages.iter().zip(seen.iter_mut()) {
             match browser.open_page(page.path_of_visit(visit)).await {
-                Ok(loaded) => seen.samples.push(duration_micros(loaded.took)),
+                Ok(loaded) => {
+                    seen.samples.push(duration_micros(loaded.took));
+                    seen.bytes = seen.bytes.max(loaded.html.len());
+                }
                 Err(failure) => seen.record_failure(failure),
             }
         }
