@@ -5,12 +5,11 @@ use std::{fs, fs::Permissions, os::unix::fs::PermissionsExt, path::Path};
 
 use crate::support::pages::{assert_shown, read_steps, run_steps};
 
-/// Starts `dev`, or restarts it, and waits until it serves requests.
+/// Starts `dev` and waits until it serves requests.
 const START_DEV: &str = r#"
 dev=
 trap 'kill $dev ${RECEIVER:-} 2>/dev/null || :; wait; tail -n 40 dev.log' EXIT
 start_dev() {
-    if [ -n "$dev" ]; then kill "$dev"; wait "$dev"; fi
     dispatchq dev --bind "$BIND" >dev.log 2>&1 & dev=$!
     until curl -sf "http://$BIND/readyz" >/dev/null; do kill -0 "$dev"; sleep 0.2; done
     cat dev.log
