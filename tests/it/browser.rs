@@ -8,7 +8,8 @@
 //!   admins.
 //! * `plans`: a plan that outlives the processes which execute it.
 //! * `proof`: a violation of the history, opened from the header.
-//! * `pages`: every page, empty and with data, light, dark and on a phone.
+//! * `pages`: every page, empty and with data. `views`: layout and colours at 1280, 1440 and 390 px, light and dark, also
+//!   after refused actions.
 //! * `refusals`: requests refused to a viewer and to another site. `outage`: a page recovers when `serve` restarts.
 //! * `driver_page`: the page for drivers, on phones. `tracking`: the page for customers, on phones.
 //! * `docs_page`: the reference of the API. `webhooks`: the secret of a new webhook endpoint. `workers`: the drain of a worker.
@@ -35,5 +36,6 @@ mod screenshots;
 mod sign_in;
 mod stage;
 mod tracking;
+mod views;
 mod webhooks;
 mod workers;

@@ -12,7 +12,7 @@ use crate::support::TestApp;
 use accounts::api_keys::AccountRole;
 
 /// Actions of buttons with their subject. The list has only buttons that the test below reaches.
-const DEEDS: [&str; 41] = [
+const DEEDS: [&str; 47] = [
     "admission flag",
     "alerts ack",
     "areas override",
@@ -54,6 +54,12 @@ const DEEDS: [&str; 41] = [
     "users disable",
     "users remove",
     "users save",
+    "webhooks create",
+    "webhooks delete",
+    "webhooks pause",
+    "webhooks replay",
+    "webhooks rotate",
+    "webhooks test",
 ];
 
 /// Script that returns the requests of all buttons of a page: path and filled-in form.
@@ -84,7 +90,7 @@ async fn state_of(t: &TestApp) -> String {
 }
 
 /// Converts `/console/orders/ORD-1/assign` to `orders assign`.
-fn deed(path: &str) -> String {
+pub(super) fn deed(path: &str) -> String {
     let mut parts = path.split('/').skip(2);
     let about = parts.next().unwrap_or_default();
     format!("{about} {}", parts.last().unwrap_or_default())

@@ -24,7 +24,8 @@ use areas::{
     import,
     table::{ChangeAuthor, geofences},
 };
-use foundation::staff_actions::ActionAuthor;
+use chrono::TimeDelta;
+use foundation::{db, staff_actions::ActionAuthor};
 use model::{
     actor::{Actor, ActorRole},
     decide::money,
@@ -36,6 +37,20 @@ const AUTHOR: ChangeAuthor<'static> =
     ChangeAuthor { actor: &Actor::with_fixed_name(ActorRole::Operator, "test"), reason: Some("test") };
 /// Id of the plan of [`lay_out`].
 const PLAN: &str = "01937c3e-8f00-7000-8000-0000000000aa";
+/// Webhook endpoint of [`lay_out`].
+const ENDPOINT: &str = "INSERT INTO webhook_endpoints (id, producer, url, events, secret)
+    VALUES ('01937c3e-8f00-7000-8000-0000000000bb', 'shop', 'https://shop.example.com/dispatchq/webhooks', '{}', 'whsec_AAAA')";
+/// Violation of [`lay_out`].
+const VIOLATION: &str = "INSERT INTO proof_violations (invariant, subject, detail, order_id, step, found_at, seen_at)
+    VALUES ('unbroken_chain', 'HELD', 'HELD is DISPATCHING but its history ends in PENDING', 'HELD', 1, dispatchq_now(), dispatchq_now())";
+/// Values of the curves of [`lay_out`], one a minute.
+const SNAPSHOTS: &str = "
+    INSERT INTO glance_snapshots (at, open_orders, to_decide, refunds_owed, lateness_p99_ms, oldest_due_ms, workers, servers_left_alone)
+    SELECT dispatchq_now() - n * interval '1 minute', 100 + n % 60, n % 9, n % 4, 20 + n % 30, n % 50, 2, 0 FROM generate_series(1, 1500) n;
+    INSERT INTO queue_snapshots (at, queue, due, scheduled, leased, dead)
+    SELECT dispatchq_now() - n * interval '1 minute', 'dispatch-queue', n % 7, 1000, n % 5, 10 FROM generate_series(1, 1500) n;
+    INSERT INTO waiting_snapshots (at, area_id, service_type, waiting, threshold, rejected, would_reject, bypassed, refuses)
+    SELECT dispatchq_now() - n * interval '1 minute', 'JKT-PUSAT', 'RIDE', n % 100, 100, n % 3, 0, 0, '' FROM generate_series(1, 300) n";
 /// Zones shipped in the repository.
 const JAKARTA: &str = include_str!("../../../deploy/areas/jakarta.geojson");
 
@@ -88,8 +103,8 @@ pub(super) async fn owe(t: &TestApp, order: &str) {
 }
 
 /// Creates data for every page: orders in each state with actions, areas, drivers, a partner, bindings (B-ASKS waits
-/// for an OTP), a plan, a dead job, a dead message, and a user. The orders are WAITS (PENDING), HELD (under review),
-/// ASKS (offered to a driver), RIDES (accepted by a driver), OWED and BEGUN (refunds).
+/// for an OTP), a plan, a dead job, a dead message, a webhook endpoint, a violation of the history, and a user. The orders are WAITS (PENDING), HELD (under review),
+/// ASKS (offered to a driver), RIDES (accepted by a driver), OWED and BEGUN (refunds), and LATER (scheduled).
 pub(super) async fn lay_out() -> ProviderStage {
     let stage = ProviderStage::with(|config| {
         config.partners.insert("bbd".into(), PartnerConfig::with_url("http://127.0.0.1:9/v1"));
@@ -127,6 +142,10 @@ pub(super) async fn lay_out() -> ProviderStage {
     stage.run_binding("B-PAUSED", "S1", json!({})).await;
     stage.command("B-PAUSED", BindingCommand::Pause).await;
     stage.create_binding("B-STOPPED", "S1", json!({})).await;
+    t.sql(ENDPOINT).await;
+    t.sql(VIOLATION).await;
+    t.sql(SNAPSHOTS).await;
+    t.order_at("LATER", db::database_now(&t.app.core.db).await.unwrap() + TimeDelta::hours(5)).await;
     stage
 }
 
