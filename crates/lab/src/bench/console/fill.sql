@@ -79,7 +79,7 @@ WHERE id > 'M' AND id < 'N' AND closed_at IS NULL;
 INSERT INTO order_details (order_id, pickup_address, notes, metadata, created_at)
 SELECT id, 'Jalan Contoh 1', 'Gate B', jsonb_build_object('crm_id', 'CRM-' || right(id, 4), 'branch', 'B-' || right(id, 1)), created_at
 FROM (SELECT id, created_at FROM orders WHERE closed_at IS NULL
-      UNION ALL (SELECT id, created_at FROM orders ORDER BY id LIMIT 40000)) o;
+      UNION (SELECT id, created_at FROM orders ORDER BY id LIMIT 40000)) o;
 UPDATE orders SET has_details = true WHERE closed_at IS NULL OR id IN (SELECT id FROM orders ORDER BY id LIMIT 40000);
 
 INSERT INTO drivers (id, service_types, lat, lng, available, idle_since)
