@@ -60,10 +60,8 @@ async fn workers_page_fits_laptops_and_phones() {
     let browser = &mut console.browser;
     browser.until_text(reason).await;
     browser.assert_accessible("workers").await;
-    for width in [1280, 1440] {
-        browser.resize(width, 800, false).await;
-        browser.assert_shows_all_columns("workers", width).await;
-    }
+    let faults = browser.find_view_faults("workers").await;
+    assert!(faults.is_empty(), "{faults:#?}");
     browser.resize(390, 844, true).await;
     browser.assert_fits("workers", 390).await;
     browser.assert_accessible("workers on a phone").await;

@@ -13,7 +13,7 @@ pub struct TableSweep {
 }
 
 /// All sweeps; public for tests of their query plans.
-pub const SWEEPS: [&TableSweep; 33] = [
+pub const SWEEPS: [&TableSweep; 34] = [
     &ORDERS,
     &DETAILS,
     &OFFERS,
