@@ -136,8 +136,11 @@ fn commands_of(line: &str) -> Vec<&str> {
 
 fn parse_command(place: &str, words: &[&str]) {
     let words: Vec<&str> = std::iter::once("dispatchq").chain(words.iter().copied()).collect();
-    if let Err(error) = Cli::try_parse_from(words.iter().copied()) {
-        panic!("{place} runs {words:?}\n{error}");
+    match Cli::try_parse_from(words.iter().copied()) {
+        Err(error) if error.kind() != clap::error::ErrorKind::DisplayHelp => {
+            panic!("{place} runs {words:?}\n{error}")
+        }
+        _ => {}
     }
 }
 
