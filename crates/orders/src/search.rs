@@ -4,7 +4,7 @@
 //! an id or by a range of creation times. Lists use the connections for readers, and their statements have a short
 //! timeout.
 
-use std::{collections::BTreeMap, fmt, str::FromStr, sync::LazyLock, time::Duration};
+use std::{cmp::Reverse, collections::BTreeMap, fmt, str::FromStr, sync::LazyLock, time::Duration};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use jobs::OrderId;
@@ -194,7 +194,10 @@ pub async fn search_and_count(
 ) -> Result<(FoundOrders, Option<OrderCounts>), SearchError> {
     let mut open = OpenSearch::begin(orders, search).await?;
     let orders = open.find_page(after, limit).await?;
-    let counts = match open.count_orders().await {
+    // The orders of a first page are the newest of those that the count includes.
+    let newest = if after.is_none() { orders.as_slice() } else { &[] };
+    let is_all = after.is_none() && orders.len() < limit as usize;
+    let counts = match open.count_orders(newest, is_all).await {
         Ok(counts) => Some(counts),
         // A count reads 20 times as many orders as a page. A page without counts is still useful.
         Err(error) if db::is_out_of_time(&error) => None,
@@ -211,13 +214,14 @@ const SEARCH: &str = "-- search orders
        AND ($4::text IS NULL OR CASE WHEN $1::boolean THEN closed_status ELSE status END = $4)
        AND ($5::text IS NULL OR area_id = $5)
        AND ($6::text IS NULL OR service_type = $6) AND ($7::text IS NULL OR driver_id = $7)
-       AND ($8::text IS NULL OR customer_id = $8) AND ($9::boolean IS NULL OR held_for_review = $9) AND ($9 IS NOT TRUE OR needs_decision)
+       AND ($8::text IS NULL OR customer_id = $8) AND ($9::boolean IS NULL OR held_for_review = $9)
+       AND ($9 IS NOT TRUE AND $4 IS DISTINCT FROM 'PENDING' OR needs_decision)
        AND ($10::text[] IS NULL OR id = ANY ($10))
        AND ($11::timestamptz IS NULL OR (created_at, id) < ($11, $12::text))
        AND ($14::text IS NULL OR owner = $14)
      ORDER BY created_at DESC, id DESC LIMIT $13";
 
-/// Counts the orders of a search by status.
+/// Counts the orders of a search by status, those before a position or all.
 const COUNT: &str = "-- count searched orders
      SELECT status, count(*) FROM (
          SELECT status FROM orders
@@ -226,14 +230,16 @@ const COUNT: &str = "-- count searched orders
            AND ($4::text IS NULL OR CASE WHEN $1::boolean THEN closed_status ELSE status END = $4)
            AND ($5::text IS NULL OR area_id = $5)
            AND ($6::text IS NULL OR service_type = $6) AND ($7::text IS NULL OR driver_id = $7)
-           AND ($8::text IS NULL OR customer_id = $8) AND ($9::boolean IS NULL OR held_for_review = $9) AND ($9 IS NOT TRUE OR needs_decision)
+           AND ($8::text IS NULL OR customer_id = $8) AND ($9::boolean IS NULL OR held_for_review = $9)
+           AND ($9 IS NOT TRUE AND $4 IS DISTINCT FROM 'PENDING' OR needs_decision)
            AND ($10::text[] IS NULL OR id = ANY ($10)) AND ($12::text IS NULL OR owner = $12)
+           AND ($13::timestamptz IS NULL OR (created_at, id) < ($13, $14::text))
          ORDER BY created_at DESC, id DESC LIMIT $11) page
-     GROUP BY status ORDER BY count(*) DESC, status";
+     GROUP BY status";
 
 /// The same statements for orders with some metadata, in an additional parameter.
 static SEARCH_BY_METADATA: LazyLock<String> = LazyLock::new(|| by_metadata(SEARCH, "$15"));
-static COUNT_BY_METADATA: LazyLock<String> = LazyLock::new(|| by_metadata(COUNT, "$13"));
+static COUNT_BY_METADATA: LazyLock<String> = LazyLock::new(|| by_metadata(COUNT, "$15"));
 
 /// Adds the metadata to a statement. Its condition is that of the index, and a join lets the planner start with it.
 fn by_metadata(statement: &str, parameter: &str) -> String {
@@ -322,11 +328,29 @@ impl<'a> OpenSearch<'a> {
         query.fetch_all(&mut *self.tx).await
     }
 
-    async fn count_orders(&mut self) -> Result<OrderCounts, sqlx::Error> {
-        if self.finds_nothing() {
-            return Ok(OrderCounts::default());
+    /// Counts the matching orders. `newest` are the first of them and are not read again. With `is_all` there are no
+    /// others.
+    async fn count_orders(&mut self, newest: &[Order], is_all: bool) -> Result<OrderCounts, sqlx::Error> {
+        let mut orders_by_status = BTreeMap::<OrderStatus, i64>::new();
+        for order in newest {
+            *orders_by_status.entry(order.status).or_default() += 1;
         }
+        if !is_all && !self.finds_nothing() {
+            for (status, orders) in self.count_before(newest).await? {
+                *orders_by_status.entry(status).or_default() += orders;
+            }
+        }
+        let is_cut = orders_by_status.values().sum::<i64>() > MOST_COUNTED;
+        let mut by_status: Vec<_> = orders_by_status.into_iter().collect();
+        by_status.sort_by_key(|(status, orders)| (Reverse(*orders), status.as_str()));
+        Ok(OrderCounts { by_status, is_cut })
+    }
+
+    /// Returns the number of matching orders by status: those older than the last of `newest`, or all without it.
+    async fn count_before(&mut self, newest: &[Order]) -> Result<Vec<(OrderStatus, i64)>, sqlx::Error> {
         let (from, to) = self.span();
+        let last = newest.last();
+        let known = i64::try_from(newest.len()).unwrap_or(MOST_COUNTED);
         let statement = if self.search.metadata.is_empty() { COUNT } else { &COUNT_BY_METADATA };
         let query = sqlx::query_as(AssertSqlSafe(statement))
             .persistent(false)
@@ -340,12 +364,12 @@ impl<'a> OpenSearch<'a> {
             .bind(&self.search.customer)
             .bind(self.search.held)
             .bind(&self.named)
-            .bind(MOST_COUNTED + 1)
-            .bind(&self.search.owner);
+            .bind(MOST_COUNTED + 1 - known)
+            .bind(&self.search.owner)
+            .bind(last.map(|order| order.created_at))
+            .bind(last.map(|order| order.id.as_str()));
         let query = bind_metadata(query, self.search);
-        let by_status: Vec<(OrderStatus, i64)> = query.fetch_all(&mut *self.tx).await?;
-        let is_cut = by_status.iter().map(|(_, orders)| orders).sum::<i64>() > MOST_COUNTED;
-        Ok(OrderCounts { by_status, is_cut })
+        query.fetch_all(&mut *self.tx).await
     }
 
     async fn end(self, orders: Vec<Order>) -> Result<FoundOrders, sqlx::Error> {

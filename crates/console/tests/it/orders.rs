@@ -72,6 +72,8 @@ async fn orders_are_listed_without_a_timely_count() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     let viewer = Browser::signed_in(&t, &api, AccountRole::Viewer).await;
+    // The statement counts only what follows a full page.
+    t.sql("SELECT dispatchq_create_order('MANY-' || n, 'RIDE', -6.2, 106.8) FROM generate_series(1, 100) n").await;
     t.order("ORD-1").await;
     t.sql(
         "CREATE FUNCTION is_found_soon() RETURNS boolean LANGUAGE plpgsql AS $$

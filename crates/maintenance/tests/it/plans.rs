@@ -242,12 +242,38 @@ async fn every_look_at_what_waits_reads_an_index() {
         (
             "orders/src/search.rs",
             "count searched orders",
-            &["false", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "1001", "NULL"],
+            &[
+                "false", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "1001", "NULL",
+                "NULL", "NULL",
+            ],
         ),
         (
             "orders/src/search.rs",
             "count searched orders",
-            &["true", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "'C1'", "NULL", "NULL", "1001", "NULL"],
+            &[
+                "false",
+                "NULL",
+                "NULL",
+                "NULL",
+                "NULL",
+                "NULL",
+                "NULL",
+                "NULL",
+                "NULL",
+                "NULL",
+                "951",
+                "NULL",
+                "'2030-01-01'",
+                "'O000001'",
+            ],
+        ),
+        (
+            "orders/src/search.rs",
+            "count searched orders",
+            &[
+                "true", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "'C1'", "NULL", "NULL", "1001", "NULL", "NULL",
+                "NULL",
+            ],
         ),
         (
             "orders/src/search.rs",
@@ -282,12 +308,14 @@ async fn lists_by_status_or_service_use_indexes() {
     for (index, all, from, status, service) in [
         ("orders_closed_by_status", "true", "'2029-01-01'", "'CANCELLED_BY_DRIVER'", NONE),
         ("orders_open", "false", NONE, "'DRIVER_ASSIGNED'", NONE),
+        ("orders_to_decide", "false", NONE, "'PENDING'", NONE),
         ("orders_open", "false", NONE, NONE, "'RENT'"),
     ] {
         let filter = [all, from, NONE, status, NONE, service, NONE, NONE, NONE, NONE];
-        for (name, rest) in
-            [("search orders", [NONE, NONE, "50", NONE].as_slice()), ("count searched orders", &["1001", NONE])]
-        {
+        for (name, rest) in [
+            ("search orders", [NONE, NONE, "50", NONE].as_slice()),
+            ("count searched orders", &["1001", NONE, NONE, NONE]),
+        ] {
             let arguments = [filter.as_slice(), rest].concat();
             let plan = plan(&mut db, &statement("orders/src/search.rs", name), &arguments).await;
             assert!(plan.contains(index), "{name}:\n{plan}");
