@@ -12,6 +12,9 @@ use parking_lot::Mutex;
 /// Number of open orders above which a count is reused. Counting takes a second for a few hundred thousand open orders,
 /// and a count is reused for ten times as long as it took. Smaller counts are not reused.
 const MANY: u64 = 10_000;
+/// Age up to which a large count is used while the next one runs. Longer than the time between two refreshes of a page,
+/// so that a person who looks at a page waits for a count only the first time.
+const USABLE: Duration = Duration::from_secs(30);
 static LATEST: Mutex<Option<CachedCensus>> = Mutex::new(None);
 static COUNTING: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
@@ -29,7 +32,8 @@ impl CachedCensus {
 
     /// Returns whether the count may be used while the next one is running.
     fn is_usable(&self) -> bool {
-        self.at.elapsed() < self.took * 20
+        let least = if self.census.orders > MANY { USABLE } else { Duration::ZERO };
+        self.at.elapsed() < least.max(self.took * 20)
     }
 }
 
