@@ -159,6 +159,7 @@ async fn decide_locked(
     offer: Option<OfferId>,
     mut decide: impl FnMut(&Snapshot) -> Decision,
 ) -> Result<Changed, ChangeError> {
+    orders.notify.endpoints.ensure_fresh(&orders.core).await?;
     let mut tx = orders.core.db.begin().await?;
     sqlx::query(
         "-- lock order

@@ -5,7 +5,11 @@
 //! If the last read is older than [`MAX_AGE`], a write reads them first, so a process that was stopped or cut off loses no
 //! step of an endpoint that was created or resumed meanwhile. While Postgres is unavailable, nothing is written.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use model::messages::{
@@ -32,8 +36,15 @@ pub struct SubscribedEndpoints {
     owners: EndpointOwners,
     /// Number of the change that was read last. One reload runs at a time, so an older one cannot replace a newer one.
     revision: Arc<Mutex<Option<i64>>>,
-    /// Start of the latest successful read. `None` in programs that never read the endpoints, such as benchmarks.
-    read_at: Arc<RwLock<Option<DateTime<Utc>>>>,
+    reads: Arc<RwLock<Reads>>,
+}
+
+#[derive(Debug, Default)]
+struct Reads {
+    /// Start of the last successful read. `None` in programs that never read the endpoints, such as benchmarks.
+    succeeded: Option<DateTime<Utc>>,
+    /// Start of the last read, and whether it succeeded.
+    last: Option<(Instant, bool)>,
 }
 
 #[derive(sqlx::FromRow)]
@@ -63,7 +74,7 @@ impl SubscribedEndpoints {
             declared: Arc::new(declared),
             owners,
             revision: Arc::default(),
-            read_at: Arc::default(),
+            reads: Arc::default(),
         }
     }
 
@@ -74,7 +85,8 @@ impl SubscribedEndpoints {
     }
 
     /// Reads the endpoints like [`reload_if_changed`](Self::reload_if_changed) if the last read is older than [`MAX_AGE`].
-    /// A write calls this function before it decides which endpoints get its steps.
+    /// A write calls this function before it decides which endpoints get its steps. All writes that wait for one read
+    /// share its result, so a slow Postgres delays each of them by at most two reads.
     ///
     /// # Errors
     /// Fails if Postgres does. The write must not be made then.
@@ -82,21 +94,36 @@ impl SubscribedEndpoints {
         if self.is_fresh(core) {
             return Ok(());
         }
+        let asked = Instant::now();
         let mut known = self.revision.lock().await;
-        // Another write may have read them while this one waited.
-        if !self.is_fresh(core) {
-            self.reload(core, &mut known).await?;
+        let last = self.reads.read().last.filter(|(began, _)| *began >= asked);
+        match last {
+            Some((_, true)) => Ok(()),
+            // The caller that made this read got the cause.
+            Some((_, false)) => Err(sqlx::Error::PoolTimedOut),
+            None if self.is_fresh(core) => Ok(()),
+            None => self.reload(core, &mut known).await.map(drop),
         }
-        Ok(())
     }
 
+    /// Returns whether the last read is at most [`MAX_AGE`] old.
     fn is_fresh(&self, core: &Core) -> bool {
-        let read_at = *self.read_at.read();
+        let read_at = self.reads.read().succeeded;
         read_at.is_none_or(|at| (TimeDelta::zero()..=MAX_AGE).contains(&(core.clock.now() - at)))
     }
 
     async fn reload(&self, core: &Core, known: &mut Option<i64>) -> Result<bool, sqlx::Error> {
-        let now = core.clock.now();
+        let (began, now) = (Instant::now(), core.clock.now());
+        let read = self.read_changes(core, known).await;
+        let mut reads = self.reads.write();
+        reads.last = Some((began, read.is_ok()));
+        if read.is_ok() {
+            reads.succeeded = Some(now);
+        }
+        read
+    }
+
+    async fn read_changes(&self, core: &Core, known: &mut Option<i64>) -> Result<bool, sqlx::Error> {
         // Reads the number first: a change during the reload then causes another one.
         let revision: i64 = sqlx::query_scalar(
             "-- revision of endpoints
@@ -109,7 +136,6 @@ impl SubscribedEndpoints {
             self.replace(&load_endpoints(core).await?);
             *known = Some(revision);
         }
-        *self.read_at.write() = Some(now);
         Ok(has_changed)
     }
 

@@ -1,5 +1,6 @@
 //! A process whose subscriptions are old, because it was stopped or cut off from Postgres.
 
+use futures_util::future::join_all;
 use serde_json::json;
 
 use super::Shop;
@@ -59,4 +60,23 @@ async fn change_fails_while_endpoints_cannot_be_read() {
     cancel(&other, "ORD-1").await.unwrap();
     shop.t.run_due().await;
     assert_eq!(shop.told("/shop"), ["order.cancelled ORD-1"]);
+}
+
+#[tokio::test]
+async fn waiting_writes_share_one_failed_read() {
+    let shop = Shop::open().await;
+    let other = shop.stale_process().await;
+    shop.t
+        .sql(
+            "CREATE SEQUENCE reads;
+             CREATE FUNCTION fail_read() RETURNS bigint LANGUAGE plpgsql AS
+                 $$ BEGIN RAISE EXCEPTION 'read %', nextval('reads'); END $$;
+             ALTER TABLE webhook_revision RENAME TO hidden;
+             CREATE VIEW webhook_revision AS SELECT fail_read() AS number",
+        )
+        .await;
+    let waiting = (0..10).map(|_| other.notify.endpoints.ensure_fresh(&other.core));
+    assert!(join_all(waiting).await.iter().all(Result::is_err));
+    // The first read began before the other nine writes asked, so one of them reads again.
+    assert_eq!(shop.t.count("SELECT last_value FROM reads").await, 2);
 }
