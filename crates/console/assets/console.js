@@ -266,7 +266,13 @@
     helpOpen.addEventListener("click", () => help.showModal());
   }
   const rowsOf = () => [...all("tbody tr")];
-  const nameOf = (one) => one.dataset.href || (one.cells[0] ? one.cells[0].textContent : "");
+  // Name of a row, which it also has after a refresh: its page or first cell, and the path of its first action without the action itself.
+  // Two dead jobs of an order have one page, and only the path tells them apart.
+  const nameOf = (one) => {
+    const form = one.querySelector("form[action]");
+    const path = form ? form.getAttribute("action").replace(/[^/]*$/, "") : "";
+    return `${one.dataset.href || (one.cells[0] ? one.cells[0].textContent : "")} ${path}`;
+  };
   // Visible buttons of a row. Those in its forms are omitted: a form asks for a reason, and for confirmation if the action is dangerous.
   const buttonsOf = (one) => [...all("summary, button, a.button", one)].filter((e) => !e.closest("details > form") && e.checkVisibility());
   // Gives each button of the row its first letter that is free. Other keys have j, k and g.
@@ -293,7 +299,8 @@
   const mark = () => {
     if (row < 0) return;
     const rows = rowsOf();
-    const again = rows.findIndex((one) => nameOf(one) === walked);
+    const same = rows.filter((one) => nameOf(one) === walked);
+    const again = same.length === 1 ? rows.indexOf(same[0]) : -1;
     select(rows, again >= 0 ? again : Math.min(row, rows.length - 1));
     // The row of the same name is there again. Another one gets no focus, because the next letter was meant for the old row.
     if (again >= 0 && walks && document.activeElement === document.body) rows[row].focus({ preventScroll: true });

@@ -102,6 +102,28 @@ async fn selected_row_keeps_focus_and_keys_after_refresh() {
 }
 
 #[tokio::test]
+async fn rows_of_one_name_are_told_apart_after_refresh() {
+    let t = TestApp::start().await;
+    for boot in ["00000000000000a1", "00000000000000a2"] {
+        t.send_heartbeat(boot, "w1", Some(&worker_info(&queues::ALL))).await;
+    }
+    let mut console = Console::open(&t, AccountRole::Operator).await;
+    console.visit("/workers").await;
+    let browser = &mut console.browser;
+    browser.until_text("w1").await;
+    move_to(browser, "j", "w1").await;
+    move_to(browser, "j", "w1").await;
+    let path = "document.querySelector('tr.here form').getAttribute('action')";
+    let selected = browser.eval(path).await;
+    assert_eq!(browser.eval("document.querySelectorAll('tbody tr')[1].classList.contains('here')").await, true);
+    t.send_heartbeat("00000000000000a3", "w0", Some(&worker_info(&queues::ALL))).await;
+    browser.until_text("w0").await;
+    let there = "document.activeElement.matches('tr.here')";
+    browser.until("a row is selected after the refresh", there).await;
+    assert_eq!(browser.eval(path).await, selected);
+}
+
+#[tokio::test]
 async fn help_lists_the_keys_of_rows() {
     let t = TestApp::start().await;
     let mut console = Console::open(&t, AccountRole::Viewer).await;
