@@ -184,8 +184,11 @@ impl DueReplay {
         inserted.into_iter().map(to_job).collect()
     }
 
+    /// Returns the id of a replayed message, the same in each replay. After a restore, another step may have the number of
+    /// a lost one, so the number alone does not identify a step.
     fn message_id(&self, row: &FeedRow) -> Uuid {
-        Uuid::new_v5(&self.endpoint_id.0, row.seq.to_string().as_bytes())
+        let step = format!("{} {} {} {}", row.seq, row.order_id, row.kind, row.at.timestamp_micros());
+        Uuid::new_v5(&self.endpoint_id.0, step.as_bytes())
     }
 
     async fn move_to(
