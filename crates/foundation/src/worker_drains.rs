@@ -51,6 +51,16 @@ pub enum DrainState {
     Drained,
 }
 
+impl DrainState {
+    fn new(worker: &WorkerEntry, requested_ms: Option<u64>) -> Self {
+        match requested_ms {
+            None => Self::Running,
+            Some(_) if worker.info.drain_ms == requested_ms && worker.info.in_hand == 0 => Self::Drained,
+            Some(_) => Self::Draining,
+        }
+    }
+}
+
 /// A live worker process, with the request to drain it if there is one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct WorkerStatus {
@@ -63,14 +73,49 @@ pub struct WorkerStatus {
 
 impl WorkerStatus {
     fn new(entry: WorkerEntry, drain: Option<WorkerDrain>) -> Self {
-        let state = match &drain {
-            None => DrainState::Running,
-            Some(drain) if entry.info.drain_ms == Some(drain.request_ms()) && entry.info.in_hand == 0 => {
-                DrainState::Drained
-            }
-            Some(_) => DrainState::Draining,
-        };
-        Self { entry, state, drain }
+        let requested_ms = drain.as_ref().map(WorkerDrain::request_ms);
+        Self { state: DrainState::new(&entry, requested_ms), entry, drain }
+    }
+
+    /// Returns the state that the worker itself reports. Author and time of a drain are unknown.
+    fn reported(entry: WorkerEntry) -> Self {
+        Self { state: DrainState::new(&entry, entry.info.drain_ms), entry, drain: None }
+    }
+}
+
+/// Why no worker takes the jobs of a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unserved {
+    NoWorker,
+    /// Workers serve the queue, and all of them are drained.
+    Drained,
+}
+
+impl Unserved {
+    /// Returns why no worker takes the jobs of this queue, or `None` if a worker does.
+    pub fn find(workers: &[WorkerEntry], queue: &str) -> Option<Self> {
+        let serves =
+            |worker: &&WorkerEntry| worker.is_live() && worker.info.queues.iter().any(|served| served == queue);
+        let mut serving = workers.iter().filter(serves).peekable();
+        if serving.peek().is_none() {
+            return Some(Self::NoWorker);
+        }
+        serving.all(|worker| worker.info.drain_ms.is_some()).then_some(Self::Drained)
+    }
+
+    pub fn describe(self, queue: &str) -> String {
+        match self {
+            Self::NoWorker => format!("no worker serves {queue}"),
+            Self::Drained => format!("every worker that serves {queue} is drained"),
+        }
+    }
+
+    /// Returns the command after which a worker takes the jobs.
+    pub fn remedy(self) -> &'static str {
+        match self {
+            Self::NoWorker => "dispatchq work",
+            Self::Drained => "dispatchq worker resume ID",
+        }
     }
 }
 
@@ -79,18 +124,26 @@ impl WorkerStatus {
 pub struct DrainChange {
     /// `false` if the worker was in this state before.
     pub changed: bool,
-    /// The worker after the change. `None` if it sends no heartbeats.
+    /// The worker after the change. `None` if it sends no heartbeats or Redis does not answer.
     pub worker: Option<WorkerStatus>,
     /// Queues of the worker that no other worker takes jobs of. Empty unless it is drained.
     pub unserved_queues: Vec<String>,
 }
 
-/// Returns the live workers, sorted by name.
+/// Returns the workers that sent a heartbeat in the last minute, sorted by name. While Postgres does not answer, their
+/// states are those of the heartbeats.
 pub async fn list_workers(core: &Core) -> Result<Vec<WorkerStatus>, ServiceError> {
     let entries = core.store.list_workers().await?;
     let boots: Vec<&str> = entries.iter().map(|entry| entry.boot.as_str()).collect();
+    let drains = match list_drains(&core.db, &boots).await {
+        Ok(drains) => drains,
+        Err(error) => {
+            tracing::warn!(%error, "The requests to drain workers could not be read; heartbeats are shown without them.");
+            return Ok(entries.into_iter().map(WorkerStatus::reported).collect());
+        }
+    };
     let mut drains: HashMap<String, WorkerDrain> =
-        list_drains(&core.db, &boots).await?.into_iter().map(|drain| (drain.boot.clone(), drain)).collect();
+        drains.into_iter().map(|drain| (drain.boot.clone(), drain)).collect();
     let status = |entry: WorkerEntry| {
         let drain = drains.remove(&entry.boot);
         WorkerStatus::new(entry, drain)
@@ -125,7 +178,8 @@ fn is_id(text: &str) -> bool {
 /// Drains a worker. Returns `None` if no live worker has this id.
 pub async fn drain_worker(core: &Core, boot: &str, by: ActionAuthor<'_>) -> Result<Option<DrainChange>, ServiceError> {
     let workers = list_workers(core).await?;
-    let Some(worker) = workers.iter().find(|worker| worker.entry.boot == boot) else { return Ok(None) };
+    let is_asked = |worker: &&WorkerStatus| worker.entry.boot == boot && worker.entry.is_live();
+    let Some(worker) = workers.iter().find(is_asked) else { return Ok(None) };
     let mut tx = core.db.begin().await?;
     let stored = sqlx::query(
         "-- drain worker
@@ -142,7 +196,7 @@ pub async fn drain_worker(core: &Core, boot: &str, by: ActionAuthor<'_>) -> Resu
         record_change(&mut tx, by, (boot, &worker.entry.replica), true).await?;
     }
     tx.commit().await?;
-    let workers = list_workers(core).await?;
+    let workers = list_after_change(core).await;
     let unserved_queues = find_unserved(&workers, boot).into_iter().map(str::to_owned).collect();
     let worker = workers.into_iter().find(|worker| worker.entry.boot == boot);
     Ok(Some(DrainChange { changed, worker, unserved_queues }))
@@ -166,10 +220,18 @@ pub async fn resume_worker(core: &Core, boot: &str, by: ActionAuthor<'_>) -> Res
     }
     tx.commit().await?;
     let changed = replica.is_some();
-    let workers = list_workers(core).await?;
+    let workers = if changed { list_after_change(core).await } else { list_workers(core).await? };
     let worker = workers.into_iter().find(|worker| worker.entry.boot == boot);
     let is_known = changed || worker.is_some();
     Ok(is_known.then_some(DrainChange { changed, worker, unserved_queues: Vec::new() }))
+}
+
+/// Returns the workers, or none if Redis does not answer: the change is committed, and its caller must learn that.
+async fn list_after_change(core: &Core) -> Vec<WorkerStatus> {
+    list_workers(core).await.unwrap_or_else(|error| {
+        tracing::warn!(%error, "The workers could not be read after a change.");
+        Vec::new()
+    })
 }
 
 async fn record_change(

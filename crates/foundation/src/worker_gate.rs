@@ -18,6 +18,8 @@ struct GateState {
     postgres: PostgresState,
     /// Time in ms of the request to drain this worker, if there is one.
     drain_ms: Option<u64>,
+    /// Whether the request was read in this turn. Otherwise it is that of an earlier turn.
+    knows_drain: bool,
 }
 
 impl GateState {
@@ -33,7 +35,7 @@ impl GateState {
 /// Opens or closes the gate of the worker with this id once a second.
 pub async fn watch_gate(core: Core, boot: String, gate: Gate, stop: CancellationToken) {
     let turns = core.loops.register_loop("gate");
-    let mut said = GateState { postgres: PostgresState::Writable, drain_ms: None };
+    let mut said = GateState { postgres: PostgresState::Writable, drain_ms: None, knows_drain: true };
     while !stop.is_cancelled() {
         let unanswered = GateState { postgres: PostgresState::Unreachable, ..said };
         let now = turns.run_turn(read_state(&core, &boot, said)).await.unwrap_or(unanswered);
@@ -58,14 +60,19 @@ async fn read_state(core: &Core, boot: &str, last: GateState) -> GateState {
         return GateState { postgres, ..last };
     }
     let request = tokio::time::timeout(ANSWER_TIMEOUT, worker_drains::read_request(&core.upkeep, boot)).await;
-    let drain_ms = request.ok().and_then(Result::ok).unwrap_or(last.drain_ms);
-    GateState { postgres, drain_ms }
+    let read = request.ok().and_then(Result::ok);
+    GateState { postgres, drain_ms: read.unwrap_or(last.drain_ms), knows_drain: read.is_some() }
 }
 
 fn log_state(state: GateState) {
     match state.postgres {
         PostgresState::ReadOnly => tracing::warn!("Postgres is read-only; no job is taken until it takes writes."),
         PostgresState::Unreachable => tracing::warn!("Postgres does not answer; no job is taken until it does."),
+        PostgresState::Writable if !state.knows_drain => {
+            tracing::warn!(
+                "The request to drain this worker could not be read; that of the last successful read applies."
+            );
+        }
         PostgresState::Writable if state.drain_ms.is_some() => {
             tracing::info!("An operator drains this worker; it takes no job until it is resumed.");
         }

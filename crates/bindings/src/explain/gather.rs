@@ -12,7 +12,7 @@ use crate::{
     list,
     store::{load::LoadedBinding, servers},
 };
-use foundation::{core::Core, error::ServiceError};
+use foundation::{core::Core, error::ServiceError, worker_drains::Unserved};
 use queue::{
     Job, JobId,
     store::{JobDetail, JobState},
@@ -29,7 +29,7 @@ struct RedisView {
     server_slots: Option<SlotUse>,
     all_calls: Option<SlotUse>,
     paused: bool,
-    unserved: bool,
+    unserved: Option<Unserved>,
 }
 
 /// Explains a binding from Postgres and Redis.
@@ -74,7 +74,7 @@ pub async fn explain_binding(bindings: &Bindings, id: &BindingId) -> Result<Bind
         next: next.as_ref(),
         server: &server,
         queue_is_paused: redis.paused,
-        queue_is_unserved: redis.unserved,
+        unserved: redis.unserved,
     };
     Ok(BindingExplanation {
         why: words::explain_state(&about),
@@ -147,7 +147,7 @@ async fn look_into_redis(core: &Core, loaded: &LoadedBinding, job: Option<&JobId
         }),
         all_calls: Some(SlotUse { in_use: stats.in_use, limit: stats.limit, waiting: stats.parked }),
         paused: queue.first().is_some_and(|queue| queue.paused),
-        unserved: !workers.iter().any(|worker| worker.info.queues.iter().any(|queue| queue == queues::BINDING)),
+        unserved: Unserved::find(&workers, queues::BINDING),
     })
 }
 

@@ -4,6 +4,7 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use model::binding::{Binding, BindingPhase, BindingState, CallAction, StopReason};
 
 use super::{BindingAdvice, JobPlace, NextStep, ServerSituation};
+use foundation::worker_drains::Unserved;
 
 /// Input of [`explain_state`] and [`advise_operator`].
 #[derive(Debug, Clone, Copy)]
@@ -15,7 +16,7 @@ pub struct BindingSurroundings<'a> {
     /// Whether an operator has paused the queue of bindings.
     pub queue_is_paused: bool,
     /// Whether no live worker serves the queue.
-    pub queue_is_unserved: bool,
+    pub unserved: Option<Unserved>,
 }
 
 /// Returns what the binding's job will do.
@@ -126,8 +127,8 @@ pub fn advise_operator(about: &BindingSurroundings<'_>) -> Vec<BindingAdvice> {
             let queue = jobs::queues::BINDING;
             say(format!("{queue} is paused"), Some(format!("dispatchq queue resume {queue}")));
         }
-        if about.queue_is_unserved {
-            say(format!("no worker serves {}", jobs::queues::BINDING), Some("dispatchq work".to_owned()));
+        if let Some(cause) = about.unserved {
+            say(cause.describe(jobs::queues::BINDING), Some(cause.remedy().to_owned()));
         }
         if !server.is_configured {
             let provider = &server.provider;
@@ -230,7 +231,7 @@ mod tests {
             next: next.as_ref(),
             server,
             queue_is_paused: false,
-            queue_is_unserved: false,
+            unserved: None,
         };
         (explain_state(&about), advise_operator(&about).into_iter().filter_map(|advice| advice.command).collect())
     }

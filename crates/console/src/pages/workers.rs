@@ -72,9 +72,9 @@ fn show_worker(worker: &WorkerStatus, all: &[WorkerStatus]) -> TableRow {
     row.with_actions(vec![offer_action(worker, all)])
 }
 
-/// Returns HTML with the name of a worker, and with its host, process id and version.
-fn show_process(WorkerEntry { replica, info, .. }: &WorkerEntry) -> String {
-    let process = escape(&format!("{} {}, {}", info.host, info.pid, info.version));
+/// Returns HTML with the name of a worker, and with its id, host, process id and version.
+fn show_process(WorkerEntry { boot, replica, info, .. }: &WorkerEntry) -> String {
+    let process = escape(&format!("{boot}: {} {}, {}", info.host, info.pid, info.version));
     format!("<span class=\"id\">{}</span><br><span class=\"id quiet small\">{process}</span>", escape(replica))
 }
 
@@ -126,6 +126,8 @@ pub(crate) async fn set_worker(
         "resume" => (worker_drains::resume_worker(&app.core, &id, by).await?, "worker-resume"),
         _ => return Err(PageError::NotFound(tr("problem.action_not_exist"))),
     };
-    done.ok_or(PageError::NotFound(tr("workers.no_worker_id")))?;
+    let change = done.ok_or(PageError::NotFound(tr("workers.no_worker_id")))?;
+    // Another person may have drained the other workers since this one opened the form.
+    let deed = if change.unserved_queues.is_empty() { deed } else { "worker-drain-last" };
     Ok(go_back(&app.config, "/workers", deed).into_response())
 }

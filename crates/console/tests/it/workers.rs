@@ -50,9 +50,14 @@ async fn workers_page_shows_memory_and_processor() {
 #[tokio::test]
 async fn drained_worker_is_shown_and_resumed() {
     let (t, _api, operator) = start().await;
-    assert_eq!(place(&operator.post(DRAIN, &REASON).await), "/console/workers?did=worker-drain");
-    let page = operator.text("/console/workers?did=worker-drain").await;
-    for text in ["The worker is being drained", "</b>Draining</span>", "operator:test-operator", "a new host"] {
+    assert_eq!(place(&operator.post(DRAIN, &REASON).await), "/console/workers?did=worker-drain-last");
+    let page = operator.text("/console/workers?did=worker-drain-last").await;
+    for text in [
+        "The worker is being drained. No other worker takes jobs",
+        "</b>Draining</span>",
+        "operator:test-operator",
+        "a new host",
+    ] {
         assert!(page.contains(text), "{text}: {page}");
     }
     confirm(&t).await;
@@ -74,7 +79,8 @@ async fn drain_of_last_worker_shows_a_warning() {
     assert!(form.contains("name=\"sure\"") && form.contains("danger"), "{form}");
     beat(&t, "a2", &own_info()).await;
     assert!(!operator.text(PAGE).await.contains(WARNING));
-    operator.post("/console/workers/00000000000000a2/drain", &REASON).await;
+    let drained = operator.post("/console/workers/00000000000000a2/drain", &REASON).await;
+    assert_eq!(place(&drained), "/console/workers?did=worker-drain");
     assert!(operator.text(PAGE).await.contains(WARNING), "the other worker is drained");
 }
 

@@ -13,7 +13,7 @@ use model::{
 
 use super::{JobStanding, LatestRanking, NextJob, OpenPartner, OrderExplanation, OrderSurroundings, words};
 use crate::capability::Desk;
-use foundation::{core::Core, error::ServiceError};
+use foundation::{core::Core, error::ServiceError, worker_drains::Unserved};
 use orders::{details::load_details, order_store::load, query};
 use queue::store::{JobDetail, JobState, WorkerEntry};
 
@@ -24,7 +24,7 @@ const MOST_RANKINGS: i64 = 10;
 struct RedisView {
     standings: Vec<JobStanding>,
     paused: Vec<String>,
-    unserved: Vec<String>,
+    unserved: Vec<(String, Unserved)>,
     partners_open: Vec<OpenPartner>,
 }
 
@@ -103,8 +103,8 @@ async fn look_into_redis(
     let queues: Vec<&str> = queues.collect();
     let stats = desk.core.queue().queue_stats(&queues).await?;
     let paused = stats.into_iter().filter(|s| s.paused).map(|s| s.queue).collect();
-    let served = |queue: &str| workers.iter().any(|w| w.info.queues.iter().any(|q| q == queue));
-    let unserved = queues.into_iter().filter(|queue| !served(queue)).map(str::to_owned).collect();
+    let unserved = |queue: &str| Unserved::find(&workers, queue).map(|cause| (queue.to_owned(), cause));
+    let unserved = queues.into_iter().filter_map(unserved).collect();
     let partners_open = open_partners(desk, snapshot, partners).await?;
     Ok(RedisView { standings, paused, unserved, partners_open })
 }

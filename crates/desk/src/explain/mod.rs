@@ -17,6 +17,7 @@ use model::{
 use serde::Serialize;
 
 use self::reason::OrderReason;
+use foundation::worker_drains::Unserved;
 use orders::query::TimelineEvent;
 
 /// Explanation of an order for an operator on call.
@@ -114,8 +115,8 @@ pub struct OrderSurroundings {
     pub next: Vec<NextJob>,
     /// Queues in `next` that an operator has paused.
     pub paused: Vec<String>,
-    /// Queues in `next` that no live worker serves.
-    pub unserved: Vec<String>,
+    /// Queues in `next` whose jobs no worker takes.
+    pub unserved: Vec<(String, Unserved)>,
     /// Partners that can be booked for the next attempt, in configured order.
     pub partners: Vec<PartnerName>,
     /// Partners of the order whose breaker is open.

@@ -151,8 +151,8 @@ pub fn advise_operator(about: &OrderSurroundings) -> Vec<OperatorAdvice> {
     for queue in &about.paused {
         say(&format!("{queue} is paused"), Some(format!("dispatchq queue resume {queue}")));
     }
-    for queue in &about.unserved {
-        say(&format!("no worker serves {queue}"), Some("dispatchq work".to_owned()));
+    for (queue, cause) in &about.unserved {
+        say(&cause.describe(queue), Some(cause.remedy().to_owned()));
     }
     for OpenPartner { name, open_secs, why } in &about.partners_open {
         let text = format!("partner {name} is not called for {open_secs} s more: {why}");
@@ -203,6 +203,7 @@ mod tests {
 
     use super::*;
     use crate::explain::NextJob;
+    use foundation::worker_drains::Unserved;
     use model::{
         decide::timers,
         messages,
@@ -251,7 +252,10 @@ mod tests {
     fn blocked_order_gets_a_command_per_cause() {
         let mut about = about(fixture::offered_snapshot());
         about.paused = vec![jobs::queues::DISPATCH_TIMEOUT.to_owned()];
-        about.unserved = vec![jobs::queues::LIFETIME_CANCEL.to_owned()];
+        about.unserved = vec![
+            (jobs::queues::LIFETIME_CANCEL.to_owned(), Unserved::NoWorker),
+            (jobs::queues::DISPATCH_TIMEOUT.to_owned(), Unserved::Drained),
+        ];
         about.next.push(NextJob {
             job: "timeout:ORD-1:1".to_owned(),
             queue: jobs::queues::DISPATCH_TIMEOUT.to_owned(),
@@ -262,7 +266,12 @@ mod tests {
         let commands = commands(&about);
         assert_eq!(
             commands,
-            ["dispatchq dead show timeout:ORD-1:1", "dispatchq queue resume dispatch-timeout-queue", "dispatchq work"]
+            [
+                "dispatchq dead show timeout:ORD-1:1",
+                "dispatchq queue resume dispatch-timeout-queue",
+                "dispatchq work",
+                "dispatchq worker resume ID",
+            ]
         );
     }
 
