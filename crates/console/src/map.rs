@@ -20,7 +20,7 @@ use crate::{
     catalogue::{Words, fill, tr},
     shown::{describe_distance, describe_share, escape},
 };
-pub(crate) use fleet::{FleetMark, MarkKind, draw_fleet};
+pub(crate) use fleet::{FleetMark, MarkKind, MarkText, draw_fleet};
 use model::ids::LatLng;
 pub(crate) use view::MapView;
 

@@ -83,19 +83,32 @@ impl MarkKind {
 #[derive(Debug, Clone)]
 pub(crate) struct FleetMark {
     pub(crate) kind: MarkKind,
-    pub(crate) id: String,
     pub(crate) place: LatLng,
-    /// Address of its page.
-    pub(crate) href: String,
-    /// Full description.
-    pub(crate) told: String,
+    /// Index among the drivers, or among the orders.
+    pub(crate) row: usize,
     /// Location of the order's driver, if the mark is an order and its driver is on the map.
     pub(crate) driver_at: Option<LatLng>,
 }
 
+/// Texts of a mark.
+#[derive(Debug, Clone)]
+pub(crate) struct MarkText {
+    pub(crate) id: String,
+    /// Address of its page.
+    pub(crate) href: String,
+    /// Full description.
+    pub(crate) told: String,
+}
+
 /// Draws the marks with the outlines of areas, degrees and a scale, and a legend with the number of marks of each kind.
-/// `page` is the address of the map.
-pub(crate) fn draw_fleet(page: &str, view: &MapView, marks: &[FleetMark], areas: &[Vec<LatLng>]) -> String {
+/// `page` is the address of the map. `describe` is called only for marks that are drawn one by one: most of 20,000 are not.
+pub(crate) fn draw_fleet(
+    page: &str,
+    view: &MapView,
+    marks: &[FleetMark],
+    areas: &[Vec<LatLng>],
+    describe: &dyn Fn(&FleetMark) -> MarkText,
+) -> String {
     let counts = MarkKind::ALL.map(|kind| marks.iter().filter(|mark| mark.kind == kind).count());
     let [free, taken, waiting, running] = counts.map(|count| group_digits(count as u64));
     let label = fill!("fleet_map.label", free, taken, waiting, running);
@@ -107,9 +120,9 @@ pub(crate) fn draw_fleet(page: &str, view: &MapView, marks: &[FleetMark], areas:
     draw_outlines(&mut svg, view, areas);
     draw_degrees(&mut svg, view);
     if marks.len() > MOST_MARKS {
-        draw_cells(&mut svg, page, view, marks);
+        draw_cells(&mut svg, page, view, marks, describe);
     } else {
-        draw_marks(&mut svg, view, marks);
+        draw_marks(&mut svg, view, marks, describe);
     }
     draw_scale(&mut svg, view);
     svg.push_str("</svg></div><figcaption class=\"legend\">");
@@ -197,7 +210,7 @@ fn draw_scale(svg: &mut String, view: &MapView) {
 }
 
 /// Draws each mark. If there are few, those with room have their id.
-fn draw_marks(svg: &mut String, view: &MapView, marks: &[FleetMark]) {
+fn draw_marks(svg: &mut String, view: &MapView, marks: &[FleetMark], describe: &dyn Fn(&FleetMark) -> MarkText) {
     for mark in marks {
         if let Some(driver) = mark.driver_at {
             let ((x, y), (to_x, to_y)) = (view.point(mark.place), view.point(driver));
@@ -211,11 +224,12 @@ fn draw_marks(svg: &mut String, view: &MapView, marks: &[FleetMark]) {
     }
     for mark in marks {
         let at = view.point(mark.place);
-        draw_link(svg, &mark.href, &mark.told, &mark.kind.draw(at, MARK));
+        let MarkText { id, href, told } = describe(mark);
+        draw_link(svg, &href, &told, &mark.kind.draw(at, MARK));
         let baseline = (at.0 + MARK + 3.0, at.1 + 4.0);
-        let wanted = Extent::of_text(baseline, mark.id.chars().count(), 1);
+        let wanted = Extent::of_text(baseline, id.chars().count(), 1);
         if marks.len() <= MOST_LABELS && room.take_free(wanted) {
-            let _ = write!(svg, "<text x=\"{:.1}\" y=\"{:.1}\">{}</text>", baseline.0, baseline.1, escape(&mark.id));
+            let _ = write!(svg, "<text x=\"{:.1}\" y=\"{:.1}\">{}</text>", baseline.0, baseline.1, escape(&id));
         }
     }
 }
@@ -226,7 +240,13 @@ fn draw_link(svg: &mut String, href: &str, told: &str, shape: &str) {
 }
 
 /// Draws the drivers of each cell as one mark, and its orders as another. A mark alone in its cell is drawn at its place.
-fn draw_cells(svg: &mut String, page: &str, view: &MapView, marks: &[FleetMark]) {
+fn draw_cells(
+    svg: &mut String,
+    page: &str,
+    view: &MapView,
+    marks: &[FleetMark],
+    describe: &dyn Fn(&FleetMark) -> MarkText,
+) {
     let mut cells: BTreeMap<(u32, u32, bool), Vec<&FleetMark>> = BTreeMap::new();
     for mark in marks {
         let (x, y) = view.point(mark.place);
@@ -234,7 +254,8 @@ fn draw_cells(svg: &mut String, page: &str, view: &MapView, marks: &[FleetMark])
     }
     for ((row, column, is_order), marks) in &cells {
         if let [mark] = marks.as_slice() {
-            draw_link(svg, &mark.href, &mark.told, &mark.kind.draw(view.point(mark.place), MARK));
+            let MarkText { href, told, .. } = describe(mark);
+            draw_link(svg, &href, &told, &mark.kind.draw(view.point(mark.place), MARK));
             continue;
         }
         let middle = ((f64::from(*column) + 0.5) * CELL.0, (f64::from(*row) + 0.5) * CELL.1);
@@ -279,27 +300,23 @@ mod tests {
 
     fn marks(count: u32, kind: MarkKind) -> Vec<FleetMark> {
         let place = |n: u32| LatLng::new(-6.2 + f64::from(n % 100) / 1_000.0, 106.8 + f64::from(n / 100) / 1_000.0);
-        let mark = |n| FleetMark {
-            kind,
-            id: format!("M{n}"),
-            place: place(n),
-            href: format!("/console/drivers/M{n}"),
-            told: format!("mark {n}"),
-            driver_at: None,
-        };
+        let mark = |n| FleetMark { kind, place: place(n), row: n as usize, driver_at: None };
         (0..count).map(mark).collect()
     }
 
     fn draw(marks: &[FleetMark]) -> String {
         let view = MapView::fit(marks.iter().map(|mark| &mark.place)).unwrap();
-        draw_fleet("/console/map", &view, marks, &[])
+        let describe = |FleetMark { row, .. }: &FleetMark| MarkText {
+            id: format!("M{row}"),
+            href: format!("/console/drivers/M{row}"),
+            told: if *row == 1 { "<b>".to_owned() } else { format!("mark {row}") },
+        };
+        draw_fleet("/console/map", &view, marks, &[], &describe)
     }
 
     #[test]
     fn few_marks_link_to_their_pages() {
-        let mut few = marks(2, MarkKind::FreeDriver);
-        few[1].told = "<b>".to_owned();
-        let drawn = draw(&few);
+        let drawn = draw(&marks(2, MarkKind::FreeDriver));
         assert!(
             drawn.contains("<a href=\"/console/drivers/M0\" aria-label=\"mark 0\"><title>mark 0</title>"),
             "{drawn}"

@@ -14,7 +14,7 @@ use super::{driver::driver_page, roles::STAFF};
 use crate::{
     catalogue::{Words, fill, tr},
     form::{encode_component, read_query, write_query},
-    map::{FleetMark, MapView, MarkKind, draw_fleet},
+    map::{FleetMark, MapView, MarkKind, MarkText, draw_fleet},
     page::{Shell, render},
     page_error::PageError,
     refusal::refused_filter,
@@ -80,13 +80,17 @@ pub(crate) async fn show_page(
     let drivers = fleet_map::list_drivers(&app.core.db, &bounds).await?;
     let orders = fleet_map::list_orders(&app.core.db, &bounds).await?;
     let base = app.config.console.path.as_str();
-    let marks = mark_all(base, &drivers.rows, &orders.rows);
+    let marks = mark_all(&drivers.rows, &orders.rows);
+    let describe = |mark: &FleetMark| match mark.kind {
+        MarkKind::FreeDriver | MarkKind::BusyDriver => describe_driver(base, &drivers.rows[mark.row], mark.place),
+        MarkKind::WaitingOrder | MarkKind::RunningOrder => describe_order(base, &orders.rows[mark.row]),
+    };
     let view = chosen.or_else(|| MapView::fit(marks.iter().map(|mark| &mark.place)));
     let page = format!("{base}{PATH}");
     let rules = app.areas.rules.get();
     let figure = view.map(|view| {
         let areas: Vec<_> = rules.geofence.areas().iter().flat_map(model::area::Area::outlines).collect();
-        draw_fleet(&page, &view, &marks, &areas)
+        draw_fleet(&page, &view, &marks, &areas, &describe)
     });
     let most = group_digits(MOST.unsigned_abs());
     let (at, km) = view.map(|view| view.texts()).unwrap_or_default();
@@ -110,35 +114,38 @@ pub(crate) async fn show_page(
 }
 
 /// Returns the marks of drivers and orders. Orders come last, so that they are on top.
-fn mark_all(base: &str, drivers: &[MapDriver], orders: &[MapOrder]) -> Vec<FleetMark> {
-    let places: HashMap<&DriverId, LatLng> =
-        drivers.iter().map(|driver| (&driver.id, LatLng::new(driver.lat, driver.lng))).collect();
-    let drivers = drivers.iter().map(|driver| mark_driver(base, driver));
-    drivers.chain(orders.iter().map(|order| mark_order(base, order, &places))).collect()
+fn mark_all(drivers: &[MapDriver], orders: &[MapOrder]) -> Vec<FleetMark> {
+    let place = |driver: &MapDriver| LatLng::new(driver.lat, driver.lng);
+    let places: HashMap<&DriverId, LatLng> = drivers.iter().map(|driver| (&driver.id, place(driver))).collect();
+    let drivers = drivers.iter().enumerate().map(|(row, driver)| FleetMark {
+        kind: if driver.active_order.is_some() { MarkKind::BusyDriver } else { MarkKind::FreeDriver },
+        place: place(driver),
+        row,
+        driver_at: None,
+    });
+    let orders = orders.iter().enumerate().map(|(row, order)| FleetMark {
+        kind: if order.status.occupies_driver() { MarkKind::RunningOrder } else { MarkKind::WaitingOrder },
+        place: order.pickup,
+        row,
+        driver_at: order.driver.as_ref().and_then(|driver| places.get(driver)).copied(),
+    });
+    drivers.chain(orders).collect()
 }
 
-fn mark_driver(base: &str, driver: &MapDriver) -> FleetMark {
-    let place = LatLng::new(driver.lat, driver.lng);
+fn describe_driver(base: &str, driver: &MapDriver, place: LatLng) -> MarkText {
     let (id, at) = (driver.id.as_str(), describe_place(place));
-    let (kind, told) = match &driver.active_order {
-        Some(order) => (MarkKind::BusyDriver, fill!("fleet_map.driver_with_order", id, order, at)),
-        None => (MarkKind::FreeDriver, fill!("fleet_map.free_driver", id, at)),
+    let told = match &driver.active_order {
+        Some(order) => fill!("fleet_map.driver_with_order", id, order, at),
+        None => fill!("fleet_map.free_driver", id, at),
     };
-    FleetMark { kind, id: id.to_owned(), place, href: driver_page(base, id), told, driver_at: None }
+    MarkText { id: id.to_owned(), href: driver_page(base, id), told }
 }
 
-/// `drivers` has the locations of the drivers on the map.
-fn mark_order(base: &str, order: &MapOrder, drivers: &HashMap<&DriverId, LatLng>) -> FleetMark {
+fn describe_order(base: &str, order: &MapOrder) -> MarkText {
     let (id, state) = (order.id.as_str(), Code::of_status(order.status).text());
     let at = describe_place(order.pickup);
-    FleetMark {
-        kind: if order.status.occupies_driver() { MarkKind::RunningOrder } else { MarkKind::WaitingOrder },
-        id: id.to_owned(),
-        place: order.pickup,
-        href: format!("{base}/orders/{}", encode_component(id)),
-        told: fill!("fleet_map.order", id, state, at),
-        driver_at: order.driver.as_ref().and_then(|driver| drivers.get(driver)).copied(),
-    }
+    let href = format!("{base}/orders/{}", encode_component(id));
+    MarkText { id: id.to_owned(), href, told: fill!("fleet_map.order", id, state, at) }
 }
 
 /// Returns the links that zoom and move a view.
