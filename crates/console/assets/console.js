@@ -149,7 +149,8 @@
     const targets = "a[href], button, summary, [tabindex]";
     const nameTarget = (e) => {
       const own = e.getAttribute("href") || e.getAttribute("aria-label") || e.textContent.trim();
-      return [e.tagName, e.closest("tr")?.dataset.href, own].join("|");
+      const inRow = e.closest("tbody tr");
+      return [e.tagName, inRow ? nameOf(inRow) + cellsOf(inRow) : "", own].join("|");
     };
     document.body.addEventListener("htmx:beforeSwap", (event) => {
       if (isReading()) { event.detail.shouldSwap = false; return; }
@@ -160,8 +161,8 @@
     document.body.addEventListener("htmx:afterSwap", () => {
       all(".scroll", live()).forEach((part, i) => { if (aside[i]) part.scrollLeft = aside[i]; });
       if (held === null) return;
-      const again = [...all(targets, live())].find((e) => nameTarget(e) === held);
-      if (again) again.focus({ preventScroll: true });
+      const same = [...all(targets, live())].filter((e) => nameTarget(e) === held);
+      if (same.length === 1) same[0].focus({ preventScroll: true });
     });
     // The data is outdated when a hidden page is shown again.
     document.addEventListener("visibilitychange", () => { stale = true; listen(); look(); });
@@ -256,7 +257,7 @@
   let row = -1;
   // Time until which the next key names a page.
   let goesUntil = 0;
-  let walked = "";
+  let walked = null;
   // Whether the selected row had the focus before a refresh.
   let walks = false;
   const help = document.getElementById("help");
@@ -273,6 +274,8 @@
     const path = form ? form.getAttribute("action").replace(/[^/]*$/, "") : "";
     return `${one.dataset.href || (one.cells[0] ? one.cells[0].textContent : "")} ${path}`;
   };
+  // Texts that tell rows of one name apart, such as two jobs of an order without actions.
+  const cellsOf = (one) => [...one.cells].slice(0, 2).map((cell) => cell.textContent.trim()).join("|");
   // Visible buttons of a row. Those in its forms are omitted: a form asks for a reason, and for confirmation if the action is dangerous.
   const buttonsOf = (one) => [...all("summary, button, a.button", one)].filter((e) => !e.closest("details > form") && e.checkVisibility());
   // Gives each button of the row its first letter that is free. Other keys have j, k and g.
@@ -299,7 +302,8 @@
   const mark = () => {
     if (row < 0) return;
     const rows = rowsOf();
-    const same = rows.filter((one) => nameOf(one) === walked);
+    let same = rows.filter((one) => nameOf(one) === walked.name);
+    if (same.length > 1) same = same.filter((one) => cellsOf(one) === walked.cells);
     const again = same.length === 1 ? rows.indexOf(same[0]) : -1;
     select(rows, again >= 0 ? again : Math.min(row, rows.length - 1));
     // The row of the same name is there again. Another one gets no focus, because the next letter was meant for the old row.
@@ -337,7 +341,7 @@
     } else if (step && rows.length > 0) {
       event.preventDefault();
       select(rows, Math.min(rows.length - 1, Math.max(0, row + step)));
-      walked = nameOf(rows[row]);
+      walked = { name: nameOf(rows[row]), cells: cellsOf(rows[row]) };
       rows[row].focus({ preventScroll: true });
       rows[row].scrollIntoView({ block: "nearest" });
     } else if (event.key === "Enter" && current && (event.target === document.body || event.target === current)) {

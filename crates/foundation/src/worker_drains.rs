@@ -77,6 +77,12 @@ impl WorkerStatus {
         Self { state: DrainState::new(&entry, requested_ms), entry, drain }
     }
 
+    /// Returns the worker, as draining if it has this id.
+    fn draining_if(self, boot: &str) -> Self {
+        let state = if self.entry.boot == boot { DrainState::Draining } else { self.state };
+        Self { state, ..self }
+    }
+
     /// Returns the state that the worker itself reports. Author and time of a drain are unknown.
     fn reported(entry: WorkerEntry) -> Self {
         Self { state: DrainState::new(&entry, entry.info.drain_ms), entry, drain: None }
@@ -124,7 +130,7 @@ impl Unserved {
 pub struct DrainChange {
     /// `false` if the worker was in this state before.
     pub changed: bool,
-    /// The worker after the change. `None` if it sends no heartbeats or Redis does not answer.
+    /// The worker after the change. `None` if it sends no heartbeats, or if Redis does not answer after it was resumed.
     pub worker: Option<WorkerStatus>,
     /// Queues of the worker that no other worker takes jobs of. Empty unless it is drained.
     pub unserved_queues: Vec<String>,
@@ -196,7 +202,11 @@ pub async fn drain_worker(core: &Core, boot: &str, by: ActionAuthor<'_>) -> Resu
         record_change(&mut tx, by, (boot, &worker.entry.replica), true).await?;
     }
     tx.commit().await?;
-    let workers = list_after_change(core).await;
+    let workers = list_workers(core).await.unwrap_or_else(|error| {
+        // The change is committed, and the caller must learn that. Only the state of this worker has changed.
+        tracing::warn!(%error, "The workers could not be read after a drain.");
+        workers.into_iter().map(|worker| worker.draining_if(boot)).collect()
+    });
     let unserved_queues = find_unserved(&workers, boot).into_iter().map(str::to_owned).collect();
     let worker = workers.into_iter().find(|worker| worker.entry.boot == boot);
     Ok(Some(DrainChange { changed, worker, unserved_queues }))
@@ -220,18 +230,16 @@ pub async fn resume_worker(core: &Core, boot: &str, by: ActionAuthor<'_>) -> Res
     }
     tx.commit().await?;
     let changed = replica.is_some();
-    let workers = if changed { list_after_change(core).await } else { list_workers(core).await? };
+    let workers = match list_workers(core).await {
+        Err(error) if changed => {
+            tracing::warn!(%error, "The workers could not be read after a worker was resumed.");
+            Vec::new()
+        }
+        listed => listed?,
+    };
     let worker = workers.into_iter().find(|worker| worker.entry.boot == boot);
     let is_known = changed || worker.is_some();
     Ok(is_known.then_some(DrainChange { changed, worker, unserved_queues: Vec::new() }))
-}
-
-/// Returns the workers, or none if Redis does not answer: the change is committed, and its caller must learn that.
-async fn list_after_change(core: &Core) -> Vec<WorkerStatus> {
-    list_workers(core).await.unwrap_or_else(|error| {
-        tracing::warn!(%error, "The workers could not be read after a change.");
-        Vec::new()
-    })
 }
 
 async fn record_change(

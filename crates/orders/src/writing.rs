@@ -80,7 +80,7 @@ impl Decided<'_> {
     /// Writes the change in this transaction, which has locked the row, and commits the transaction.
     pub(crate) async fn write_locked(&self, orders: &Orders, mut tx: Transaction<'_>) -> Result<Snapshot, WriteError> {
         check_transitions(self.change)?;
-        // The caller called it before it locked the row, so this call waits only after a long wait for the lock.
+        // `decide_locked` reads the endpoints before it locks the row, so this call waits only after a long wait for the lock.
         orders.notify.endpoints.ensure_fresh(&orders.core).await?;
         // The transaction has a connection. Others that wait for this row may have all the rest.
         let context = self.load_context(orders, &mut tx).await?;

@@ -6,7 +6,7 @@ use super::{
     chromium::Chromium,
     stage::{Console, let_wait},
 };
-use crate::support::{TestApp, worker_info};
+use crate::support::{TestApp, dead_letters::bury_due, secs, worker_info};
 use accounts::api_keys::AccountRole;
 
 /// Presses a key that moves the selection, and waits until the row with this text has the focus.
@@ -101,26 +101,37 @@ async fn selected_row_keeps_focus_and_keys_after_refresh() {
     browser.assert_no_faults("a selected row after a refresh").await;
 }
 
+// Two dead jobs of one order have the same page and the same buttons.
 #[tokio::test]
-async fn rows_of_one_name_are_told_apart_after_refresh() {
+async fn dead_jobs_of_one_order_are_told_apart_after_refresh() {
     let t = TestApp::start().await;
-    for boot in ["00000000000000a1", "00000000000000a2"] {
-        t.send_heartbeat(boot, "w1", Some(&worker_info(&queues::ALL))).await;
-    }
+    t.order("ORD-1").await;
+    bury_due(&t.app, "broken").await;
+    t.advance(secs(1_900)).await;
+    bury_due(&t.app, "broken").await;
     let mut console = Console::open(&t, AccountRole::Operator).await;
-    console.visit("/workers").await;
+    console.visit("/dead").await;
     let browser = &mut console.browser;
-    browser.until_text("w1").await;
-    move_to(browser, "j", "w1").await;
-    move_to(browser, "j", "w1").await;
-    let path = "document.querySelector('tr.here form').getAttribute('action')";
-    let selected = browser.eval(path).await;
-    assert_eq!(browser.eval("document.querySelectorAll('tbody tr')[1].classList.contains('here')").await, true);
-    t.send_heartbeat("00000000000000a3", "w0", Some(&worker_info(&queues::ALL))).await;
-    browser.until_text("w0").await;
-    let there = "document.activeElement.matches('tr.here')";
-    browser.until("a row is selected after the refresh", there).await;
-    assert_eq!(browser.eval(path).await, selected);
+    browser.until("both are listed", "document.querySelectorAll('tbody tr').length === 2").await;
+    for at in ["0", "1"] {
+        browser.press("j").await;
+        let selected = format!("document.activeElement === document.querySelectorAll('tbody tr')[{at}]");
+        browser.until("a row is selected", &selected).await;
+    }
+    let path = "document.activeElement.closest('tr').querySelector('form').getAttribute('action')";
+    let second = browser.eval(path).await;
+    t.order("ORD-2").await;
+    bury_due(&t.app, "broken").await;
+    browser.until_text("ORD-2").await;
+    browser.until("a row is selected again", "document.activeElement.matches('tr.here')").await;
+    assert_eq!(browser.eval(path).await, second, "the selected row");
+
+    browser.eval("document.activeElement.querySelector('summary').focus()").await;
+    t.order("ORD-3").await;
+    bury_due(&t.app, "broken").await;
+    browser.until_text("ORD-3").await;
+    browser.until("a button has the focus again", "document.activeElement.matches('tr summary')").await;
+    assert_eq!(browser.eval(path).await, second, "the row of the button");
 }
 
 #[tokio::test]

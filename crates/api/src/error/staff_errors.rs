@@ -24,7 +24,7 @@ pub enum StaffError {
     NotOnOrder,
     #[error("no queue '{0}'; queues are {known}", known = queues::ALL.join(", "))]
     NoSuchQueue(String),
-    #[error("no worker with this id; see: GET /api/v1/admin/workers")]
+    #[error("no worker with this id sent a heartbeat in the last 10 s; see: GET /api/v1/admin/workers")]
     NoSuchWorker,
     #[error("no job with this id: it was never enqueued, or has finished")]
     NoSuchJob,

@@ -15,7 +15,7 @@ pub struct BindingSurroundings<'a> {
     pub server: &'a ServerSituation,
     /// Whether an operator has paused the queue of bindings.
     pub queue_is_paused: bool,
-    /// Whether no live worker serves the queue.
+    /// Why no worker takes the jobs of the queue. `None` if a worker does.
     pub unserved: Option<Unserved>,
 }
 

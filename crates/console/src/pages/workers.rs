@@ -101,7 +101,7 @@ fn describe_drain(WorkerDrain { drained_by, drained_at, reason, .. }: &WorkerDra
 fn offer_action(worker: &WorkerStatus, all: &[WorkerStatus]) -> Action {
     let boot = &worker.entry.boot;
     let path = |word: &str| format!("/workers/{}/{word}", encode_component(boot));
-    if worker.drain.is_some() {
+    if worker.state != DrainState::Running {
         return Action::new(tr("workers.resume_worker"), path("resume"), vec![Field::reason()]);
     }
     let drain = Action::new(tr("workers.drain_worker"), path("drain"), vec![Field::reason()]).danger();

@@ -68,7 +68,7 @@ impl AreaStatus {
 }
 
 /// Returns the state of every area and service type that the area serves, and of others with waiting orders. Postgres
-/// counts the orders. With very many open orders, the count may be some seconds old.
+/// counts the orders. With very many open orders, the count may be old, see [`recent_census`].
 pub async fn area_statuses(desk: &Desk) -> Result<Vec<AreaStatus>, sqlx::Error> {
     Ok(look_at_areas(desk, &*recent_census::count_orders(&desk.core.db).await?).await)
 }
