@@ -31,11 +31,18 @@ async fn unreachable_redis_error_names_cure_not_password() {
     assert!(matches!(error, StoreError::Url { .. }) && !error.to_string().contains("secret"), "{error}");
 }
 
+/// Makes Redis write each command to its file before the answer. With an fsync every second, Redis delays the writes for up
+/// to two seconds while the disk is busy, and a killed Redis loses them.
+async fn write_before_answer(redis: &servers::RedisServer) {
+    raw::<()>(&redis.url(), &["CONFIG", "SET", "appendfsync", "no"]).await;
+}
+
 #[tokio::test]
 async fn worker_survives_redis_crash_without_loss() {
     let mut redis = servers::RedisServer::start().await.unwrap();
     let store = Store::connect(&redis.url()).await.unwrap();
     rebuild(&store).await;
+    write_before_answer(&redis).await;
     let count = Arc::new(AtomicUsize::new(0));
     let worker = Worker::start(Runtime::new(store.clone(), counting(&count)).queues([(QUEUE, 16)]));
     enqueue_ticks(&store, 0..500).await;
@@ -96,6 +103,7 @@ async fn worker_started_without_redis_starts_later() {
     let mut redis = servers::RedisServer::start().await.unwrap();
     let store = Store::connect(&redis.url()).await.unwrap();
     rebuild(&store).await;
+    write_before_answer(&redis).await;
     enqueue_ticks(&store, 0..3).await;
     redis.kill().await;
     let count = Arc::new(AtomicUsize::new(0));
