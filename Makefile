@@ -62,7 +62,7 @@ kit: ## Check the files of deploy/ (image, Compose, Helm chart, systemd) and the
 docs: ## Build the documents' site, target/docs/latest/index.html (installs mkdocs in the cache folder)
 	@scripts/build-docs $(target)/docs
 
-image-tree: ## Create target/image, the complete file tree of the image, and check that it is below 60 MB (release build)
+image-tree: ## Create target/image, the complete file tree of the image, and check that it is below 65 MB (release build)
 	cargo build --locked --release --no-default-features -p dispatchq --bin dispatchq
 	strip -o $(target)/image-binary $(target)/release/dispatchq
 	rm -rf $(target)/image
