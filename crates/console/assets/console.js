@@ -147,22 +147,23 @@
     let held = null;
     let aside = [];
     const targets = "a[href], button, summary, [tabindex]";
-    const nameTarget = (e) => {
-      const own = e.getAttribute("href") || e.getAttribute("aria-label") || e.textContent.trim();
+    const nameTarget = (e) => `${e.tagName} ${e.getAttribute("href") || e.getAttribute("aria-label") || e.textContent.trim()}`;
+    const holdTarget = (e) => {
       const inRow = e.closest("tbody tr");
-      return [e.tagName, inRow ? nameOf(inRow) + cellsOf(inRow) : "", own].join("|");
+      return { name: nameTarget(e), row: inRow && signOf(inRow) };
     };
     document.body.addEventListener("htmx:beforeSwap", (event) => {
       if (isReading()) { event.detail.shouldSwap = false; return; }
       const focused = document.activeElement;
-      held = live().contains(focused) && focused.matches(targets) ? nameTarget(focused) : null;
+      held = live().contains(focused) && focused.matches(targets) ? holdTarget(focused) : null;
       aside = [...all(".scroll", live())].map((part) => part.scrollLeft);
     });
     document.body.addEventListener("htmx:afterSwap", () => {
       all(".scroll", live()).forEach((part, i) => { if (aside[i]) part.scrollLeft = aside[i]; });
       if (held === null) return;
-      const same = [...all(targets, live())].filter((e) => nameTarget(e) === held);
-      if (same.length === 1) same[0].focus({ preventScroll: true });
+      const place = held.row ? findRow(held.row) : live();
+      const again = place && [...all(targets, place)].find((e) => nameTarget(e) === held.name);
+      if (again) again.focus({ preventScroll: true });
     });
     // The data is outdated when a hidden page is shown again.
     document.addEventListener("visibilitychange", () => { stale = true; listen(); look(); });
@@ -267,15 +268,22 @@
     helpOpen.addEventListener("click", () => help.showModal());
   }
   const rowsOf = () => [...all("tbody tr")];
-  // Name of a row, which it also has after a refresh: its page or first cell, and the path of its first action without the action itself.
-  // Two dead jobs of an order have one page, and only the path tells them apart.
-  const nameOf = (one) => {
+  // What a row keeps in a refresh. Its name is its page or first cell, and the path of its first action without the action itself: two dead
+  // jobs of an order have one page. Cells tell rows of one name apart, such as two jobs without actions; the cells of other rows may change.
+  const signOf = (one) => {
     const form = one.querySelector("form[action]");
     const path = form ? form.getAttribute("action").replace(/[^/]*$/, "") : "";
-    return `${one.dataset.href || (one.cells[0] ? one.cells[0].textContent : "")} ${path}`;
+    return {
+      name: `${one.dataset.href || (one.cells[0] ? one.cells[0].textContent : "")} ${path}`,
+      cells: [...one.cells].slice(0, 2).map((cell) => cell.textContent.trim()).join("|"),
+    };
   };
-  // Texts that tell rows of one name apart, such as two jobs of an order without actions.
-  const cellsOf = (one) => [...one.cells].slice(0, 2).map((cell) => cell.textContent.trim()).join("|");
+  // Finds a row after a refresh. Returns nothing if several rows may be the one.
+  const findRow = (sign) => {
+    let same = rowsOf().filter((one) => signOf(one).name === sign.name);
+    if (same.length > 1) same = same.filter((one) => signOf(one).cells === sign.cells);
+    return same.length === 1 ? same[0] : undefined;
+  };
   // Visible buttons of a row. Those in its forms are omitted: a form asks for a reason, and for confirmation if the action is dangerous.
   const buttonsOf = (one) => [...all("summary, button, a.button", one)].filter((e) => !e.closest("details > form") && e.checkVisibility());
   // Gives each button of the row its first letter that is free. Other keys have j, k and g.
@@ -302,9 +310,7 @@
   const mark = () => {
     if (row < 0) return;
     const rows = rowsOf();
-    let same = rows.filter((one) => nameOf(one) === walked.name);
-    if (same.length > 1) same = same.filter((one) => cellsOf(one) === walked.cells);
-    const again = same.length === 1 ? rows.indexOf(same[0]) : -1;
+    const again = rows.indexOf(findRow(walked));
     select(rows, again >= 0 ? again : Math.min(row, rows.length - 1));
     // The row of the same name is there again. Another one gets no focus, because the next letter was meant for the old row.
     if (again >= 0 && walks && document.activeElement === document.body) rows[row].focus({ preventScroll: true });
@@ -341,7 +347,7 @@
     } else if (step && rows.length > 0) {
       event.preventDefault();
       select(rows, Math.min(rows.length - 1, Math.max(0, row + step)));
-      walked = { name: nameOf(rows[row]), cells: cellsOf(rows[row]) };
+      walked = signOf(rows[row]);
       rows[row].focus({ preventScroll: true });
       rows[row].scrollIntoView({ block: "nearest" });
     } else if (event.key === "Enter" && current && (event.target === document.body || event.target === current)) {

@@ -101,6 +101,23 @@ async fn selected_row_keeps_focus_and_keys_after_refresh() {
     browser.assert_no_faults("a selected row after a refresh").await;
 }
 
+// The state of a worker shows the age of its heartbeat, so the row changes in each refresh.
+#[tokio::test]
+async fn focused_button_keeps_the_focus_after_refresh() {
+    let t = TestApp::start().await;
+    t.send_heartbeat("00000000000000a1", "w1", Some(&worker_info(&queues::ALL))).await;
+    let mut console = Console::open(&t, AccountRole::Operator).await;
+    console.visit("/workers").await;
+    let browser = &mut console.browser;
+    browser.until_text("w1").await;
+    browser.eval("document.querySelector('tr summary').focus()").await;
+    t.send_heartbeat("00000000000000a2", "w0", Some(&worker_info(&queues::ALL))).await;
+    browser.until_text("w0").await;
+    let there = "document.activeElement.matches('tr summary')
+        && document.activeElement.closest('tr').cells[0].textContent.includes('w1')";
+    browser.until("the button of the same worker has the focus", there).await;
+}
+
 // Two dead jobs of one order have the same page and the same buttons.
 #[tokio::test]
 async fn dead_jobs_of_one_order_are_told_apart_after_refresh() {
