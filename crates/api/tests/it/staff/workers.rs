@@ -93,6 +93,17 @@ async fn draining_worker_is_drained_after_its_jobs() {
 }
 
 #[tokio::test]
+async fn workers_are_listed_by_heartbeats_if_drains_cannot_be_read() {
+    let fleet = Fleet::start().await;
+    fleet.t.sql("ALTER TABLE worker_drains RENAME TO hidden").await;
+    assert_eq!(fleet.state().await, "running");
+    for (in_hand, state) in [(2, "draining"), (0, "drained")] {
+        fleet.beat(&WorkerInfo { drain_ms: Some(1), in_hand, ..own_info() }).await;
+        assert_eq!(fleet.state().await, state, "{in_hand}");
+    }
+}
+
+#[tokio::test]
 async fn drain_is_recorded_once_until_resumed() {
     let fleet = Fleet::start().await;
     for (path, changed) in [(DRAIN, true), (DRAIN, false), (RESUME, true), (RESUME, false)] {

@@ -1,7 +1,7 @@
 //! `order explain`: the reason, the next step, the holder, and advice.
 
 use desk::explain::{JobStanding, OrderExplanation, gather};
-use queue::Outcome;
+use queue::{Outcome, store::WorkerInfo};
 use test_support::{TestApp, id, secs, worker_info};
 
 async fn explain(t: &TestApp, order: &str) -> OrderExplanation {
@@ -49,6 +49,9 @@ async fn what_stands_in_an_orders_way_is_named() {
     let t = TestApp::start().await;
     t.order("ORD-1").await;
     assert_eq!(commands(&explain(&t, "ORD-1").await)[0], "dispatchq work", "no worker serves its queues");
+    let drained = WorkerInfo { drain_ms: Some(1), ..worker_info(&jobs::queues::ALL) };
+    t.send_heartbeat("test", "w1", Some(&drained)).await;
+    assert_eq!(commands(&explain(&t, "ORD-1").await)[0], "dispatchq worker resume ID", "its only worker is drained");
     a_worker_lives(&t).await;
     t.app.core.store.pause_queue("dispatch-queue").await.unwrap();
     assert_eq!(commands(&explain(&t, "ORD-1").await), ["dispatchq queue resume dispatch-queue"]);
