@@ -194,7 +194,7 @@ pub async fn search_and_count(
 ) -> Result<(FoundOrders, Option<OrderCounts>), SearchError> {
     let mut open = OpenSearch::begin(orders, search).await?;
     let orders = open.find_page(after, limit).await?;
-    // The orders of a first page are the newest of those that the count includes.
+    // The count includes the orders of a first page, which are the newest.
     let newest = if after.is_none() { orders.as_slice() } else { &[] };
     let is_all = after.is_none() && orders.len() < limit as usize;
     let counts = match open.count_orders(newest, is_all).await {
@@ -221,7 +221,7 @@ const SEARCH: &str = "-- search orders
        AND ($14::text IS NULL OR owner = $14)
      ORDER BY created_at DESC, id DESC LIMIT $13";
 
-/// Counts the orders of a search by status, those before a position or all.
+/// Counts the orders of a search by status: all of them, or those older than a position.
 const COUNT: &str = "-- count searched orders
      SELECT status, count(*) FROM (
          SELECT status FROM orders
@@ -328,8 +328,8 @@ impl<'a> OpenSearch<'a> {
         query.fetch_all(&mut *self.tx).await
     }
 
-    /// Counts the matching orders. `newest` are the first of them and are not read again. With `is_all` there are no
-    /// others.
+    /// Counts the matching orders. `newest` are the newest of them, and the statement does not read them again. With
+    /// `is_all` there are no others.
     async fn count_orders(&mut self, newest: &[Order], is_all: bool) -> Result<OrderCounts, sqlx::Error> {
         let mut orders_by_status = BTreeMap::<OrderStatus, i64>::new();
         for order in newest {

@@ -129,7 +129,7 @@ fn row_of(app: &App, person: &SignedIn, area: &AreaStatus, set: Option<&LimitsRo
             Cell::text(describe_age(area.oldest_waiting_since, now)),
         ],
         actions,
-        // Each service type has a row of its own, which keeps its selection after a refresh.
+        // The rows of an area have one page. The service type tells them apart after a refresh.
         href: format!("{href}#{}", area.service_type),
     }
 }

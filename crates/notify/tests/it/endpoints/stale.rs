@@ -77,6 +77,6 @@ async fn waiting_writes_share_one_failed_read() {
         .await;
     let waiting = (0..10).map(|_| other.notify.endpoints.ensure_fresh(&other.core));
     assert!(join_all(waiting).await.iter().all(Result::is_err));
-    // The first read began before the other nine writes asked, so one of them reads again.
+    // The first read began before the other nine calls, so these do not use its result. The second read serves all nine.
     assert_eq!(shop.t.count("SELECT last_value FROM reads").await, 2);
 }
