@@ -7,7 +7,7 @@ use super::Shop;
 use app::App;
 use model::decide::actions;
 use orders::change::ChangeError;
-use test_support::{Api, by, id, ride, secs, update_order};
+use test_support::{Api, by, eventually, id, ride, secs, update_order};
 
 impl Shop {
     /// Returns another process that knows an endpoint for cancellations and creations as paused. Meanwhile the endpoint was
@@ -70,13 +70,22 @@ async fn waiting_writes_share_one_failed_read() {
         .sql(
             "CREATE SEQUENCE reads;
              CREATE FUNCTION fail_read() RETURNS bigint LANGUAGE plpgsql AS
-                 $$ BEGIN RAISE EXCEPTION 'read %', nextval('reads'); END $$;
+                 $$ BEGIN PERFORM pg_advisory_xact_lock(7); RAISE EXCEPTION 'read %', nextval('reads'); END $$;
              ALTER TABLE webhook_revision RENAME TO hidden;
              CREATE VIEW webhook_revision AS SELECT fail_read() AS number",
         )
         .await;
-    let waiting = (0..10).map(|_| other.notify.endpoints.ensure_fresh(&other.core));
-    assert!(join_all(waiting).await.iter().all(Result::is_err));
+    // The first read does not end before all ten calls wait.
+    let mut holder = shop.t.app.core.db.begin().await.unwrap();
+    sqlx::query("SELECT pg_advisory_xact_lock(7)").execute(&mut *holder).await.unwrap();
+    let calls = join_all((0..10).map(|_| other.notify.endpoints.ensure_fresh(&other.core)));
+    let release = async {
+        let waits = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 7 AND NOT granted";
+        eventually("the first read waits", async || shop.t.count(waits).await == 1).await;
+        holder.rollback().await.unwrap();
+    };
+    let (results, ()) = tokio::join!(calls, release);
+    assert!(results.iter().all(Result::is_err));
     // The first read began before the other nine calls, so these do not use its result. The second read serves all nine.
     assert_eq!(shop.t.count("SELECT last_value FROM reads").await, 2);
 }
